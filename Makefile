@@ -1,0 +1,51 @@
+# `make` alone lists what there is.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test ui check format bench sample lock clean distclean
+
+PORT ?= 3000
+BIN := .venv/bin
+
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## make .venv from requirements.lock, see that there is Java (PYTHON=3.12 for another Python)
+	@sh scripts/setup.sh
+
+demo: setup ## the sample days end to end: tables, lag, what was quarantined
+	$(BIN)/cdc-assets demo $(ARGS)
+
+test: setup ## the tests (ARGS="-m 'not slow'" for the quick ones, ARGS="-k lag" to choose)
+	$(BIN)/pytest -q $(ARGS)
+
+ui: setup ## Dagster with its daemon on 127.0.0.1:3000 (PORT=… for another); it has no login
+	DAGSTER_HOME="$(CURDIR)" PYTHONWARNINGS='ignore:Function `dev_command` is superseded' \
+		exec $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
+
+check: setup ## formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: setup ## format the code and mend what lint can mend
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+bench: setup ## measure (ARGS=… go to the benchmark)
+	$(BIN)/python -m cdc_assets_tests.bench $(ARGS)
+
+sample: setup ## write the sample events in data/landing again
+	$(BIN)/python data/make_landing.py
+
+lock: ## pin the dependencies anew in requirements.lock (ARGS=--upgrade for newer ones)
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.10 --generate-hashes \
+		--no-header --no-emit-index-url --no-emit-find-links --quiet \
+		--output-file requirements.lock $(ARGS)
+
+clean: ## remove what runs have made: the lake, Dagster's records, caches
+	rm -rf data/warehouse .dagster .logs_queue logs .tmp_dagster_home_*
+	rm -rf spark-warehouse metastore_db derby.log
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find cdc_assets cdc_assets_tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## remove .venv too
+	rm -rf .venv .uv-venv

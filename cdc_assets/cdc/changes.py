@@ -1,0 +1,636 @@
+"""landing → changes, control, quarantine: every landed record reaches exactly one.
+
+One pass over the landing of some days reads all tables of a source. The parsed records
+are kept by Spark (on disk where memory is short) while the few facts that need the whole
+day are found: which schemas are new, how keys are typed, which tombstones follow their own
+delete. Then three commits: quarantine, control, and last changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc import positions, types
+from cdc_assets.cdc.config import Config, SourceConfig
+from cdc_assets.cdc.envelopes import columns
+from cdc_assets.cdc.envelopes.keys import with_header_keys, with_message_key, with_raw_keys
+from cdc_assets.cdc.envelopes.registry import reader
+from cdc_assets.cdc.errors import MissingDayError
+from cdc_assets.cdc.jsontext import text_of, with_strict_json
+from cdc_assets.cdc.lake import DayCommit, Lake, with_retry
+
+
+log = logging.getLogger(__name__)
+
+# Raised when the reading of records changes, so that days made before are made again.
+READER_VERSION = 1
+
+_IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the keys of one table's records look: which columns, under which schema."""
+
+    table_name: str
+    schema_id: str | None
+    names: tuple[str, ...]
+
+
+# --- parse: landing rows → records in common columns
+
+
+def parse(landing: DataFrame, source: SourceConfig) -> DataFrame:
+    """Read landing rows; one row out for each row in.
+
+    Returns:
+        `landing_date, topic, partition, offset, kafka_ts_ms, value_hash, message_key`, the
+        event in common columns, `kind` (row, control, tombstone; null where `reason` is
+        set), raw keys, `reason` and `detail`.
+    """
+    # `key` and `value` are bytes; a text of them is only read where it is valid UTF-8.
+    value = F.col("value")
+    is_empty = value.isNull() | (F.length(value) == 0)
+    is_registry = (F.length(value) >= 5) & (F.substring(value, 1, 1) == F.lit(b"\x00"))
+    text = F.when(~is_empty & ~is_registry, value.cast("string"))
+    typed = landing.withColumns(
+        {
+            "value_text": text,
+            "value_hash": F.xxhash64("value"),
+            "is_empty": is_empty,
+            "is_registry": F.coalesce(is_registry, F.lit(False)),
+            "kafka_ts_ms": F.unix_millis("timestamp"),
+        }
+    )
+    documents = with_strict_json(typed, F.col("value_text"), "doc")
+    events = reader(source.format)(documents)
+    keyed = with_raw_keys(with_header_keys(with_message_key(events)), source)
+    is_null_document = F.coalesce(
+        F.is_variant_null(F.try_variant_get("doc", "$[0]", "variant")), F.lit(False)
+    )
+    is_record = F.col("offset").isNotNull()
+    is_tombstone = is_record & (F.col("is_empty") | is_null_document | (F.col("e_kind") == "tombstone"))
+    is_tombstone = F.coalesce(is_tombstone, F.lit(False))
+    unreadable = (
+        F.when(~is_record, "malformed_landing_line")
+        .when(F.col("is_registry"), "registry_encoded")
+        .when(F.col("doc").isNull() & ~F.col("is_empty"), "malformed_json")
+    )
+    reason = F.coalesce(
+        unreadable, F.when(~is_tombstone, F.coalesce("e_reason", "key_reason"))
+    )
+    return keyed.select(
+        "landing_date",
+        "topic",
+        "partition",
+        "offset",
+        "kafka_ts_ms",
+        "value_hash",
+        F.col("key").alias("message_key"),
+        F.when(is_tombstone, "tombstone").otherwise(F.col("e_kind")).alias("kind"),
+        reason.alias("reason"),
+        F.coalesce(_unreadable_detail(reason), "e_detail", "key_detail").alias("detail"),
+        F.col("e_op").alias("op"),
+        F.when(~is_tombstone, F.col("e_source_op")).alias("source_op"),
+        *(F.col(f"e_{name}").alias(name) for name in ("connector", "server", "db", "table_name")),
+        F.when(is_tombstone, F.to_json("key_row")).otherwise(F.col("key_raw")).alias("key_raw"),
+        "old_key_raw",
+        "new_key_raw",
+        F.to_json("key_row").alias("message_key_json"),
+        text_of(F.col("e_before_row")).alias("before"),
+        text_of(F.col("e_after_row")).alias("after"),
+        F.col("e_source_ts_ms").alias("source_ts_ms"),
+        F.col("e_processed_ts_ms").alias("processed_ts_ms"),
+        _position(source, is_tombstone).alias("position"),
+        F.col("e_tx_id").alias("tx_id"),
+        F.col("e_tx_order").alias("tx_order"),
+        F.col("e_is_snapshot").alias("is_snapshot"),
+        F.sha2(F.to_json("e_schema"), 256).alias("schema_id"),
+        F.col("e_payload").alias("payload"),
+    )
+
+
+def _position(source: SourceConfig, is_tombstone: Column) -> Column:
+    """O6: a snapshot read and a tombstone have no position of their own."""
+    has_none = is_tombstone | F.coalesce(F.col("e_is_snapshot"), F.lit(False))
+    has_source = (F.col("e_kind") == "row") | (F.col("e_op") == "message")
+    return F.when(
+        has_source & ~has_none,
+        positions.position(
+            F.col("e_elements"),
+            F.col("e_tx_order"),
+            F.col("e_rank"),
+            F.col("kafka_ts_ms"),
+            source.position_reset,
+        ),
+    )
+
+
+def _unreadable_detail(reason: Column) -> Column:
+    start = F.regexp_replace(F.substring(F.col("value").cast("string"), 1, 60), r"[\p{Cntrl}]", " ")
+    start = F.when(F.is_valid_utf8(start), start).otherwise(F.lit("bytes that are no UTF-8"))
+    return (
+        F.when(reason == "malformed_landing_line", F.concat(F.lit("no landed record: "), start))
+        .when(
+            reason == "registry_encoded",
+            F.concat(
+                F.lit("encoded by a schema registry, schema id "),
+                F.conv(F.hex(F.substring("value", 2, 4)), 16, 10),
+            ),
+        )
+        .when(
+            reason == "malformed_json",
+            F.concat(F.lit("not exactly one strict JSON document: "), start),
+        )
+    )
+
+
+# --- schemas
+
+
+def register_schemas(lake: Lake, name: str, parsed: DataFrame, landing: DataFrame) -> None:
+    """Add schemas not seen before to the table `schemas`, each with the day it first landed.
+
+    The parsed records carry a schema's hash alone; its text is read again from one landed
+    example.
+    """
+    schemas = lake.create_stage(name, "schemas", columns.SCHEMAS, "message schemas of the source")
+    found = (
+        parsed.where("schema_id IS NOT NULL AND table_name IS NOT NULL AND reason IS NULL")
+        .groupBy("schema_id", "table_name")
+        .agg(F.min(F.struct("landing_date", "topic", "partition", "offset")).alias("example"))
+        .select("schema_id", "table_name", "example.*")
+    )
+    known = lake.spark.table(schemas)
+    new = found.join(
+        known.select("schema_id", "table_name", F.col("first_landed")),
+        ["schema_id", "table_name"],
+        "left",
+    ).where(F.col("first_landed").isNull() | (F.col("first_landed") > F.col("landing_date")))
+    examples = new.drop("first_landed").collect()  # schemas are few
+    if not examples:
+        return
+    wanted = lake.spark.createDataFrame(examples, new.drop("first_landed").schema)
+    days = sorted({row.landing_date for row in examples})
+    source = lake.config.source(name)
+    rows = landing.where(F.col("landing_date").isin([F.lit(d) for d in days])).join(
+        F.broadcast(wanted.select("landing_date", "topic", "partition", "offset")),
+        ["landing_date", "topic", "partition", "offset"],
+        "left_semi",
+    )
+    documents = with_strict_json(rows.withColumn("text", F.col("value").cast("string")), F.col("text"), "doc")
+    texts = reader(source.format)(documents).select(
+        F.to_json("e_schema").alias("schema"), "landing_date", "topic", "partition", "offset"
+    )
+    fresh = (
+        texts.join(F.broadcast(wanted), ["landing_date", "topic", "partition", "offset"])
+        .groupBy("schema_id", "table_name")
+        .agg(F.first("schema").alias("schema"), F.min("landing_date").alias("first_landed"))
+    )
+    # Few and small; as plain rows they can't meet MERGE's trouble with views on Iceberg tables.
+    rows_of_schemas = lake.spark.createDataFrame(fresh.collect(), fresh.schema)
+    rows_of_schemas.createOrReplaceTempView("cdc_fresh_schemas")
+    with_retry(
+        lambda: lake.spark.sql(
+            f"MERGE INTO {schemas} t USING cdc_fresh_schemas s "
+            "ON t.schema_id = s.schema_id AND t.table_name = s.table_name "
+            "WHEN MATCHED THEN UPDATE SET t.first_landed = least(t.first_landed, s.first_landed) "
+            "WHEN NOT MATCHED THEN INSERT (schema_id, table_name, schema, first_landed) "
+            "VALUES (s.schema_id, s.table_name, s.schema, s.first_landed)"
+        )
+    )
+
+
+@dataclass(frozen=True)
+class KnownSchemas:
+    """The message schemas of a source, read once for a stage."""
+
+    columns: Mapping[tuple[str, str], types.Columns]  # (table_name, schema_id)
+    first_landed: Mapping[tuple[str, str], date]
+
+    def latest(self, table_name: str, day: date) -> types.Columns:
+        """All columns of a table as its schemas up to a day say, the latest winning."""
+        ids = sorted(
+            (landed, schema_id)
+            for (name, schema_id), landed in self.first_landed.items()
+            if name == table_name and landed <= day
+        )
+        merged: types.Columns = {}
+        for _, schema_id in ids:
+            merged.update(self.columns[table_name, schema_id])
+        return merged
+
+
+def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) -> KnownSchemas:
+    """Read the table `schemas`; it has a row a table and schema version."""
+    identifier = lake.stage(name, "schemas")
+    if not lake.exists(identifier):
+        return KnownSchemas({}, {})
+    frame = lake.spark.table(identifier)
+    if tables is not None:
+        frame = frame.where(F.col("table_name").isin(list(tables)))
+    format_name = lake.config.source(name).format
+    parsed, landed = {}, {}
+    for row in frame.collect():
+        key = (row.table_name, row.schema_id)
+        parsed[key] = types.columns_of_schema(row.schema, format_name)
+        landed[key] = row.first_landed
+    return KnownSchemas(parsed, landed)
+
+
+# --- keys
+
+
+def with_canonical_keys(
+    parsed: DataFrame, source: SourceConfig, shapes: Iterable[Shape], schemas: KnownSchemas, day: date
+) -> DataFrame:
+    """Replace raw keys by canonical ones (DESIGN, column `key`) and judge unfit values.
+
+    A key whose columns have no known type is canonical as JSON wrote it.
+    """
+    by_types: dict[tuple[tuple[str, types.ColumnType], ...], list[Shape]] = {}
+    for shape in shapes:
+        config = source.tables.get(shape.table_name)
+        known = (
+            schemas.columns.get((shape.table_name, shape.schema_id), {}) if shape.schema_id else {}
+        )
+        fallback = {
+            **types.columns_of_config(config.columns if config else {}),
+            **schemas.latest(shape.table_name, day),
+        }
+        typed = tuple(
+            (name, known.get(name) or fallback[name])
+            for name in shape.names
+            if name in known or name in fallback
+        )
+        if typed:
+            by_types.setdefault(typed, []).append(shape)
+    doc = {c: f"{c}_v" for c in ("key_raw", "old_key_raw", "new_key_raw")}
+    opened = parsed.withColumns({v: F.try_parse_json(c) for c, v in doc.items()})
+    result = {
+        out: _canonical(F.col(raw), F.col(doc[raw]), by_types)
+        for out, raw in (("key", "key_raw"), ("old_key", "old_key_raw"), ("new_key", "new_key_raw"))
+    }
+    keyed = opened.withColumns(result)
+    unfit = F.col("key_raw").isNotNull() & F.col("key").isNull() & F.col("reason").isNull()
+    configured = F.coalesce(F.col("table_name").isin(list(source.tables)), F.lit(False))
+    unfit = unfit & configured & (F.col("kind") == "row")
+    return keyed.withColumns(
+        {
+            "reason": F.when(unfit, "malformed_key").otherwise(F.col("reason")),
+            "detail": F.when(
+                unfit, F.concat(F.lit("a key value does not fit its column: "), F.col("key_raw"))
+            ).otherwise(F.col("detail")),
+        }
+    ).drop(*doc, *doc.values())
+
+
+def _canonical(
+    raw: Column,
+    doc: Column,
+    by_types: Mapping[tuple[tuple[str, types.ColumnType], ...], Sequence[Shape]],
+) -> Column:
+    result: Column | None = None
+    for typed, shapes in by_types.items():
+        known = dict(typed)
+        names = shapes[0].names
+        values = {}
+        for name in sorted(names):
+            at = types.of_member(doc, name)
+            values[name] = (
+                types.canonical_key(at, known[name]) if name in known else at("variant")
+            )
+        complete = F.lit(True)
+        for value in values.values():
+            complete = complete & value.isNotNull()
+        text = F.when(complete, F.to_json(F.struct(*(v.alias(n) for n, v in values.items()))))
+        of_shape = F.lit(False)
+        for shape in shapes:
+            same_schema = F.col("schema_id").eqNullSafe(F.lit(shape.schema_id))
+            of_shape = of_shape | ((F.col("table_name") == shape.table_name) & same_schema)
+        condition = raw.isNotNull() & of_shape
+        result = F.when(condition, text) if result is None else result.when(condition, text)
+    return raw if result is None else result.otherwise(raw)
+
+
+# --- tombstones
+
+
+def settle_tombstones(
+    lake: Lake, name: str, parsed: DataFrame, landing: DataFrame, first: date
+) -> DataFrame:
+    """Tell tombstones that follow their own delete from lone ones (D11).
+
+    Args:
+        parsed: records of some days from `first` on.
+        landing: the source's landing, for the day before `first`.
+
+    Returns:
+        `_IDENTITY` of each tombstone, `follows_delete`, and its `table_name` (null where
+        its topic has none or several).
+    """
+    source = lake.config.source(name)
+    slim = parsed.select(*_IDENTITY, "message_key", "kind", "op", "table_name", "reason")
+    tombstones = slim.where("kind = 'tombstone' AND reason IS NULL AND message_key IS NOT NULL")
+    place = ["topic", "partition", "message_key"]
+    before = landing.where(F.col("landing_date") == F.lit(first - timedelta(days=1)))
+    earlier = parse(
+        before.join(
+            tombstones.select("topic", "partition", F.col("message_key").alias("key")).distinct(),
+            ["topic", "partition", "key"],
+            "left_semi",
+        ).select(landing.columns),
+        source,
+    ).select(*slim.columns)
+    history = (
+        slim.join(tombstones.select(*place).distinct(), place, "left_semi")
+        .unionByName(earlier)
+        .withColumn("is_delete", (F.col("kind") == "row") & (F.col("op") == "d") & F.col("reason").isNull())
+    )
+    from pyspark.sql import Window
+
+    # Offsets strictly below: a record that landed twice is not its own predecessor.
+    below = Window.partitionBy(*place).orderBy("offset").rangeBetween(Window.unboundedPreceding, -1)
+    nearest = F.max_by(F.struct("is_delete", "landing_date", "table_name"), "offset").over(below)
+    judged = history.withColumn("nearest", nearest).where("kind = 'tombstone'")
+    recent = F.col("nearest.landing_date") >= F.date_sub("landing_date", 1)
+    follows = F.coalesce(F.col("nearest.is_delete") & recent, F.lit(False))
+    topics = _topic_tables(lake, name, parsed, first)
+    return (
+        judged.where(F.col("landing_date") >= F.lit(first))
+        .withColumns({"follows_delete": follows, "own_table": F.col("nearest.table_name")})
+        .drop("table_name")
+        .join(F.broadcast(topics), "topic", "left")
+        .select(
+            *_IDENTITY,
+            "follows_delete",
+            F.when(follows, F.col("own_table"))
+            .otherwise(_only_table_so_far(F.col("seen"), F.col("landing_date")))
+            .alias("tombstone_table"),
+        )
+        .distinct()
+    )
+
+
+def _topic_tables(lake: Lake, name: str, parsed: DataFrame, first: date) -> DataFrame:
+    """`topic`, `seen`: the tables of each topic and the day each was first seen."""
+    seen = parsed.where("kind = 'row' AND reason IS NULL").select("topic", "table_name", "landing_date")
+    identifier = lake.stage(name, "changes")
+    if lake.exists(identifier):
+        past = lake.spark.table(identifier).where(F.col("landing_date") < F.lit(first))
+        seen = seen.unionByName(past.select("topic", "table_name", "landing_date"))
+    return (
+        seen.where("table_name IS NOT NULL")
+        .groupBy("topic", "table_name")
+        .agg(F.min("landing_date").alias("since"))
+        .groupBy("topic")
+        .agg(F.collect_list(F.struct("table_name", "since")).alias("seen"))
+    )
+
+
+def _only_table_so_far(seen: Column, day: Column) -> Column:
+    until = F.filter(seen, lambda t: t["since"] <= day)
+    return F.when(F.size(until) == 1, F.get(until, F.lit(0))["table_name"])
+
+
+# --- the stage
+
+
+def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = False) -> list[date]:
+    """Make changes, control and quarantine of some days in one pass.
+
+    A day that was already made of the same landing by the same rules is left as it is.
+
+    Returns:
+        The days that were made.
+
+    Raises:
+        MissingDayError: a day has no landing.
+    """
+    config, source = lake.config, lake.config.source(name)
+    identifiers = {
+        table: lake.create_stage(name, table, schema, comment)
+        for table, schema, comment in (
+            ("quarantine", columns.QUARANTINE, "landed records that could not be read, with the reason"),
+            ("control", columns.CONTROL, "events that change no row"),
+            ("changes", columns.CHANGES, "events that change rows"),
+        )
+    }
+    landed = lake.day_commits(lake.stage(name, "landing"))
+    made_of = {day: inputs_of(config, name, landed, day) for day in days}
+    current = {t: lake.day_commits(i) for t, i in identifiers.items()}
+    stale = [
+        day
+        for day in days
+        if force or any(current[t].get(day, DayCommit(0)).inputs != made_of[day] for t in identifiers)
+    ]
+    for run in _contiguous(stale):
+        _make_run(lake, name, source, run, made_of, identifiers)
+    return stale
+
+
+def inputs_of(
+    config: Config, name: str, landed: Mapping[date, DayCommit], day: date
+) -> dict[str, Any]:
+    """What changes(day) is made of: the landings' snapshots and the rules of reading.
+
+    Raises:
+        MissingDayError: the day has no landing.
+    """
+    if day not in landed:
+        raise MissingDayError(
+            f"{name}.landing", day, f"Materialize it first: cdc-assets run --source {name} "
+            f"--from {day} --to {day}, or the asset {name}/landing.",
+        )
+    before = landed.get(day - timedelta(days=1))
+    return {
+        "landing": landed[day].snapshot_id,
+        "landing_before": before.snapshot_id if before else None,
+        "rules": rules_fingerprint(config.source(name)),
+    }
+
+
+def rules_fingerprint(source: SourceConfig) -> str:
+    """Changes with everything in the configuration that decides how a record is read."""
+    tables = {
+        n: [t.key, t.replica_identity, t.columns] for n, t in sorted(source.tables.items())
+    }
+    resets = [instant.isoformat() for instant in source.position_reset]
+    rules = [READER_VERSION, source.format, resets, tables]
+    return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _contiguous(days: Sequence[date]) -> list[list[date]]:
+    runs: list[list[date]] = []
+    for day in sorted(days):
+        if runs and day - runs[-1][-1] == timedelta(days=1):
+            runs[-1].append(day)
+        else:
+            runs.append([day])
+    return runs
+
+
+def _make_run(
+    lake: Lake,
+    name: str,
+    source: SourceConfig,
+    days: Sequence[date],
+    made_of: Mapping[date, Mapping[str, Any]],
+    identifiers: Mapping[str, str],
+) -> None:
+    landing = lake.spark.table(lake.stage(name, "landing"))
+    of_days = landing.where(F.col("landing_date").isin([F.lit(day) for day in days]))
+    parsed = parse(of_days, source).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        shapes, has_tombstones = _survey(parsed)
+        register_schemas(lake, name, parsed, landing)
+        schemas = known_schemas(lake, name, {shape.table_name for shape in shapes})
+        settled = parsed
+        if has_tombstones:
+            verdicts = settle_tombstones(lake, name, parsed, landing, days[0])
+            settled = _with_verdicts(parsed, verdicts, source)
+            shapes |= _tombstone_shapes(settled)
+        keyed = with_canonical_keys(settled, source, sorted(shapes, key=str), schemas, days[-1])
+        routed = keyed.withColumn("destination", _destination())
+        inputs = {day: made_of[day] for day in days}
+        lake.overwrite_days(identifiers["quarantine"], _quarantined(of_days, routed), inputs)
+        lake.overwrite_days(
+            identifiers["control"], _ordered(_control(routed)), inputs
+        )
+        lake.overwrite_days(identifiers["changes"], _ordered(_changes(routed)), inputs)
+    finally:
+        parsed.unpersist()
+
+
+def _survey(parsed: DataFrame) -> tuple[set[Shape], bool]:
+    """The shapes of the keys, and whether there is a tombstone: one pass over the records."""
+    rows = (
+        parsed.where("reason IS NULL")
+        .groupBy("kind", "table_name", "schema_id", F.json_object_keys("key_raw").alias("names"))
+        .count()
+        .collect()
+    )
+    shapes = {
+        Shape(r.table_name, r.schema_id, tuple(r.names))
+        for r in rows
+        if r.kind == "row" and r.table_name is not None and r.names
+    }
+    return shapes, any(r.kind == "tombstone" for r in rows)
+
+
+def _tombstone_shapes(settled: DataFrame) -> set[Shape]:
+    rows = (
+        settled.where("kind = 'tombstone' AND op = 'd' AND table_name IS NOT NULL")
+        .select("table_name", F.json_object_keys("key_raw").alias("names"))
+        .distinct()
+        .collect()
+    )
+    return {Shape(r.table_name, None, tuple(r.names)) for r in rows if r.names}
+
+
+def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig) -> DataFrame:
+    """Give each tombstone its table and op: control, or the delete of a row."""
+    joined = parsed.join(verdicts, list(_IDENTITY), "left")
+    is_lone = (
+        (F.col("kind") == "tombstone")
+        & F.col("reason").isNull()
+        & ~F.coalesce("follows_delete", F.lit(False))
+    )
+    no_table = is_lone & F.col("message_key").isNotNull() & F.col("tombstone_table").isNull()
+    configured = F.col("tombstone_table").isin(list(source.tables))
+    no_key = is_lone & F.col("key_raw").isNull() & (
+        F.col("message_key").isNull() | F.coalesce(configured, F.lit(False))
+    )
+    reason = F.when(no_table, "missing_table").when(
+        no_key, F.when(F.col("message_key").isNull(), "missing_key").otherwise("malformed_key")
+    )
+    detail = F.when(
+        no_table, F.lit("a lone tombstone on a topic of no table, or of several")
+    ).when(no_key, F.lit("a lone tombstone without a readable key"))
+    is_tombstone = F.col("kind") == "tombstone"
+    return joined.withColumns(
+        {
+            "reason": F.coalesce("reason", reason),
+            "detail": F.coalesce("detail", detail),
+            "op": F.when(is_lone, "d").when(is_tombstone, "tombstone").otherwise(F.col("op")),
+            "table_name": F.when(is_tombstone, F.col("tombstone_table")).otherwise(
+                F.col("table_name")
+            ),
+            "is_snapshot": F.when(is_tombstone, F.lit(False)).otherwise(F.col("is_snapshot")),
+        }
+    ).drop("follows_delete", "tombstone_table")
+
+
+def _destination() -> Column:
+    return (
+        F.when(F.col("reason").isNotNull(), "quarantine")
+        .when(F.col("kind") == "row", "changes")
+        .when((F.col("kind") == "tombstone") & (F.col("op") == "d"), "changes")
+        .otherwise("control")
+    )
+
+
+def _quarantined(landing: DataFrame, routed: DataFrame) -> DataFrame:
+    """Landing rows of what could not be read; their bytes are read from the landing again."""
+    bad = (
+        routed.where("destination = 'quarantine'")
+        .groupBy(*(F.col(c).alias(f"bad_{c}") for c in _IDENTITY))
+        .agg(*(F.min(c).alias(c) for c in ("reason", "detail", "table_name")))
+    )
+    rows = landing.withColumn("value_hash", F.xxhash64("value"))
+    same = [F.col(c).eqNullSafe(F.col(f"bad_{c}")) for c in _IDENTITY]
+    return rows.join(bad, same).select(*columns.QUARANTINE.names)
+
+
+def _control(routed: DataFrame) -> DataFrame:
+    rows = routed.where("destination = 'control'").withColumn(
+        "key", F.coalesce("key", "message_key_json")
+    )
+    return rows.select(*columns.CONTROL.names)
+
+
+def _changes(routed: DataFrame) -> DataFrame:
+    return routed.where("destination = 'changes'").select(*columns.CHANGES.names)
+
+
+def _ordered(rows: DataFrame) -> DataFrame:
+    """Files clustered by table, so that a table's merge reads its own part."""
+    return rows.sortWithinPartitions("landing_date", "table_name", "topic", "partition", "offset")
+
+
+def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str, Any]]:
+    """Figures of made days: records per destination, op, table and reason."""
+    figures: dict[date, dict[str, Any]] = {
+        day: {"landed": 0, "changes": {}, "control": {}, "quarantine": {}, "tables": {}}
+        for day in days
+    }
+    within = F.col("landing_date").isin([F.lit(d) for d in days])
+
+    def of(table: str, *by: str) -> list[Any]:
+        rows = lake.spark.table(lake.stage(name, table)).where(within)
+        return list(rows.groupBy("landing_date", *by).count().collect())
+
+    for row in of("landing"):
+        figures[row.landing_date]["landed"] = row["count"]
+    for row in of("changes", "table_name", "op", "source_op"):
+        of_day = figures[row.landing_date]
+        of_day["tables"][row.table_name] = of_day["tables"].get(row.table_name, 0) + row["count"]
+        label = f"{row.op}:{row.source_op}"
+        of_day["changes"][label] = of_day["changes"].get(label, 0) + row["count"]
+    for row in of("control", "op"):
+        figures[row.landing_date]["control"][row.op] = row["count"]
+    for row in of("quarantine", "reason"):
+        figures[row.landing_date]["quarantine"][row.reason] = row["count"]
+    return figures
+
+

@@ -1,0 +1,421 @@
+"""cdc.yaml as frozen models.
+
+One file says where the lake is, which sources there are and how their tables are keyed.
+A wrong file gives one readable line per fault, each with its path inside the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cdc.names import TableName
+
+PLACEHOLDER = "__debezium_unavailable_value"
+RESERVED_PREFIX = "_cdc_"
+OWN_ASSETS = ("landing", "changes", "control", "quarantine", "lag", "schemas")
+
+_COLUMN_TYPE = re.compile(
+    r"(?:boolean|int|bigint|float|double|string|binary|date|timestamp|timestamp_ntz"
+    r"|decimal\(\s*([1-9]|[12]\d|3[0-8])\s*,\s*\d+\s*\))$"
+)
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
+
+
+def _empty_mapping(value: Any) -> Any:
+    """``key:`` with nothing behind it means the defaults."""
+    return {} if value is None else value
+
+
+class TableConfig(_Model):
+    """How one table is read; every setting has a default."""
+
+    key: tuple[str, ...] | Literal["none"] | None = Field(
+        default=None,
+        description="Key columns; `none` appends; unset takes the message key (FORMATS D5).",
+    )
+    replica_identity: Literal["unknown", "default", "nothing", "index", "full"] = "unknown"
+    columns: dict[str, str] = Field(
+        default_factory=dict, description="Column types where messages have no schema."
+    )
+    start_date: date | None = None
+    bucket: int | None = Field(default=None, ge=1, le=10_000)
+    rename: dict[str, str] = Field(
+        default_factory=dict, description="Own columns that must have another name in the lake."
+    )
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _key(cls, value: Any) -> Any:
+        if value is None or value == "none":
+            return value
+        if not isinstance(value, list) or not value:
+            raise ValueError(
+                f"got {value!r}; expected a list of column names such as [id], or none"
+            )
+        if any(not isinstance(name, str) or not name for name in value):
+            raise ValueError(f"got {value!r}; every key column is a non-empty text")
+        if len(set(value)) != len(value):
+            raise ValueError(f"got {value!r}; a key column is named twice")
+        return tuple(value)
+
+    @field_validator("columns")
+    @classmethod
+    def _columns(cls, value: dict[str, str]) -> dict[str, str]:
+        lowered = {name: kind.strip().lower() for name, kind in value.items()}
+        for name, kind in lowered.items():
+            if not _COLUMN_TYPE.match(kind):
+                raise ValueError(
+                    f"{name}: got type {kind!r}; expected one of boolean, int, bigint, float, "
+                    "double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz"
+                )
+        return lowered
+
+    @field_validator("rename")
+    @classmethod
+    def _rename(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, to in value.items():
+            if to.startswith(RESERVED_PREFIX):
+                raise ValueError(f"{name}: {to!r} starts with {RESERVED_PREFIX}, which is taken")
+        if len(set(value.values())) != len(value):
+            raise ValueError("two columns get the same name")
+        return value
+
+
+class KafkaConfig(_Model):
+    """Where a source's topics are."""
+
+    bootstrap_servers: str
+    topics: tuple[str, ...] = ()
+    topic_pattern: str | None = None
+    options: dict[str, str] = Field(default_factory=dict)
+
+
+class LandingConfig(_Model):
+    """Where a source's records come from."""
+
+    files: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _files_only(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and "kafka" in value:
+            raise ValueError(
+                "kafka: this version lands files; land the topics as <files>/<day>/*.jsonl "
+                "(kcat -J) or Parquet and name that folder in files:"
+            )
+        return value
+
+
+class SourceConfig(_Model):
+    """One producer of change events: its format, its landing and its tables."""
+
+    format: Literal["debezium", "lindorm", "dataworks"]
+    landing: LandingConfig
+    lag_slo_ms: int | None = Field(default=None, ge=0)
+    on_quarantine: Literal["publish", "block"] = "publish"
+    late_days: int = Field(default=3, ge=0, le=366)
+    position_reset: tuple[datetime, ...] = ()
+    missing_columns: Literal["null", "keep"] = "null"
+    unavailable_value: str = Field(default=PLACEHOLDER, min_length=1)
+    keep_days: int = Field(default=400, ge=1)
+    owners: tuple[str, ...] = ()
+    tables: Annotated[dict[str, TableConfig], BeforeValidator(_empty_mapping)] = Field(
+        default_factory=dict
+    )
+
+    @field_validator("tables", mode="before")
+    @classmethod
+    def _defaults(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: _empty_mapping(table) for name, table in value.items()}
+        return value
+
+    @field_validator("missing_columns", mode="before")
+    @classmethod
+    def _yaml_null(cls, value: Any) -> Any:
+        return "null" if value is None else value
+
+    @field_validator("position_reset")
+    @classmethod
+    def _instants(cls, value: tuple[datetime, ...]) -> tuple[datetime, ...]:
+        for instant in value:
+            if instant.tzinfo is None:
+                raise ValueError(f"got {instant.isoformat()}; write the zone, as in …T12:30:00Z")
+        return tuple(sorted(value))
+
+    @field_validator("tables")
+    @classmethod
+    def _names(cls, value: dict[str, TableConfig]) -> dict[str, TableConfig]:
+        seen: dict[TableName, str] = {}
+        for text in value:
+            name = TableName.parse(text)
+            if name in seen:
+                raise ValueError(
+                    f"{seen[name]!r} and {text!r} are two spellings of one table, {name}; keep one"
+                )
+            seen[name] = text
+        return {str(TableName.parse(text)): table for text, table in value.items()}
+
+    @model_validator(mode="after")
+    def _lake_names(self) -> SourceConfig:
+        for text in self.tables:
+            if TableName.parse(text).namespace in OWN_ASSETS:
+                raise ValueError(
+                    f"tables.{text}: the namespace of this table is the name of one of the "
+                    f"source's own tables ({', '.join(OWN_ASSETS)}); set lake.namespaces: flat"
+                )
+        return self
+
+    @property
+    def whole_old_rows(self) -> bool:
+        """True where the format's `before` is always the whole old row (FORMATS D5)."""
+        return self.format in ("lindorm", "dataworks")
+
+    def old_row_is_whole(self, table: TableConfig) -> bool:
+        """True where a key column may be taken from `before` (FORMATS D5, D8, D10)."""
+        return self.whole_old_rows or table.replica_identity == "full"
+
+
+class LakeConfig(_Model):
+    """Where the tables live."""
+
+    warehouse: str = "data/warehouse"
+    catalog: Annotated[dict[str, str], BeforeValidator(_empty_mapping)] = Field(
+        default_factory=dict
+    )
+    namespaces: Literal["nested", "flat"] = "nested"
+
+    @property
+    def is_local(self) -> bool:
+        """True for a warehouse in a folder of this machine."""
+        return "://" not in self.warehouse or self.warehouse.startswith("file:")
+
+    @model_validator(mode="after")
+    def _catalog_for_remote(self) -> LakeConfig:
+        if not self.is_local and not self.catalog:
+            raise ValueError(
+                f"warehouse {self.warehouse}: the embedded SQLite catalog serves a warehouse on "
+                "this machine only; name a catalog in lake.catalog (type: rest | glue | hive | "
+                "jdbc, with its uri)"
+            )
+        return self
+
+
+class Config(_Model):
+    """The whole of cdc.yaml."""
+
+    lake: Annotated[LakeConfig, BeforeValidator(_empty_mapping)] = LakeConfig()
+    spark: Annotated[dict[str, str], BeforeValidator(_empty_mapping)] = Field(default_factory=dict)
+    start_date: date
+    timezone: str = "UTC"
+    sources: dict[str, SourceConfig] = Field(min_length=1)
+
+    @field_validator("spark", mode="before")
+    @classmethod
+    def _texts(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {str(k): _conf_text(v) for k, v in value.items()}
+        return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise ValueError(f"got {value!r}; expected an IANA name such as UTC or Asia/Shanghai") \
+                from error
+        return value
+
+    @field_validator("sources")
+    @classmethod
+    def _source_names(cls, value: dict[str, SourceConfig]) -> dict[str, SourceConfig]:
+        for name in value:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                raise ValueError(
+                    f"{name!r}: a source's name is letters, digits and _; it names the group, "
+                    "the assets and the namespace"
+                )
+        return value
+
+    def start_of(self, source: str, table: str) -> date:
+        """The first day of a table: the project's, or the table's own where it is later."""
+        own = self.sources[source].tables[table].start_date
+        return max(self.start_date, own) if own else self.start_date
+
+    def today(self) -> date:
+        """The open day in the project's time zone."""
+        return datetime.now(ZoneInfo(self.timezone)).date()
+
+    def end_of(self, day: date) -> datetime:
+        """The instant at which a day ends."""
+        end = datetime.combine(day + timedelta(days=1), datetime.min.time(), ZoneInfo(self.timezone))
+        return end.astimezone(timezone.utc)
+
+    def is_open(self, day: date) -> bool:
+        """True while more can still land for the day."""
+        return datetime.now(timezone.utc) < self.end_of(day)
+
+    def source(self, name: str) -> SourceConfig:
+        """One source by name.
+
+        Raises:
+            ConfigError: there is no such source.
+        """
+        if name not in self.sources:
+            raise ConfigError([f"no source {name!r}; there are {', '.join(self.sources)}"])
+        return self.sources[name]
+
+
+def _conf_text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+_ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def _expand(value: Any, path: str, faults: list[str]) -> Any:
+    """Replace ``${NAME}`` in all texts; secrets come only so."""
+    if isinstance(value, str):
+
+        def read(found: re.Match[str]) -> str:
+            name = found.group(1)
+            if name not in os.environ:
+                faults.append(f"{path}: the environment variable {name} is not set")
+            return os.environ.get(name, "")
+
+        return _ENV.sub(read, value)
+    if isinstance(value, dict):
+        return {k: _expand(v, f"{path}.{k}" if path else str(k), faults) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_expand(v, f"{path}[{i}]", faults) for i, v in enumerate(value)]
+    return value
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML where a key that stands twice is an error and not a silent overwrite."""
+
+
+def _unique_mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node)  # type: ignore[no-untyped-call]
+        if key in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key!r} stands twice", key_node.start_mark
+            )
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_UniqueKeyLoader.add_constructor(
+    yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping
+)
+
+
+def config_path(path: str | Path | None = None) -> Path:
+    """The configuration file: the argument, else ``CDC_CONFIG``, else ``./cdc.yaml``."""
+    return Path(path or os.environ.get("CDC_CONFIG") or "cdc.yaml").absolute()
+
+
+def load_config(path: str | Path | None = None) -> Config:
+    """Read and check cdc.yaml.
+
+    Relative paths in it start at the file's folder; ``CDC_WAREHOUSE`` wins over
+    ``lake.warehouse``.
+
+    Raises:
+        ConfigError: the file is missing, is no YAML, or breaks a rule; one line per fault.
+    """
+    file = config_path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            [f"can't be read ({error}); name the file in CDC_CONFIG or run beside cdc.yaml"],
+            str(file),
+        ) from error
+    try:
+        raw = yaml.load(text, _UniqueKeyLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise ConfigError([f"{where}no YAML: {problem}"], str(file)) from error
+    if not isinstance(raw, dict):
+        raise ConfigError(["got no mapping; expected start_date, sources, …"], str(file))
+    faults: list[str] = []
+    raw = _expand(raw, "", faults)
+    if faults:
+        raise ConfigError(faults, str(file))
+    return parse_config(raw, file.parent, str(file))
+
+
+def parse_config(raw: Mapping[str, Any], base: Path, name: str | None = None) -> Config:
+    """Check a configuration that has been read already; `base` anchors relative paths.
+
+    Raises:
+        ConfigError: one line per fault, each with its path.
+    """
+    try:
+        config = Config.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigError([_fault(fault) for fault in error.errors()], name) from None
+    return _anchored(config, base)
+
+
+def _fault(fault: Any) -> str:
+    loc = [str(part) for part in fault["loc"]]
+    # pydantic names the branch of a union it tried; a reader of the file knows no branches.
+    path = ".".join(part for part in loc if not re.match(r"(tuple\[|literal\[|function-)", part))
+    message = re.sub(r"^Value error, ", "", fault["msg"])
+    if fault["type"] == "extra_forbidden":
+        message = "unknown key; look for a spelling mistake"
+    elif fault["type"] == "missing":
+        message = "is missing"
+    elif fault["type"] not in ("value_error",) and not isinstance(fault["input"], (dict, list)):
+        message = f"{message}; got {fault['input']!r}"
+    return f"{path}: {message}" if path else message
+
+
+def _anchored(config: Config, base: Path) -> Config:
+    warehouse = _location(os.environ.get("CDC_WAREHOUSE") or config.lake.warehouse, base)
+    sources = {
+        name: source.model_copy(
+            update={"landing": LandingConfig(files=_location(source.landing.files, base))}
+        )
+        for name, source in config.sources.items()
+    }
+    lake = LakeConfig.model_validate({**config.lake.model_dump(), "warehouse": warehouse})
+    return config.model_copy(update={"lake": lake, "sources": sources})
+
+
+def _location(place: str, base: Path) -> str:
+    """A folder or URL; a relative folder starts at the configuration file's."""
+    if "://" in place or place.startswith("file:"):
+        return place.rstrip("/")
+    return str((base / Path(place).expanduser()).resolve())

@@ -1,0 +1,118 @@
+"""The columns of the lake's own tables, each with a comment: one definition, used by all."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+
+def _schema(*columns: tuple[str, DataType, str]) -> StructType:
+    return StructType(
+        [StructField(name, kind, True, {"comment": comment}) for name, kind, comment in columns]
+    )
+
+
+def _only(schema: StructType, *names: str) -> list[tuple[str, DataType, str]]:
+    return [(n, schema[n].dataType, schema[n].metadata["comment"]) for n in names]
+
+
+_TEXT, _LONG = StringType(), LongType()
+_HEADERS = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
+
+LANDING = _schema(
+    ("topic", _TEXT, "Kafka topic; null for a line that is no record"),
+    ("partition", IntegerType(), "Kafka partition"),
+    ("offset", _LONG, "Kafka offset"),
+    ("timestamp", TimestampType(), "Kafka timestamp of the record"),
+    ("timestamp_type", IntegerType(), "0: the producer's clock; 1: the broker's"),
+    ("key", BinaryType(), "message key, bytes as they came"),
+    ("value", BinaryType(), "message value, bytes as they came"),
+    ("headers", _HEADERS, "message headers in order"),
+    ("landing_date", DateType(), "the day that the record landed"),
+    ("file", _TEXT, "landed file that held the record; null from Kafka"),
+)
+
+QUARANTINE = StructType(
+    [
+        *LANDING.fields,
+        *_schema(
+            ("reason", _TEXT, "reason code, a closed list"),
+            ("detail", _TEXT, "one line that says what was met"),
+            ("table_name", _TEXT, "namespace.table, where the record could be read so far"),
+        ).fields,
+    ]
+)
+
+CHANGES = _schema(
+    ("landing_date", DateType(), "the day that the record landed"),
+    ("topic", _TEXT, "Kafka topic"),
+    ("partition", IntegerType(), "Kafka partition"),
+    ("offset", _LONG, "Kafka offset"),
+    ("kafka_ts_ms", _LONG, "Kafka timestamp, ms UTC"),
+    ("connector", _TEXT, "source.connector, or the format"),
+    ("server", _TEXT, "source.name: the logical server"),
+    ("db", _TEXT, "source database"),
+    ("table_name", _TEXT, "namespace.table"),
+    ("op", _TEXT, "c create, u update, d delete, r snapshot read, t truncate"),
+    ("source_op", _TEXT, "op as sent; null for a tombstone"),
+    ("key", _TEXT, "key columns as canonical JSON"),
+    ("old_key", _TEXT, "key that the row had before this event, where it changed"),
+    ("new_key", _TEXT, "key that the row has after this delete, where it changed"),
+    ("before", _TEXT, "row before the change as JSON"),
+    ("after", _TEXT, "row after the change as JSON"),
+    ("source_ts_ms", _LONG, "when the source changed, ms UTC"),
+    ("processed_ts_ms", _LONG, "when the producer of the event met the change, ms UTC"),
+    ("position", ArrayType(_LONG, containsNull=False), "order of events, element by element"),
+    ("tx_id", _TEXT, "source transaction; not an order"),
+    ("tx_order", _LONG, "order within the transaction"),
+    ("is_snapshot", BooleanType(), "a snapshot read, not a change"),
+    ("schema_id", _TEXT, "SHA-256 of the message's schema; see the table schemas"),
+)
+
+CONTROL = _schema(
+    *_only(CHANGES, "landing_date", "topic", "partition", "offset", "kafka_ts_ms"),
+    *_only(CHANGES, "connector", "server", "db", "table_name"),
+    ("op", _TEXT, "message, heartbeat, transaction, ddl, tombstone or other"),
+    *_only(CHANGES, "source_op", "key", "old_key", "new_key"),
+    *_only(CHANGES, "source_ts_ms", "processed_ts_ms", "position"),
+    *_only(CHANGES, "tx_id", "tx_order", "is_snapshot", "schema_id"),
+    ("payload", _TEXT, "message content in base64, DDL text, transaction mark"),
+)
+
+SCHEMAS = _schema(
+    ("schema_id", _TEXT, "SHA-256 of the schema text"),
+    ("table_name", _TEXT, "namespace.table"),
+    ("schema", _TEXT, "the schema that messages carried, as JSON"),
+    ("first_landed", DateType(), "first day that it landed"),
+)
+
+LAG = _schema(
+    ("landing_date", DateType(), "the day that the records landed"),
+    ("table_name", _TEXT, "namespace.table"),
+    ("hour", TimestampType(), "start of the source hour; null: the whole day"),
+    ("kind", _TEXT, "capture, delivery or end_to_end"),
+    ("count", _LONG, "events measured"),
+    ("excluded", _LONG, "snapshot reads, tombstones and events without both times"),
+    ("negative", _LONG, "measured events with a lag below zero"),
+    ("min_ms", _LONG, "smallest lag, ms"),
+    ("p50_ms", _LONG, "median lag, ms (percentile_disc)"),
+    ("p90_ms", _LONG, "90th percentile, ms"),
+    ("p95_ms", _LONG, "95th percentile, ms"),
+    ("p99_ms", _LONG, "99th percentile, ms"),
+    ("max_ms", _LONG, "largest lag, ms"),
+    ("mean_ms", _LONG, "mean lag, ms, rounded half up"),
+    ("complete", BooleanType(), "false while the day is open"),
+)

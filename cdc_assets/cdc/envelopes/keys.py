@@ -1,0 +1,225 @@
+"""Which row an event is about (FORMATS D5–D10, W3, W4): key columns as sent.
+
+The keys here are *raw*: JSON text of the key columns as the message wrote them. Canonical
+keys need column types; :mod:`cdc_assets.cdc.changes` makes them once the schemas are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.config import SourceConfig, TableConfig
+from cdc_assets.cdc.jsontext import field, is_object, is_present, with_strict_json
+
+NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
+
+
+def with_message_key(records: DataFrame) -> DataFrame:
+    """Add `key_row` (VARIANT object), `key_scalar` (VARIANT) and `key_is_garbage` (D6).
+
+    All three are null or false where there is no message key: null, empty, JSON null, or a
+    struct without members.
+    """
+    text = F.nullif(F.col("key").cast("string"), F.lit(""))
+    parsed = with_strict_json(records.withColumn("key_text", text), F.col("key_text"), "key_doc")
+    root = F.try_variant_get("key_doc", "$[0]", "variant")
+    inner = F.try_variant_get("key_doc", "$[0].payload", "variant")
+    has_schema = F.try_variant_get("key_doc", "$[0].schema", "variant").isNotNull()
+    opened = parsed.withColumn("key_value", F.when(has_schema & inner.isNotNull(), inner).otherwise(root))
+    value = F.col("key_value")
+    kind = F.schema_of_variant(value)
+    is_struct = is_object(value) & (kind != "OBJECT<>")
+    is_list = kind.startswith("ARRAY")
+    scalar = is_present(value) & ~is_object(value) & ~is_list
+    return opened.withColumns(
+        {
+            "key_row": F.when(is_struct, value),
+            "key_scalar": F.when(scalar, value),
+            "key_is_garbage": F.col("key_text").isNotNull()
+            & (F.col("key_doc").isNull() | F.coalesce(is_list, F.lit(False))),
+        }
+    ).drop("key_text", "key_doc", "key_value")
+
+
+def with_header_keys(records: DataFrame) -> DataFrame:
+    """Add `header_old_key` and `header_new_key`, raw key JSON of the D9 headers."""
+    for name, header in (("header_old_key", OLD_KEY), ("header_new_key", NEW_KEY)):
+        text = _header(header).cast("string")
+        records = with_strict_json(records.withColumn("_text", text), F.col("_text"), "_header")
+        quoted = F.try_variant_get("_header", "$[0]", "string")
+        records = with_strict_json(
+            # A text converter writes the struct's JSON as a JSON string.
+            records.withColumn("_text", F.coalesce(F.when(quoted.rlike(r"^\s*\{"), quoted), "_text")),
+            F.col("_text"),
+            "_header",
+        )
+        root = F.try_variant_get("_header", "$[0]", "variant")
+        inner = F.try_variant_get("_header", "$[0].payload", "variant")
+        key = F.when(is_object(inner), inner).otherwise(F.when(is_object(root), root))
+        records = records.withColumn(name, F.to_json(key)).drop("_text", "_header")
+    return records
+
+
+def _header(name: str) -> Column:
+    """The bytes of the first header of this name."""
+    return F.get(F.filter("headers", lambda header: header["key"] == name), F.lit(0))["value"]
+
+
+def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
+    """Add `key_raw`, `old_key_raw`, `new_key_raw`, `key_reason` and `key_detail`.
+
+    Args:
+        records: has the columns of `Envelope`, :func:`with_message_key` and
+            :func:`with_header_keys`.
+    """
+    table = F.col("e_table_name")
+    after, before = F.col("e_after_row"), F.col("e_before_row")
+    whole_old = _is_one_of(
+        table, (n for n, t in source.tables.items() if source.old_row_is_whole(t))
+    ) | F.lit(source.whole_old_rows)
+    old_row = F.when(whole_old, before)
+    # Where old rows are whole, an image says more than a message key without types.
+    images = (
+        [after, old_row, F.col("key_row")]
+        if source.whole_old_rows
+        else [after, F.col("key_row"), old_row]
+    )
+    picked = _pick(source, table, images, scalar=F.col("key_scalar"))
+    keyed = records.withColumns(
+        {
+            "picked": picked,
+            "picked_old": F.when(
+                (F.col("e_op") == "u") & whole_old & after.isNotNull() & before.isNotNull(),
+                _pick(source, table, [before]),
+            ),
+        }
+    )
+    complete = F.col("picked.complete")
+    key = F.when(complete, F.col("picked.json"))
+    old = F.when(F.col("picked_old.complete"), F.col("picked_old.json"))
+    appends = _is_one_of(table, (n for n, t in source.tables.items() if t.key == "none"))
+    is_configured = _is_one_of(table, source.tables)
+    needs_key = (
+        (F.col("e_kind") == "row")
+        & F.col("e_reason").isNull()
+        & is_configured
+        & (F.col("e_op") != "t")
+    )
+    malformed = F.coalesce(F.col("picked.has_null"), F.lit(False)) | F.col("key_is_garbage") | (
+        F.col("key_scalar").isNotNull() & F.col("picked.json").isNull()
+    )
+    reason = (
+        F.when(~needs_key, None)
+        .when(appends, F.when(~F.col("e_op").isin("c", "r"), "missing_key"))
+        .when(F.coalesce(complete, F.lit(False)), None)
+        .when(malformed, "malformed_key")
+        .otherwise("missing_key")
+    )
+    detail = (
+        F.when(appends, F.concat(F.lit("op "), F.col("e_op"), F.lit(" on a table with key: none")))
+        .when(reason == "malformed_key", F.lit("a key column is null, or the message key is unreadable"))
+        .when(reason == "missing_key", F.lit("neither the message key nor the images that may serve hold the key"))
+    )
+    return keyed.withColumns(
+        {
+            "key_raw": F.when(~appends & (F.col("e_op") != "t"), key),
+            "old_key_raw": F.coalesce("header_old_key", F.when(old != key, old)),
+            "new_key_raw": F.col("header_new_key"),
+            "key_reason": reason,
+            "key_detail": F.when(reason.isNotNull(), detail),
+        }
+    ).drop("picked", "picked_old")
+
+
+def _is_one_of(table: Column, names: Iterable[str]) -> Column:
+    listed = list(names)
+    return F.coalesce(table.isin(*listed), F.lit(False)) if listed else F.lit(False)
+
+
+def _pick(
+    source: SourceConfig, table: Column, images: list[Column], scalar: Column | None = None
+) -> Column:
+    """The key columns out of these images: STRUCT<json, complete, has_null>.
+
+    The configured columns of the table, else the columns that the message names, else the
+    message key as it is.
+    """
+    by_key: dict[tuple[str, ...], list[str]] = {}
+    for name, config in source.tables.items():
+        if isinstance(config.key, tuple):
+            by_key.setdefault(config.key, []).append(name)
+    cases: list[tuple[Column, Column]] = [
+        (_is_one_of(table, names), _configured_key(key, images, scalar))
+        for key, names in by_key.items()
+    ]
+    named = _named_key(images)
+    cases.append((F.col("e_key_names").isNotNull(), named))
+    result: Column | None = None
+    for condition, value in cases:
+        result = F.when(condition, value) if result is None else result.when(condition, value)
+    assert result is not None
+    return result.otherwise(_message_key(F.col("key_row")))
+
+
+def _result(json: Column, complete: Column, has_null: Column) -> Column:
+    return F.struct(
+        json.alias("json"),
+        F.coalesce(complete, F.lit(False)).alias("complete"),
+        F.coalesce(has_null, F.lit(False)).alias("has_null"),
+    )
+
+
+def _configured_key(
+    names: tuple[str, ...], images: list[Column], scalar: Column | None
+) -> Column:
+    def value(name: str) -> Column:
+        found = [field(image, name, "variant") for image in images]
+        if scalar is not None and len(names) == 1:
+            found.append(scalar)
+        return F.coalesce(*found)
+
+    values = {name: value(name) for name in sorted(names)}
+    complete, has_null = F.lit(True), F.lit(False)
+    for column in values.values():
+        complete = complete & is_present(column)
+        has_null = has_null | F.coalesce(F.is_variant_null(column), F.lit(False))
+    return _result(
+        F.to_json(F.struct(*(column.alias(name) for name, column in values.items()))),
+        complete,
+        has_null,
+    )
+
+
+def _named_key(images: list[Column]) -> Column:
+    """The key columns that the message itself lists, whose names only the data knows."""
+    names = F.col("e_key_names")
+    merged = F.map_concat(*(_members(image) for image in reversed(images)))
+    chosen = F.map_filter(merged, lambda name, _: F.array_contains(names, name))
+    values = F.map_values(chosen)
+    return _result(
+        F.to_json(chosen),
+        (F.size(chosen) == F.size(F.array_distinct(names))) & F.forall(values, is_present),
+        F.exists(values, F.is_variant_null),
+    )
+
+
+def _members(image: Column) -> Column:
+    empty = F.create_map().cast("map<string,variant>")
+    return F.coalesce(image.try_cast("map<string,variant>"), empty)
+
+
+def _message_key(row: Column) -> Column:
+    values: Callable[[Column], Column] = lambda r: F.map_values(_members(r))  # noqa: E731
+    return _result(
+        F.to_json(row),
+        row.isNotNull() & F.forall(values(row), is_present),
+        row.isNotNull() & F.exists(values(row), F.is_variant_null),
+    )
+
+
+def key_columns(config: TableConfig) -> tuple[str, ...] | None:
+    """The configured key columns, if the configuration names any."""
+    return config.key if isinstance(config.key, tuple) else None

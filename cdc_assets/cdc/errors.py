@@ -1,0 +1,66 @@
+"""Everything that cdc-assets raises on purpose.
+
+Every message says what happened, where, what was got against what was expected, and what
+to do next. The fields stay on the exception as attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+
+class CdcError(Exception):
+    """Base of all errors that cdc-assets raises on purpose."""
+
+
+class ConfigError(CdcError):
+    """Raised when cdc.yaml is wrong, or contradicts what is already in the lake.
+
+    `faults` holds one readable line per fault, each with its path inside the file.
+    """
+
+    def __init__(self, faults: Sequence[str], path: str | None = None) -> None:
+        self.faults = list(faults)
+        self.path = path
+        head = f"{path}: " if path else ""
+        if len(self.faults) == 1:
+            super().__init__(head + self.faults[0])
+        else:
+            lines = "".join(f"\n  - {fault}" for fault in self.faults)
+            super().__init__(f"{head}{len(self.faults)} faults{lines}")
+
+
+class LandingError(CdcError):
+    """Raised when a day cannot be landed whole; nothing of that source's day is written."""
+
+    def __init__(self, source: str, message: str, file: str | None = None) -> None:
+        self.source = source
+        self.file = file
+        super().__init__(f"{source}: {message}")
+
+
+class MissingDayError(CdcError):
+    """Raised when a stage needs a day that has not been made yet."""
+
+    def __init__(self, what: str, day: date, remedy: str) -> None:
+        self.what = what
+        self.day = day
+        super().__init__(f"{what}: no state for {day}. {remedy}")
+
+
+class SchemaDriftError(CdcError):
+    """Raised when values or types no longer fit a table and silence would lose data."""
+
+
+class AuditError(CdcError):
+    """Raised when a day fails its audit on the branch; the published day stays as it was."""
+
+    def __init__(self, table: str, day: date, message: str) -> None:
+        self.table = table
+        self.day = day
+        super().__init__(f"{table} {day}: {message}")
+
+
+class LakeError(CdcError):
+    """Raised when the catalog or a commit fails for a reason that a retry does not mend."""

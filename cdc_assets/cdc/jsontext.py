@@ -1,0 +1,77 @@
+"""Strict JSON as Spark expressions.
+
+Spark's own JSON readers accept trailing text and single quotes, and round fractions when
+they hand out an object as text. VARIANT keeps numbers exact to 38 digits and refuses
+duplicate names; what it lets pass is trailing text, which :func:`with_strict_json` catches.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.names import json_path
+
+
+def with_strict_json(frame: DataFrame, text: Column, name: str) -> DataFrame:
+    """Add a VARIANT ``[document, mark]`` of a text that is exactly one JSON document, else null.
+
+    The document stands in an array behind which its own hash follows: text after the
+    document either breaks the array or moves the hash from its place, and no text can
+    hold its own hash. Null, too: invalid UTF-8, nesting beyond 1,000 levels, strings beyond
+    20 million characters (limits of Spark's parser). Read members with :func:`member`.
+
+    Three projections, so that Spark parses each text once.
+    """
+    parsed, mark = f"_{name}_parsed", f"_{name}_mark"
+    marked = F.concat(F.lit("["), text, F.lit(","), F.xxhash64(text).cast("string"), F.lit("]"))
+    whole = F.try_variant_get(parsed, "$[1]", "bigint") == F.col(mark)
+    alone = F.try_variant_get(parsed, "$[2]", "variant").isNull()
+    return (
+        frame.withColumns(
+            {
+                parsed: F.try_parse_json(F.when(F.is_valid_utf8(text), marked)),
+                mark: F.xxhash64(text),
+            }
+        )
+        .withColumn(name, F.when(whole & alone, F.col(parsed)))
+        .drop(parsed, mark)
+    )
+
+
+def member(document: Column, path: str, kind: str) -> Column:
+    """A member of a :func:`with_strict_json` document as a type; null where absent or unfit.
+
+    `path` is dotted; its parts are names of the formats, never names from data.
+    """
+    return F.try_variant_get(document, f"$[0].{path}" if path else "$[0]", kind)
+
+
+def text_member(document: Column, path: str) -> Column:
+    """A member as text: a JSON string as it is, a number as its digits."""
+    return member(document, path, "string")
+
+
+def field(row: Column, name: str, kind: str) -> Column:
+    """A named member of a VARIANT object, whatever characters the name has."""
+    path = json_path(name)
+    if path is not None:
+        return F.try_variant_get(row, path, kind)
+    # Names with both quotes have no path; a map lookup needs none.
+    found = F.element_at(row.try_cast("map<string,variant>"), F.lit(name))
+    return found if kind == "variant" else F.try_variant_get(found, "$", kind)
+
+
+def is_object(value: Column) -> Column:
+    """True for a VARIANT that is a JSON object."""
+    return F.coalesce(F.schema_of_variant(value).startswith("OBJECT"), F.lit(False))
+
+
+def is_present(value: Column) -> Column:
+    """True for a VARIANT that is there and is not JSON null."""
+    return value.isNotNull() & ~F.is_variant_null(value)
+
+
+def text_of(value: Column) -> Column:
+    """Canonical JSON text of a VARIANT (names sorted); null for JSON null."""
+    return F.when(is_present(value), F.to_json(value))

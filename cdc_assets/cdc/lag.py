@@ -1,0 +1,125 @@
+"""changes → lag: how late the changes of a day came, per table and source hour (FORMATS G1–G4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.envelopes import columns
+from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.errors import MissingDayError
+from cdc_assets.cdc.lake import DayCommit, Lake
+
+KINDS = ("capture", "delivery", "end_to_end")
+_PERCENTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99}
+_HOUR_MS = 3_600_000
+
+
+def measure(changes: DataFrame) -> DataFrame:
+    """Lag of change events.
+
+    Args:
+        changes: rows of the table `changes`.
+
+    Returns:
+        The columns of `lag` but `complete`: one row a day, table, kind and source hour, and
+        one with `hour` null for the whole day. Times in ms; percentiles are values that
+        occurred (`percentile_disc`).
+    """
+    source, processed, kafka = (
+        F.col("source_ts_ms"),
+        F.col("processed_ts_ms"),
+        F.col("kafka_ts_ms"),
+    )
+    # The first half of a split update is counted with its second (W2).
+    events = changes.where(~F.coalesce(F.col("source_op").isin(*BEFORE_OPS), F.lit(False)))
+    is_measurable = ~F.col("is_snapshot") & F.col("source_op").isNotNull()
+    by_kind = F.explode(
+        F.array(
+            *(
+                F.struct(F.lit(kind).alias("kind"), lag.alias("ms"))
+                for kind, lag in (
+                    ("capture", processed - source),
+                    ("delivery", kafka - processed),
+                    ("end_to_end", kafka - source),
+                )
+            )
+        )
+    )
+    hour = F.timestamp_millis(source - F.pmod(source, F.lit(_HOUR_MS)))
+    per_kind = events.select(
+        "landing_date",
+        "table_name",
+        # A snapshot read's source time says nothing of when the row changed.
+        F.when(is_measurable, hour).alias("hour"),
+        is_measurable.alias("is_measurable"),
+        by_kind.alias("lag"),
+    ).select(
+        "landing_date",
+        "table_name",
+        "hour",
+        F.col("lag.kind").alias("kind"),
+        F.when(F.col("is_measurable"), F.col("lag.ms")).alias("ms"),
+    )
+    hourly = per_kind.where("hour IS NOT NULL").groupBy("landing_date", "table_name", "hour", "kind")
+    daily = per_kind.groupBy("landing_date", "table_name", "kind")
+    whole_day = daily.agg(*_figures()).withColumn("hour", F.lit(None).cast("timestamp"))
+    return hourly.agg(*_figures()).unionByName(whole_day)
+
+
+def _figures() -> list[Column]:
+    ms = F.col("ms")
+    return [
+        F.count(ms).alias("count"),
+        F.count_if(ms.isNull()).alias("excluded"),
+        F.count_if(ms < 0).alias("negative"),
+        F.min(ms).alias("min_ms"),
+        *(
+            F.expr(f"percentile_disc({fraction}) WITHIN GROUP (ORDER BY ms)")
+            .cast("bigint")
+            .alias(name)
+            for name, fraction in _PERCENTILES.items()
+        ),
+        F.max(ms).alias("max_ms"),
+        F.round(F.avg(ms)).cast("bigint").alias("mean_ms"),
+    ]
+
+
+def make_lag(lake: Lake, name: str, days: Sequence[date], force: bool = False) -> list[date]:
+    """Make the lag of some days in one job; days made of the same changes are left.
+
+    Returns:
+        The days that were made.
+
+    Raises:
+        MissingDayError: a day has no changes.
+    """
+    identifier = lake.create_stage(
+        name, "lag", columns.LAG, "how late changes came, per table and source hour, in ms"
+    )
+    made = lake.day_commits(lake.stage(name, "changes"))
+    current = lake.day_commits(identifier)
+    inputs: dict[date, dict[str, Any]] = {}
+    for day in days:
+        if day not in made:
+            raise MissingDayError(
+                f"{name}.changes", day,
+                f"Materialize it first: cdc-assets run --source {name} --from {day} --to {day}.",
+            )
+        complete = not lake.config.is_open(day)
+        inputs[day] = {"changes": made[day].snapshot_id, "complete": complete}
+    stale = [d for d in days if force or current.get(d, DayCommit(0)).inputs != inputs[d]]
+    if stale:
+        rows = lake.spark.table(lake.stage(name, "changes")).where(
+            F.col("landing_date").isin([F.lit(d) for d in stale])
+        )
+        open_days = [F.lit(d) for d in stale if not inputs[d]["complete"]]
+        complete = ~F.col("landing_date").isin(open_days) if open_days else F.lit(True)
+        measured = measure(rows).withColumn("complete", complete).select(*columns.LAG.names)
+        ordered = measured.coalesce(1).sortWithinPartitions("landing_date", "table_name", "hour")
+        lake.overwrite_days(identifier, ordered, {d: inputs[d] for d in stale})
+    return stale

@@ -1,0 +1,1 @@
+"""Landings: the records of a day, bytes as they came."""

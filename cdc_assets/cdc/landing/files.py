@@ -1,0 +1,259 @@
+"""Landed files: ``<files>/<YYYY-MM-DD>/*.jsonl | .jsonl.gz | .parquet`` become landing rows.
+
+A line is a record as ``kcat -J`` writes it or with the names of Spark's Kafka source. A
+line that is no record lands too: its bytes stand in `value`, `topic` and `offset` are null.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.envelopes.columns import LANDING
+from cdc_assets.cdc.errors import LandingError
+from cdc_assets.cdc.jsontext import member, text_member, with_strict_json
+
+_GLOB = re.compile(r"([\\\[\]{}*?,])")
+_PARQUET_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
+
+
+@dataclass(frozen=True)
+class LandedDay:
+    """The files of one day."""
+
+    day: date
+    texts: tuple[str, ...]
+    parquets: tuple[str, ...]
+    fingerprint: str  # changes when a file is added, removed, grown or touched
+
+    @property
+    def files(self) -> int:
+        """How many files there are."""
+        return len(self.texts) + len(self.parquets)
+
+
+def list_day(spark: SparkSession, source: str, folder: str, day: date) -> LandedDay:
+    """The files of a day; none where the day has no folder.
+
+    Names that start with ``_`` or ``.`` are skipped, as Spark and Hadoop do.
+
+    Raises:
+        LandingError: the landing folder is missing, or holds a file of an unknown kind.
+    """
+    jvm: Any = spark._jvm
+    jsc: Any = spark._jsc
+    root = jvm.org.apache.hadoop.fs.Path(folder)
+    system = root.getFileSystem(jsc.hadoopConfiguration())
+    if not system.exists(root):
+        raise LandingError(
+            source,
+            f"the landing folder {folder} is missing; create it, or correct "
+            f"sources.{source}.landing.files in cdc.yaml",
+            folder,
+        )
+    of_day = jvm.org.apache.hadoop.fs.Path(root, str(day))
+    texts, parquets, seen = [], [], hashlib.sha256()
+    statuses = system.listStatus(of_day) if system.exists(of_day) else []
+    for status in sorted(statuses, key=lambda s: str(s.getPath().getName())):
+        name, path = status.getPath().getName(), status.getPath().toString()
+        if name.startswith(("_", ".")):
+            continue
+        if status.isFile() and name.endswith((".jsonl", ".jsonl.gz")):
+            texts.append(path)
+        elif status.isFile() and name.endswith(".parquet"):
+            parquets.append(path)
+        else:
+            raise LandingError(
+                source,
+                f"{path} is no landed file; expected *.jsonl, *.jsonl.gz or *.parquet. "
+                "Rename it, move it away, or start its name with _ to have it ignored",
+                path,
+            )
+        seen.update(f"{name}\0{status.getLen()}\0{status.getModificationTime()}\n".encode())
+    return LandedDay(day, tuple(texts), tuple(parquets), seen.hexdigest()[:32])
+
+
+def read_days(spark: SparkSession, source: str, days: Sequence[LandedDay]) -> DataFrame:
+    """The records of some days: the columns of `LANDING`, one row a record or line.
+
+    Raises:
+        LandingError: a Parquet file can't be opened or lacks a column.
+    """
+    frames = [spark.createDataFrame([], LANDING)]
+    texts = [path for day in days for path in day.texts]
+    if texts:
+        lines = spark.read.option("lineSep", "\n").text([_literal_path(p) for p in texts])
+        frames.append(from_lines(lines.select("value", *_where_from())))
+    for path in (path for day in days for path in day.parquets):
+        frames.append(_from_parquet(spark, source, path))
+    records = frames[0]
+    for frame in frames[1:]:
+        records = records.unionByName(frame)
+    return records
+
+
+def _literal_path(path: str) -> str:
+    """A path that Spark reads as it stands; it would take ``[`` and the like for a glob."""
+    return _GLOB.sub(r"\\\1", path)
+
+
+def _where_from() -> tuple[Column, Column]:
+    folder = F.regexp_extract(F.col("_metadata.file_path"), r"/(\d{4}-\d{2}-\d{2})/[^/]+$", 1)
+    return folder.cast("date").alias("landing_date"), F.col("_metadata.file_name").alias("file")
+
+
+def from_lines(lines: DataFrame) -> DataFrame:
+    """Landing rows of text lines.
+
+    Args:
+        lines: `value` (the line's bytes as text), `landing_date`, `file`.
+    """
+    line = F.col("line")
+    filled = lines.where(F.trim(F.regexp_replace("value", r"\r$", "")) != "")
+    parsed = with_strict_json(filled, F.col("value"), "line")
+    topic = text_member(line, "topic")
+    offset = member(line, "offset", "bigint")
+    partition = member(line, "partition", "int")
+    value = _bytes(line, "payload", "value")
+    key = _bytes(line, "key")
+    is_record = (
+        topic.isNotNull()
+        & offset.isNotNull()
+        & partition.isNotNull()
+        & _is_text_or_null(line, "payload", "value", "key")
+    )
+
+    def of_record(field: Column) -> Column:
+        return F.when(F.col("is_record"), field)
+
+    return parsed.select("*", F.coalesce(is_record, F.lit(False)).alias("is_record")).select(
+        of_record(topic).alias("topic"),
+        of_record(partition).alias("partition"),
+        of_record(offset).alias("offset"),
+        of_record(_timestamp(line)).alias("timestamp"),
+        of_record(_timestamp_type(line)).cast("int").alias("timestamp_type"),
+        of_record(key).alias("key"),
+        F.when(F.col("is_record"), value).otherwise(F.col("value").cast("binary")).alias("value"),
+        of_record(_headers(line)).alias("headers"),
+        "landing_date",
+        "file",
+    )
+
+
+def _bytes(line: Column, *names: str) -> Column:
+    """The bytes of a text member, or of its ``_base64`` twin."""
+    plain = [text_member(line, name).cast("binary") for name in names]
+    coded = [F.try_to_binary(text_member(line, f"{n}_base64"), F.lit("base64")) for n in names]
+    return F.coalesce(*coded, *plain)
+
+
+def _is_text_or_null(line: Column, *names: str) -> Column:
+    """False where a member holds an object, a list or a number: its bytes are lost."""
+    fits = F.lit(True)
+    for name in names:
+        kind = F.schema_of_variant(member(line, name, "variant"))
+        fits = fits & F.coalesce(kind.isin("STRING", "VOID"), F.lit(True))
+        coded = text_member(line, f"{name}_base64")
+        broken = coded.isNotNull() & F.try_to_binary(coded, F.lit("base64")).isNull()
+        fits = fits & ~broken
+    return fits
+
+
+def _timestamp(line: Column) -> Column:
+    """kcat's `ts` in ms, or Spark's `timestamp` as ISO text or in ms."""
+    spark_name = text_member(line, "timestamp")
+    millis = F.coalesce(
+        member(line, "ts", "bigint"),
+        F.when(spark_name.rlike(r"^-?\d{1,16}$"), spark_name.try_cast("bigint")),
+    )
+    return F.coalesce(
+        F.when(millis >= 0, F.timestamp_millis(millis)), spark_name.try_cast("timestamp")
+    )
+
+
+def _timestamp_type(line: Column) -> Column:
+    """0 CreateTime, 1 LogAppendTime, as in Spark's Kafka source."""
+    kcat = text_member(line, "tstype")
+    return F.coalesce(
+        member(line, "timestampType", "int"),
+        F.when(kcat == "create", 0).when(kcat == "logappend", 1),
+    )
+
+
+def _headers(line: Column) -> Column:
+    """kcat's flat list ``[k, v, …]`` or Spark's ``[{key, value}, …]`` as one array of pairs."""
+    flat = member(line, "headers", "array<string>")
+    pairs = member(line, "headers", "array<struct<key:string,value:string>>")
+    from_flat = F.transform(
+        F.sequence(F.lit(0), (F.size(flat) / 2).cast("int") - 1),
+        lambda i: F.struct(
+            F.get(flat, i * 2).alias("key"), F.get(flat, i * 2 + 1).cast("binary").alias("value")
+        ),
+    )
+    from_pairs = F.transform(
+        pairs,
+        lambda pair: F.struct(
+            pair["key"].alias("key"), pair["value"].cast("binary").alias("value")
+        ),
+    )
+    is_pairs = F.schema_of_variant(member(line, "headers", "variant")).startswith("ARRAY<OBJECT")
+    return F.when(is_pairs, from_pairs).when(F.size(flat) >= 2, from_flat)
+
+
+def _from_parquet(spark: SparkSession, source: str, path: str) -> DataFrame:
+    try:
+        frame = spark.read.parquet(_literal_path(path))
+    except (PySparkException, Py4JJavaError) as error:
+        raise unreadable(source, error, path) from error
+    missing = [name for name in _PARQUET_COLUMNS if name not in frame.columns]
+    if missing:
+        raise LandingError(
+            source,
+            f"{path} lacks {', '.join(missing)}; expected the columns of Spark's Kafka source: "
+            + ", ".join(_PARQUET_COLUMNS),
+            path,
+        )
+    present = set(frame.columns)
+    millis = dict(frame.dtypes)["timestamp"] == "bigint"
+    return frame.select(
+        F.col("topic").cast("string").alias("topic"),
+        F.col("partition").cast("int").alias("partition"),
+        F.col("offset").cast("bigint").alias("offset"),
+        (F.timestamp_millis("timestamp") if millis else F.col("timestamp").cast("timestamp")).alias(
+            "timestamp"
+        ),
+        (
+            F.col("timestampType").cast("int") if "timestampType" in present else F.lit(None)
+        ).cast("int").alias("timestamp_type"),
+        F.col("key").cast("binary").alias("key"),
+        F.col("value").cast("binary").alias("value"),
+        (F.col("headers") if "headers" in present else F.lit(None))
+        .cast(LANDING["headers"].dataType)
+        .alias("headers"),
+        *_where_from(),
+    )
+
+
+def unreadable(source: str, error: Exception, path: str | None = None) -> LandingError:
+    """The error for a file that can't be read whole; it names the file."""
+    text = str(error)
+    if path is None:
+        found = re.search(r"(?:reading|of|read) file:? ?\[?((?:file|[a-z0-9]+):/[^\s\]]+?)[.\]]?\s", text)
+        path = found.group(1) if found else None
+    cause = re.findall(r"Caused by: [\w.$]*?(\w+(?:Exception|Error): [^\n]*)", text)
+    why = cause[-1] if cause else text.splitlines()[0][:300]
+    return LandingError(
+        source,
+        f"{path or 'a landed file'} can't be read whole ({why}); nothing of this day was landed. "
+        "Deliver the file again, or move it away",
+        path,
+    )

@@ -1,0 +1,112 @@
+"""Names from data and configuration: parsing, quoting and escaping.
+
+Names of tables, columns and topics are untrusted. They become SQL only through
+:func:`quote`, folders only through :func:`escape`, JSON paths only through
+:func:`json_path`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+# What a catalog level or a folder can't hold: separators, the escape itself, control
+# characters, and what makes a file URI of a path.
+_UNSAFE = re.compile(r'[./%\\:?#*"<>|\x00-\x1f\x7f]')
+
+
+class TableName(NamedTuple):
+    """A source table: two parts, shown as ``namespace.table``."""
+
+    namespace: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{_part(self.namespace)}.{_part(self.table)}"
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """Read ``namespace.table``; a part that holds a dot stands in double quotes.
+
+        Raises:
+            ValueError: the text has not exactly two parts.
+        """
+        parts = _split(text)
+        if len(parts) != 2 or not all(parts):
+            raise ValueError(
+                f"{text!r} is not <namespace>.<table>; "
+                'write a part that holds a dot in quotes, as in public."a.b"'
+            )
+        return cls(parts[0], parts[1])
+
+
+def _part(name: str) -> str:
+    if "." in name or '"' in name:
+        return '"' + name.replace('"', '""') + '"'
+    return name
+
+
+def _split(text: str) -> list[str]:
+    parts, rest = [], text
+    while True:
+        quoted = re.match(r'"((?:[^"]|"")*)"', rest)
+        if quoted:
+            parts.append(quoted.group(1).replace('""', '"'))
+            rest = rest[quoted.end() :]
+        else:
+            plain, _, _ = rest.partition(".")
+            parts.append(plain)
+            rest = rest[len(plain) :]
+        if not rest:
+            return parts
+        if not rest.startswith("."):
+            return []
+        rest = rest[1:]
+
+
+def table_name(namespace: Column, table: Column) -> Column:
+    """``namespace.table`` of two columns, spelled as :class:`TableName` does."""
+
+    def part(name: Column) -> Column:
+        odd = name.contains(".") | name.contains('"')
+        quoted = F.concat(F.lit('"'), F.replace(name, F.lit('"'), F.lit('""')), F.lit('"'))
+        return F.when(odd, quoted).otherwise(name)
+
+    return F.concat(part(namespace), F.lit("."), part(table))
+
+
+def quote(*parts: str) -> str:
+    """An SQL identifier of these parts, each in backquotes."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def column(name: str, of: str | None = None) -> Column:
+    """A column by its literal name, whatever characters it has."""
+    return F.col(quote(of, name) if of else quote(name))
+
+
+def escape(name: str) -> str:
+    """A name safe as a catalog level and a folder: unsafe characters become ``%XX``.
+
+    ``.`` and ``..`` can't survive, so a name can't leave the warehouse.
+    """
+    return _UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", name)
+
+
+def unescape(name: str) -> str:
+    """The name that :func:`escape` was given."""
+    return re.sub(r"%([0-9A-F]{2})", lambda found: chr(int(found.group(1), 16)), name)
+
+
+def json_path(name: str, root: str = "$") -> str | None:
+    """The VARIANT path of a member, or None where Spark's path syntax can't spell it."""
+    if not name:
+        return None
+    if '"' not in name:
+        return f'{root}["{name}"]'
+    if "'" not in name:
+        return f"{root}['{name}']"
+    return None

@@ -1,0 +1,121 @@
+"""The order of events (FORMATS O1–O11): what makes a position, per connector.
+
+A position is an array of BIGINT of one length per connector, compared element by element:
+epoch, the source's own elements, order in the transaction, rank, partition, offset.
+An *effective* position is that of an event without one of its own (a snapshot read, a lone
+tombstone): the highest position that landed before it for its key, followed by
+``[-1, day, partition, offset]``, so that it sorts directly after. Where nothing landed
+before it the tail stands alone and sorts below every position, whose first element is 0
+or more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+_POSITION = "array<bigint>"
+_NUMBER_WIDTH, _NUMBER_PARTS = 13, 3
+
+
+class Reader(Protocol):
+    """Reads a dotted member of the event as a type."""
+
+    def __call__(self, path: str, kind: str, /) -> Column: ...
+
+
+def debezium_elements(at: Reader) -> Column:
+    """The source elements of a Debezium or Lindorm event (O2, O8); a missing one is 0."""
+
+    def number(path: str) -> Column:
+        return _element(at(path, "bigint"))
+
+    connector = at("source.connector", "string")
+    file_number = F.regexp_extract(at("source.file", "string"), r"(\d{1,18})$", 1)
+    mysql = F.array(
+        _element(F.nullif(file_number, F.lit("")).try_cast("bigint")),
+        number("source.pos"),
+        number("source.row"),
+    )
+    sqlserver = F.array(
+        *_hex_parts(at("source.commit_lsn", "string")),
+        *_hex_parts(at("source.change_lsn", "string")),
+        number("source.event_serial_no"),
+    )
+    oracle = F.array(number("source.commit_scn"), number("source.scn"))
+    return (
+        F.when(connector == "postgresql", F.array(number("source.lsn")))
+        .when(connector.isin("mysql", "mariadb"), mysql)
+        .when(connector == "sqlserver", sqlserver)
+        .when(connector == "oracle", oracle)
+        .otherwise(F.array(number("source.ts_ms")))
+    )
+
+
+def wide_number(digits: Column) -> Column:
+    """A decimal text of up to 39 digits as three elements of 13 digits (O10); zeros if unfit."""
+    padded = F.lpad(digits, _NUMBER_WIDTH * _NUMBER_PARTS, "0")
+    parts = F.array(
+        *(
+            F.substring(padded, 1 + i * _NUMBER_WIDTH, _NUMBER_WIDTH).cast("bigint")
+            for i in range(_NUMBER_PARTS)
+        )
+    )
+    zeros = F.array(*[F.lit(0).cast("bigint")] * _NUMBER_PARTS)
+    return F.when(digits.rlike(r"^\d{1,39}$"), parts).otherwise(zeros)
+
+
+def _element(value: Column) -> Column:
+    """No null and nothing below 0: -1 marks an effective position."""
+    return F.greatest(F.coalesce(value, F.lit(0)), F.lit(0)).cast("bigint")
+
+
+def _hex_parts(lsn: Column) -> list[Column]:
+    """SQL Server's ``00000027:00000ac0:0002`` as three numbers."""
+    parts = F.split(lsn, ":")
+    return [
+        _element(F.conv(F.get(parts, F.lit(i)), 16, 10).try_cast("bigint")) for i in range(3)
+    ]
+
+
+def position(
+    elements: Column,
+    tx_order: Column,
+    rank: Column,
+    kafka_ts_ms: Column,
+    resets: Sequence[datetime],
+) -> Column:
+    """A position of landing columns `partition` and `offset` and these (O4, O11)."""
+    epoch = F.lit(0).cast("bigint")
+    for instant in resets:
+        reached = kafka_ts_ms >= F.lit(int(instant.timestamp() * 1000))
+        epoch = epoch + F.when(reached, 1).otherwise(0)
+    tail = F.array(
+        _element(tx_order),
+        rank.cast("bigint"),
+        F.col("partition").cast("bigint"),
+        F.col("offset").cast("bigint"),
+    )
+    return F.concat(F.array(epoch), elements, tail).cast(_POSITION)
+
+
+def real_part(effective: Column) -> Column:
+    """The position that an effective position stands behind; the position itself otherwise."""
+    marker = F.array_position(effective, -1)
+    return F.when(marker > 0, F.slice(effective, 1, (marker - 1).cast("int"))).otherwise(effective)
+
+
+def directly_after(base: Column, day: Column, partition: Column, offset: Column) -> Column:
+    """The effective position of an event without one (O6); `base` may be null."""
+    tail = F.array(
+        F.lit(-1).cast("bigint"),
+        F.unix_date(day).cast("bigint"),
+        partition.cast("bigint"),
+        offset.cast("bigint"),
+    )
+    empty = F.array().cast(_POSITION)
+    return F.concat(F.coalesce(base, empty), tail)

@@ -1,0 +1,863 @@
+"""Builders of landed records: the events of all tests, in one line each.
+
+Single records: ``created({"id": 1, "name": "Ann"}, lsn=100)``. A story with offsets, LSNs and
+clocks that move on by themselves::
+
+    log = PgLog("inventory", "public", "customers")
+    log.create(id=1, name="Ann")
+    log.next_day()
+    log.update(id=1, name="Anna")
+    log.delete(id=1, _lsn=90)          # options of the builder carry an underscore
+    log.landed                         # {date: [Record, …]}
+
+Several logs share one Kafka by ``landing=``. Nothing here knows the package.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+from cdc_assets_tests.model import Record
+
+Table = tuple[str, str]
+Row = Mapping[str, Any]
+Types = Mapping[str, Any]
+
+DAY = date(2026, 11, 4)
+NOON_MS = int(datetime(2026, 11, 4, 12, tzinfo=timezone.utc).timestamp() * 1000)
+CUSTOMERS: Table = ("public", "customers")
+TOAST = "__debezium_unavailable_value"
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+VARIABLE_SCALE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
+# How the semantic types are written where a test names only them.
+SEMANTIC_BASE = {
+    "io.debezium.time.Date": "int32",
+    "org.apache.kafka.connect.data.Date": "int32",
+    "io.debezium.time.Timestamp": "int64",
+    "io.debezium.time.MicroTimestamp": "int64",
+    "io.debezium.time.NanoTimestamp": "int64",
+    "org.apache.kafka.connect.data.Timestamp": "int64",
+    "io.debezium.time.Time": "int32",
+    "io.debezium.time.MicroTime": "int64",
+    "io.debezium.time.NanoTime": "int64",
+    "org.apache.kafka.connect.data.Time": "int32",
+    "io.debezium.time.MicroDuration": "int64",
+    "io.debezium.time.Year": "int32",
+    "io.debezium.data.Bits": "bytes",
+    VARIABLE_SCALE_DECIMAL: "struct",
+    "io.debezium.data.geometry.Geometry": "struct",
+    "io.debezium.data.geometry.Geography": "struct",
+    "io.debezium.data.geometry.Point": "struct",
+    DECIMAL: "bytes",
+}  # all others: string
+
+
+# ---------------------------------------------------------------------------------------------
+# JSON and schemas
+# ---------------------------------------------------------------------------------------------
+
+
+def to_json(value: Any) -> str:
+    """JSON text in the order given; Decimals as exact numbers, bytes in base64."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{json.dumps(k)}:{to_json(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(to_json(v) for v in value) + "]"
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return to_json(base64.b64encode(value).decode())
+    return json.dumps(value, ensure_ascii=False)
+
+
+def field_schema(type_: Any) -> dict[str, Any]:
+    """``"int32"``, a semantic name, ``(DECIMAL, scale[, precision])``, or a whole field schema."""
+    if isinstance(type_, Mapping):
+        return dict(type_)
+    name, *parameters = (type_,) if isinstance(type_, str) else type_
+    if "." not in name:
+        return {"type": name, "optional": True}
+    schema: dict[str, Any] = {"type": SEMANTIC_BASE.get(name, "string"), "optional": True}
+    schema |= {"name": name, "version": 1}
+    if name == DECIMAL:
+        scale, *precision = parameters
+        schema["parameters"] = {"scale": str(scale)}
+        if precision:
+            schema["parameters"]["connect.decimal.precision"] = str(precision[0])
+    return schema
+
+
+def struct_schema(types: Types, **more: Any) -> dict[str, Any]:
+    fields = [{**field_schema(type_), "field": column} for column, type_ in types.items()]
+    return {"type": "struct", "fields": fields, "optional": True, **more}
+
+
+def envelope_schema(types: Types, name: str = "server.Envelope") -> dict[str, Any]:
+    """The schema of a Debezium value: both images, source, op, ts_ms."""
+    return {
+        "type": "struct",
+        "fields": [
+            struct_schema(types, field="before"),
+            struct_schema(types, field="after"),
+            struct_schema({"ts_ms": "int64", "lsn": "int64"}, field="source"),
+            {"type": "string", "optional": False, "field": "op"},
+            {"type": "int64", "optional": True, "field": "ts_ms"},
+        ],
+        "optional": False,
+        "name": name,
+    }
+
+
+def unscaled(number: Decimal, scale: int) -> str:
+    """Base64 of the big-endian two's complement, as Connect writes a Decimal."""
+    whole = int(number.scaleb(scale))
+    size = (whole if whole >= 0 else ~whole).bit_length() // 8 + 1
+    return base64.b64encode(whole.to_bytes(size, "big", signed=True)).decode()
+
+
+def wire_value(value: Any, type_: Any) -> Any:
+    """A Python value as the producer writes it; what is JSON already passes."""
+    schema = field_schema(type_)
+    name = str(schema.get("name", ""))
+    if isinstance(value, Decimal) and name == DECIMAL:
+        return unscaled(value, int(schema["parameters"]["scale"]))
+    if isinstance(value, Decimal) and name == VARIABLE_SCALE_DECIMAL:
+        scale = max(0, -int(value.as_tuple().exponent))
+        return {"scale": scale, "value": unscaled(value, scale)}
+    if isinstance(value, datetime):
+        if value.tzinfo is not None:
+            return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+        micros = (value - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+        if "Micro" in name:
+            return micros
+        return micros * 1000 if "Nano" in name else micros // 1000
+    if isinstance(value, date):
+        return value.isoformat() if "Iso" in name else (value - date(1970, 1, 1)).days
+    return value
+
+
+def wire_row(row: Row | None, types: Types | None) -> dict[str, Any] | None:
+    if row is None or types is None:
+        return None if row is None else dict(row)
+    return {c: wire_value(v, types[c]) if c in types else v for c, v in row.items()}
+
+
+def key_bytes(
+    key: Any, row: Row | None, types: Types | None = None, *, wrap: bool = False
+) -> bytes | None:
+    """The message key: a tuple names columns of ``row``; bytes are as they are; else JSON."""
+    if key is None or isinstance(key, bytes):
+        return key
+    schema: dict[str, Any] | None = None
+    if isinstance(key, tuple):
+        key = {column: (row or {}).get(column) for column in key}
+    if isinstance(key, Mapping) and types is not None:
+        own = {column: types[column] for column in key if column in types}
+        key, schema = wire_row(key, own), struct_schema(own)
+    if schema is not None or wrap:
+        key = {"schema": schema, "payload": key}
+    return to_json(key).encode()
+
+
+def header_bytes(value: Any) -> bytes | None:
+    return value if value is None or isinstance(value, bytes) else to_json(value).encode()
+
+
+def key_header(key: Row, form: Literal["struct", "text", "schema", "java"] = "struct") -> bytes:
+    """A key as header value in the forms that header converters write (FORMATS D9)."""
+    if form == "java":
+        members = ",".join(f"{column}={value}" for column, value in key.items())
+        return f"Struct{{{members}}}".encode()
+    if form == "text":
+        return to_json(to_json(key)).encode()
+    if form == "schema":
+        types = {c: "int64" if isinstance(v, int) else "string" for c, v in key.items()}
+        return to_json({"schema": struct_schema(types), "payload": key}).encode()
+    return to_json(key).encode()
+
+
+def _record(
+    value: bytes | None,
+    *,
+    topic: str,
+    key: bytes | None = None,
+    partition: int | None = 0,
+    offset: int | None = 0,
+    timestamp_ms: int | None = NOON_MS + 500,
+    headers: Mapping[str, Any] | None = None,
+) -> Record:
+    pairs = tuple((name, header_bytes(v)) for name, v in (headers or {}).items())
+    return Record(topic, partition, offset, timestamp_ms, key, value, pairs)
+
+
+# ---------------------------------------------------------------------------------------------
+# Debezium, PostgreSQL (MySQL by source=mysql_source(…))
+# ---------------------------------------------------------------------------------------------
+
+
+def change(
+    op: Any,
+    before: Row | None = None,
+    after: Row | None = None,
+    *,
+    table: Table = CUSTOMERS,
+    server: str = "inventory",
+    topic: str | None = None,
+    key: Any = ("id",),
+    lsn: int | None = 1000,
+    snapshot: Any = "false",
+    source_ts_ms: int | None = NOON_MS,
+    processed_ts_ms: int | None = NOON_MS + 200,
+    transaction: Row | None = None,
+    types: Types | None = None,
+    wrap: bool = False,
+    source: Row | None = None,
+    extra: Row | None = None,
+    **kafka: Any,
+) -> Record:
+    """A Debezium event.
+
+    ``types`` puts the message schema in (``{"id": "int32", …}``), ``wrap`` only
+    ``{"schema": null, "payload": …}``. ``source`` and ``extra`` replace or add members of
+    ``source`` and of the payload. ``kafka``: partition, offset, timestamp_ms, headers.
+    """
+    before, after = wire_row(before, types), wire_row(after, types)
+    payload: dict[str, Any] = {
+        "before": before,
+        "after": after,
+        "source": {
+            "version": "2.5.4.Final",
+            "connector": "postgresql",
+            "name": server,
+            "ts_ms": source_ts_ms,
+            "snapshot": snapshot,
+            "db": "shop",
+            "schema": table[0],
+            "table": table[1],
+            "txId": 700,
+            "lsn": lsn,
+            "xmin": None,
+            **(source or {}),
+        },
+        "op": op,
+        "ts_ms": processed_ts_ms,
+        "transaction": transaction,
+        **(extra or {}),
+    }
+    document: Any = payload
+    if types is not None or wrap:
+        schema = None if types is None else envelope_schema(types)
+        document = {"schema": schema, "payload": payload}
+    row = after if after is not None else before
+    own = None if types is None else {c: t for c, t in types.items() if row and c in row}
+    # The images are in wire form already: the key takes its members from there.
+    message_key = _key_of(key, row, own, wrap)
+    topic = topic or f"{server}.{table[0]}.{table[1]}"
+    return _record(to_json(document).encode(), topic=topic, key=message_key, **kafka)
+
+
+def _key_of(key: Any, row: Row | None, types: Types | None, wrap: bool) -> bytes | None:
+    if isinstance(key, tuple) and types is not None:
+        own = {column: types[column] for column in key if column in types}
+        struct = {column: (row or {}).get(column) for column in key}
+        return to_json({"schema": struct_schema(own), "payload": struct}).encode()
+    return key_bytes(key, row, types, wrap=wrap)
+
+
+def created(after: Row, **options: Any) -> Record:
+    return change("c", None, after, **options)
+
+
+def updated(after: Row, before: Row | None = None, **options: Any) -> Record:
+    """Replica identity DEFAULT unless ``before`` is given."""
+    return change("u", before, after, **options)
+
+
+def deleted(before: Row | None, **options: Any) -> Record:
+    """``before`` as the replica identity has it; None needs an explicit ``key=``."""
+    return change("d", before, None, **options)
+
+
+def read(after: Row, *, snapshot: Any = "true", **options: Any) -> Record:
+    return change("r", None, after, snapshot=snapshot, **options)
+
+
+def truncated(**options: Any) -> Record:
+    return change("t", **{"key": None, **options})
+
+
+def message(prefix: str = "audit", content: bytes = b"hi", **options: Any) -> Record:
+    """A logical message (D13); outside a transaction: ``source={"txId": None}``."""
+    extra = {"message": {"prefix": prefix, "content": content}}
+    defaults = {"table": ("", ""), "topic": "inventory.message", "key": {"prefix": prefix}}
+    return change("m", extra=extra, **{**defaults, **options})
+
+
+def tombstone(
+    key: Any,
+    *,
+    table: Table = CUSTOMERS,
+    server: str = "inventory",
+    topic: str | None = None,
+    value: bytes | None = None,
+    types: Types | None = None,
+    wrap: bool = False,
+    **kafka: Any,
+) -> Record:
+    """``value``: b"null", b"" … as old converters write it."""
+    topic = topic or f"{server}.{table[0]}.{table[1]}"
+    own = types if isinstance(key, Mapping) else None
+    return _record(value, topic=topic, key=key_bytes(key, None, own, wrap=wrap), **kafka)
+
+
+def heartbeat(ts_ms: int = NOON_MS, *, topic: str = "__debezium-heartbeat.inventory", **kafka: Any):
+    key = to_json({"serverName": "inventory"}).encode()
+    return _record(to_json({"ts_ms": ts_ms}).encode(), topic=topic, key=key, **kafka)
+
+
+def transaction_mark(
+    status: str = "BEGIN",
+    id: str = "700:1000",
+    event_count: int | None = None,
+    *,
+    topic: str = "inventory.transaction",
+    **kafka: Any,
+) -> Record:
+    value = {"status": status, "id": id, "ts_ms": NOON_MS, "event_count": event_count}
+    return _record(to_json(value).encode(), topic=topic, key=to_json({"id": id}).encode(), **kafka)
+
+
+def schema_change(ddl: str | None, *, topic: str = "inventory", **kafka: Any) -> Record:
+    source = {"connector": "mysql", "db": "shop", "table": "customers", "ts_ms": NOON_MS}
+    value = {"source": source, "ts_ms": NOON_MS, "databaseName": "shop", "ddl": ddl}
+    key = to_json({"databaseName": "shop"}).encode()
+    return _record(to_json(value).encode(), topic=topic, key=key, **kafka)
+
+
+def mysql_source(
+    db: str = "shop", table: str = "customers", *, file: str = "bin.000003", pos: int, row: int = 0
+) -> dict[str, Any]:
+    """For ``source=``: MySQL has no schema, and its position is file, pos and row."""
+    members = {"connector": "mysql", "db": db, "schema": None, "table": table}
+    return {**members, "lsn": None, "file": file, "pos": pos, "row": row}
+
+
+def raw(value: bytes | None, *, topic: str = "inventory.public.customers", **kafka: Any) -> Record:
+    """Any bytes as value; ``key=`` is bytes too."""
+    return _record(value, topic=topic, **kafka)
+
+
+def malformed_line(text: str) -> Record:
+    """A landed line that is no record."""
+    return Record(None, None, None, None, None, text.encode(), malformed_line=True)
+
+
+# ---------------------------------------------------------------------------------------------
+# Lindorm
+# ---------------------------------------------------------------------------------------------
+
+
+def lindorm_change(
+    op: str,
+    before: Row | None,
+    after: Row | None,
+    *,
+    table: Table = ("default", "customers"),
+    db: str = "ld-test",
+    topic: str = "lindorm",
+    key: Any = ("id",),
+    source_ts_ms: int | None = NOON_MS,
+    processed_ts_ms: int | None = NOON_MS + 8,
+    types: Types | None = None,
+    **kafka: Any,
+) -> Record:
+    """The payload comes first and ``schema`` is ``{}`` unless ``types`` are given (L1)."""
+    before, after = wire_row(before, types), wire_row(after, types)
+    source = {"version": "v1.0", "db": db, "namespace": table[0], "table": table[1]}
+    payload = {
+        "op": op,
+        "ts_ms": processed_ts_ms,
+        "before": before,
+        "after": after,
+        "source": {**source, "ts_ms": source_ts_ms},
+    }
+    schema = {} if types is None else envelope_schema(types)
+    row = after if after is not None else before
+    value = to_json({"payload": payload, "schema": schema}).encode()
+    return _record(value, topic=topic, key=key_bytes(key, row), **kafka)
+
+
+def lindorm_created(after: Row, **options: Any) -> Record:
+    return lindorm_change("c", None, after, **options)
+
+
+def lindorm_updated(before: Row, after: Row, **options: Any) -> Record:
+    return lindorm_change("u", before, after, **options)
+
+
+def lindorm_deleted(before: Row, **options: Any) -> Record:
+    return lindorm_change("d", before, None, **options)
+
+
+# ---------------------------------------------------------------------------------------------
+# DataWorks
+# ---------------------------------------------------------------------------------------------
+
+
+def dataworks_change(
+    op: Any,
+    before: Row | None = None,
+    after: Row | None = None,
+    *,
+    table: Table = ("shop", "customers"),
+    schema_name: str | None = None,
+    db_type: str = "MySQL",
+    topic: str = "dataworks",
+    columns: Mapping[str, str] | None = None,
+    primary_key: list[str] | None = ["id"],  # noqa: B006
+    key: Any = None,
+    sequence_id: str | None = "1620457642589000001",
+    event_time: int | None = NOON_MS,
+    system_time: int | None = NOON_MS + 900,
+    ddl: Row | None = None,
+    **kafka: Any,
+) -> Record:
+    """``columns`` are the DataWorks types; left out, they follow from the values."""
+    rows = {**(before or {}), **(after or {})}
+    columns = columns or {name: dataworks_type(value) for name, value in rows.items()}
+    source = {"dbType": db_type, "dbName": table[0], "tableName": table[1]}
+    if schema_name is not None:
+        source["schemaName"] = schema_name
+    timestamp = {"eventTime": event_time, "checkpointTime": event_time}
+    if system_time is not None:
+        timestamp["systemTime"] = system_time
+    document = {
+        "schema": {
+            "dataColumn": [{"name": n, "type": t} for n, t in columns.items()],
+            "primaryKey": primary_key,
+            "source": source,
+        },
+        "payload": {
+            "before": None if before is None else {"dataColumn": _dataworks_row(before)},
+            "after": None if after is None else {"dataColumn": _dataworks_row(after)},
+            "sequenceId": sequence_id,
+            "timestamp": timestamp,
+            "op": op,
+            "ddl": ddl,
+        },
+        "version": "0.0.1",
+    }
+    row = after if after is not None else before
+    message_key = key_bytes(key, row)
+    return _record(to_json(document).encode(), topic=topic, key=message_key, **kafka)
+
+
+def dataworks_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "BOOLEAN"
+    if isinstance(value, int):
+        return "LONG"
+    kinds: dict[type, str] = {float: "DOUBLE", Decimal: "DOUBLE", bytes: "BYTES", datetime: "DATE"}
+    return kinds.get(type(value), "STRING")
+
+
+def _dataworks_row(row: Row) -> dict[str, Any]:
+    return {
+        name: int(value.timestamp() * 1000) if isinstance(value, datetime) else value
+        for name, value in row.items()
+    }
+
+
+def dataworks_inserted(after: Row, **options: Any) -> Record:
+    return dataworks_change("INSERT", None, after, **options)
+
+
+def dataworks_updated(before: Row, after: Row, **options: Any) -> Record:
+    """One record with both images."""
+    return dataworks_change("UPDATE_AFTER", before, after, **options)
+
+
+def dataworks_update_before(before: Row, **options: Any) -> Record:
+    return dataworks_change("UPDATE_BEFOR", before, None, **options)
+
+
+def dataworks_update_after(after: Row, **options: Any) -> Record:
+    return dataworks_change("UPDATE_AFTER", None, after, **options)
+
+
+def dataworks_deleted(before: Row, **options: Any) -> Record:
+    return dataworks_change("DELETE", before, None, **options)
+
+
+def dataworks_truncated(**options: Any) -> Record:
+    return dataworks_change("TRUNCATE", **options)
+
+
+def dataworks_ddl(text: str, op: str = "ALTER", **options: Any) -> Record:
+    ddl = {"text": text, "ddlMeta": "rO0ABXQAA2RkbA=="}
+    return dataworks_change(op, ddl=ddl, **options)
+
+
+def dataworks_heartbeat(
+    event_time: int = NOON_MS, *, topic: str = "dataworks", **kafka: Any
+) -> Record:
+    """All members of the schema are null, and there is no systemTime (W6)."""
+    times = {"eventTime": event_time, "checkpointTime": event_time}
+    payload = {"before": None, "after": None, "sequenceId": None, "timestamp": times}
+    document = {
+        "schema": {"dataColumn": None, "primaryKey": None, "source": None},
+        "payload": {**payload, "op": "MHEARTBEAT", "ddl": None},
+        "version": "0.0.1",
+    }
+    return _record(to_json(document).encode(), topic=topic, **kafka)
+
+
+# ---------------------------------------------------------------------------------------------
+# Logs: records that land one after the other
+# ---------------------------------------------------------------------------------------------
+
+
+class Landing:
+    """One Kafka and its landing: days, the next offset of each partition, and a clock.
+
+    The clock starts at noon of each day and moves on a second a record.
+    """
+
+    def __init__(self, day: date = DAY) -> None:
+        self.landed: dict[date, list[Record]] = {day: []}
+        self.day = day
+        self.now_ms = 0
+        self._offsets: dict[tuple[str | None, int | None], int] = defaultdict(int)
+        self.on(day)
+
+    def on(self, day: date) -> None:
+        """What follows lands on that day."""
+        self.day = day
+        self.landed.setdefault(day, [])
+        noon = datetime(day.year, day.month, day.day, 12, tzinfo=timezone.utc)
+        self.now_ms = int(noon.timestamp()) * 1000
+
+    def next_day(self, days: int = 1) -> None:
+        self.on(self.day + timedelta(days=days))
+
+    def tick(self) -> int:
+        self.now_ms += 1000
+        return self.now_ms
+
+    def add(self, record: Record) -> Record:
+        """Land a record as it is."""
+        self.landed[self.day].append(record)
+        return record
+
+    def put(self, record: Record, offset: int | None = None) -> Record:
+        """Land a record at the next offset of its partition, or at the one given."""
+        lane = (record.topic, record.partition)
+        if offset is None:
+            offset = self._offsets[lane]
+        self._offsets[lane] = max(self._offsets[lane], offset + 1)
+        return self.add(replace(record, offset=offset))
+
+    def again(self, *records: Record) -> None:
+        """Deliver records once more: same bytes, new offsets (O1)."""
+        for record in records:
+            self.put(replace(record, timestamp_ms=self.tick() + 500))
+
+
+class Log:
+    """A producer that writes into a landing; ``_name=`` options go to the builder."""
+
+    def __init__(self, landing: Landing | None, **defaults: Any) -> None:
+        self.landing = landing or Landing()
+        self.defaults = defaults
+
+    @property
+    def landed(self) -> dict[date, list[Record]]:
+        return self.landing.landed
+
+    def on(self, day: date) -> None:
+        self.landing.on(day)
+
+    def next_day(self, days: int = 1) -> None:
+        self.landing.next_day(days)
+
+    def again(self, *records: Record) -> None:
+        self.landing.again(*records)
+
+    def _clock(self) -> dict[str, Any]:
+        now = self.landing.tick()
+        return {"source_ts_ms": now, "processed_ts_ms": now + 200, "timestamp_ms": now + 500}
+
+    def _put(self, build: Callable[..., Record], *images: Any, **options: Any) -> Record:
+        offset = options.pop("offset", None)
+        return self.landing.put(build(*images, **{**self.defaults, **options}), offset)
+
+
+def _split(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(row, options): options are the arguments that start with an underscore."""
+    row = {name: value for name, value in arguments.items() if not name.startswith("_")}
+    options = {name[1:]: value for name, value in arguments.items() if name.startswith("_")}
+    return row, options
+
+
+class PgLog(Log):
+    """Debezium PostgreSQL events of one table; every event has the next LSN."""
+
+    def __init__(
+        self,
+        server: str = "inventory",
+        schema: str = "public",
+        table: str = "customers",
+        *,
+        types: Types | None = None,
+        key: Any = ("id",),
+        wrap: bool = False,
+        landing: Landing | None = None,
+    ) -> None:
+        super().__init__(landing, server=server, table=(schema, table), types=types, wrap=wrap)
+        self.key = key
+        self.lsn = 1000
+
+    def _event(self, build: Callable[..., Record], *images: Any, **options: Any) -> Record:
+        self.lsn += 8
+        defaults = {"lsn": self.lsn, "key": self.key, **self._clock()}
+        return self._put(build, *images, **{**defaults, **options})
+
+    def create(self, **row: Any) -> Record:
+        row, options = _split(row)
+        return self._event(created, row, **options)
+
+    def update(self, **row: Any) -> Record:
+        """``_before=`` for the old image."""
+        row, options = _split(row)
+        return self._event(updated, row, **options)
+
+    def read(self, **row: Any) -> Record:
+        row, options = _split(row)
+        return self._event(read, row, **options)
+
+    def delete(self, **row: Any) -> Record:
+        """The columns given are ``before``: the key alone for replica identity DEFAULT.
+
+        ``_before=None`` with ``_key={…}`` for one that holds nothing; ``_tombstone=True`` lands
+        its tombstone too.
+        """
+        row, options = _split(row)
+        with_tombstone = options.pop("tombstone", False)
+        record = self._event(deleted, options.pop("before", row), **options)
+        if with_tombstone:
+            self._put_tombstone(record.key, {"partition": record.partition})
+        return record
+
+    def tombstone(self, **key: Any) -> Record:
+        """``_key=`` for key bytes, ``_value=`` for b"null" and the like."""
+        key, options = _split(key)
+        return self._put_tombstone(options.pop("key", key), options)
+
+    def _put_tombstone(self, key: Any, options: dict[str, Any]) -> Record:
+        timestamp = {"timestamp_ms": self.landing.tick() + 500}
+        return self._put(tombstone, key, **{**timestamp, **options})
+
+    def truncate(self, **options: Any) -> Record:
+        return self._event(truncated, **{"key": None, **_split(options)[1]})
+
+    def change_key(self, old: Row, **row: Any) -> tuple[Record, Record, Record]:
+        """d(old key), its tombstone, c(new key), with the headers of D9 and one LSN."""
+        row, options = _split(row)
+        new = {column: row[column] for column in old}
+        newkey = {"__debezium.newkey": key_header(new)}
+        oldkey = {"__debezium.oldkey": key_header(old)}
+        gone = self._event(deleted, dict(old), **{**options, "headers": newkey})
+        options = {"lsn": self.lsn, **options}
+        self.lsn -= 8
+        buried = self._put_tombstone(gone.key, {"partition": gone.partition})
+        return gone, buried, self._event(created, row, **{**options, "headers": oldkey})
+
+    def message(self, prefix: str = "audit", content: bytes = b"hi", **options: Any) -> Record:
+        return self.landing.put(message(prefix, content, **_split(options)[1]))
+
+    def heartbeat(self) -> Record:
+        return self.landing.put(heartbeat(self.landing.tick()))
+
+    def transaction_mark(self, status: str = "BEGIN", **options: Any) -> Record:
+        return self.landing.put(transaction_mark(status, **_split(options)[1]))
+
+    def schema_change(self, ddl: str | None = None) -> Record:
+        return self.landing.put(schema_change(ddl))
+
+
+class LindormLog(Log):
+    """Lindorm events of one table; ``before`` is the whole old row, given to each method."""
+
+    def __init__(
+        self,
+        namespace: str = "default",
+        table: str = "customers",
+        *,
+        types: Types | None = None,
+        key: Any = ("id",),
+        landing: Landing | None = None,
+    ) -> None:
+        super().__init__(landing, table=(namespace, table), types=types, key=key)
+
+    def _event(self, build: Callable[..., Record], *images: Any, **options: Any) -> Record:
+        return self._put(build, *images, **{**self._clock(), **options})
+
+    def create(self, **row: Any) -> Record:
+        row, options = _split(row)
+        return self._event(lindorm_created, row, **options)
+
+    def update(self, before: Row, **row: Any) -> Record:
+        row, options = _split(row)
+        return self._event(lindorm_updated, before, row, **options)
+
+    def delete(self, **before: Any) -> Record:
+        row, options = _split(before)
+        return self._event(lindorm_deleted, row, **options)
+
+    def tombstone(self, **key: Any) -> Record:
+        key, options = _split(key)
+        defaults = {"topic": "lindorm", "timestamp_ms": self.landing.tick() + 500}
+        return self.landing.put(tombstone(key, **{**defaults, **options}))
+
+
+class DataWorksLog(Log):
+    """DataWorks events of one table; every change has the next sequenceId."""
+
+    def __init__(
+        self,
+        db: str = "shop",
+        table: str = "customers",
+        *,
+        columns: Mapping[str, str] | None = None,
+        primary_key: Iterable[str] | None = ("id",),
+        landing: Landing | None = None,
+        **defaults: Any,
+    ) -> None:
+        names = None if primary_key is None else list(primary_key)
+        own = {"table": (db, table), "columns": columns, "primary_key": names}
+        super().__init__(landing, **own, **defaults)
+        self.sequence = 1_620_457_642_589_000_000
+
+    def next_sequence(self) -> str:
+        self.sequence += 1
+        return str(self.sequence)
+
+    def _event(self, build: Callable[..., Record], *images: Any, **options: Any) -> Record:
+        now = self.landing.tick()
+        times = {"event_time": now, "system_time": now + 200, "timestamp_ms": now + 500}
+        if "sequence_id" not in options:
+            options["sequence_id"] = self.next_sequence()
+        return self._put(build, *images, **{**times, **options})
+
+    def insert(self, **row: Any) -> Record:
+        row, options = _split(row)
+        return self._event(dataworks_inserted, row, **options)
+
+    def update(self, before: Row, **row: Any) -> Record:
+        """One record with both images."""
+        row, options = _split(row)
+        return self._event(dataworks_updated, before, row, **options)
+
+    def update_before(self, **before: Any) -> Record:
+        row, options = _split(before)
+        return self._event(dataworks_update_before, row, **options)
+
+    def update_after(self, **after: Any) -> Record:
+        row, options = _split(after)
+        return self._event(dataworks_update_after, row, **options)
+
+    def update_pair(self, before: Row, **row: Any) -> tuple[Record, Record]:
+        """Two records with one sequenceId."""
+        row, options = _split(row)
+        options.setdefault("sequence_id", self.next_sequence())
+        old = self._event(dataworks_update_before, before, **options)
+        return old, self._event(dataworks_update_after, row, **options)
+
+    def delete(self, **before: Any) -> Record:
+        row, options = _split(before)
+        return self._event(dataworks_deleted, row, **options)
+
+    def truncate(self, **options: Any) -> Record:
+        return self._event(dataworks_truncated, **_split(options)[1])
+
+    def ddl(self, text: str, op: str = "ALTER", **options: Any) -> Record:
+        return self._event(dataworks_ddl, text, op, **_split(options)[1])
+
+    def heartbeat(self) -> Record:
+        now = self.landing.tick()
+        return self.landing.put(dataworks_heartbeat(now, timestamp_ms=now + 500))
+
+
+# ---------------------------------------------------------------------------------------------
+# Landed files
+# ---------------------------------------------------------------------------------------------
+
+
+def kcat_line(record: Record) -> str:
+    """The record as ``kcat -J`` prints it; base64 where bytes are not UTF-8."""
+    if record.malformed_line:
+        return _utf8(record.value or b"")
+    line: dict[str, Any] = {"topic": record.topic, "partition": record.partition}
+    line |= {"offset": record.offset, "tstype": "create", "ts": record.timestamp_ms, "broker": 1}
+    if record.headers:
+        flat = [(name, None if v is None else _utf8(v)) for name, v in record.headers]
+        line["headers"] = [part for pair in flat for part in pair]
+    line |= _text_or_base64("key", "key", record.key)
+    line |= _text_or_base64("payload", "value", record.value)
+    return json.dumps(line, ensure_ascii=False)
+
+
+def spark_line(record: Record) -> str:
+    """The record with the names of Spark's Kafka source, ``timestamp`` as ISO text."""
+    if record.malformed_line:
+        return _utf8(record.value or b"")
+    line: dict[str, Any] = {"topic": record.topic, "partition": record.partition}
+    line |= {"offset": record.offset, "timestamp": _iso_ms(record.timestamp_ms)}
+    line |= _text_or_base64("key", "key", record.key)
+    line |= _text_or_base64("value", "value", record.value)
+    headers = [(name, None if v is None else _utf8(v)) for name, v in record.headers]
+    line["headers"] = [{"key": name, "value": value} for name, value in headers]
+    return json.dumps(line, ensure_ascii=False)
+
+
+def _text_or_base64(text_name: str, base64_name: str, data: bytes | None) -> dict[str, Any]:
+    if data is None:
+        return {text_name: None}
+    try:
+        return {text_name: data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{base64_name}_base64": base64.b64encode(data).decode()}
+
+
+def _utf8(data: bytes) -> str:
+    """Headers have no base64 form in landed lines: other bytes are an error of the test."""
+    return data.decode("utf-8")
+
+
+def _iso_ms(timestamp_ms: int | None) -> str | None:
+    if timestamp_ms is None:
+        return None
+    moment = datetime(1970, 1, 1) + timedelta(milliseconds=timestamp_ms)
+    return moment.isoformat(timespec="milliseconds") + "Z"
+
+
+def write_landing(
+    folder: Path | str,
+    landed: Mapping[date, Iterable[Record]],
+    line: Callable[[Record], str] = kcat_line,
+) -> None:
+    """Write ``<folder>/<YYYY-MM-DD>/part-0.jsonl``, a record a line."""
+    for day, records in landed.items():
+        path = Path(folder) / day.isoformat() / "part-0.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = "".join(line(record) + "\n" for record in records)
+        path.write_bytes(text.encode("utf-8"))

@@ -1,0 +1,1 @@
+"""The simulated producers behind `data/make_landing.py`."""
