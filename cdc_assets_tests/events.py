@@ -258,14 +258,13 @@ def change(
         schema = None if types is None else envelope_schema(types)
         document = {"schema": schema, "payload": payload}
     row = after if after is not None else before
-    own = None if types is None else {c: t for c, t in types.items() if row and c in row}
-    # The images are in wire form already: the key takes its members from there.
-    message_key = _key_of(key, row, own, wrap)
+    message_key = _key_of(key, row, types, wrap)
     topic = topic or f"{server}.{table[0]}.{table[1]}"
     return _record(to_json(document).encode(), topic=topic, key=message_key, **kafka)
 
 
 def _key_of(key: Any, row: Row | None, types: Types | None, wrap: bool) -> bytes | None:
+    """As key_bytes, for a row that is in wire form already."""
     if isinstance(key, tuple) and types is not None:
         own = {column: types[column] for column in key if column in types}
         struct = {column: (row or {}).get(column) for column in key}
@@ -319,7 +318,9 @@ def tombstone(
     return _record(value, topic=topic, key=key_bytes(key, None, own, wrap=wrap), **kafka)
 
 
-def heartbeat(ts_ms: int = NOON_MS, *, topic: str = "__debezium-heartbeat.inventory", **kafka: Any):
+def heartbeat(
+    ts_ms: int = NOON_MS, *, topic: str = "__debezium-heartbeat.inventory", **kafka: Any
+) -> Record:
     key = to_json({"serverName": "inventory"}).encode()
     return _record(to_json({"ts_ms": ts_ms}).encode(), topic=topic, key=key, **kafka)
 
@@ -608,6 +609,10 @@ def _split(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     return row, options
 
 
+def _lane(record: Record) -> dict[str, Any]:
+    return {"topic": record.topic, "partition": record.partition}
+
+
 class PgLog(Log):
     """Debezium PostgreSQL events of one table; every event has the next LSN."""
 
@@ -654,7 +659,7 @@ class PgLog(Log):
         with_tombstone = options.pop("tombstone", False)
         record = self._event(deleted, options.pop("before", row), **options)
         if with_tombstone:
-            self._put_tombstone(record.key, {"partition": record.partition})
+            self._put_tombstone(record.key, _lane(record))
         return record
 
     def tombstone(self, **key: Any) -> Record:
@@ -678,7 +683,7 @@ class PgLog(Log):
         gone = self._event(deleted, dict(old), **{**options, "headers": newkey})
         options = {"lsn": self.lsn, **options}
         self.lsn -= 8
-        buried = self._put_tombstone(gone.key, {"partition": gone.partition})
+        buried = self._put_tombstone(gone.key, _lane(gone))
         return gone, buried, self._event(created, row, **{**options, "headers": oldkey})
 
     def message(self, prefix: str = "audit", content: bytes = b"hi", **options: Any) -> Record:

@@ -1807,13 +1807,14 @@ class KeyedTable(Table):
                 return found
         return _UNKNOWN
 
-    def _part_of(self, removal: Entry, mover: Event) -> bool:
+    @staticmethod
+    def _part_of(removal: Entry, mover: Event) -> bool:
+        """Does the old key's delete, its tombstone or its BEFOR half belong to this key change?"""
         event = removal.event
-        if event is None or event.op == "t":
-            return False
-        if event.new_key is not None and mover.key is not None:
-            return self._identity(event.new_key) == self._identity(mover.key)
-        return event is mover or (event.has_elements and event.elements == mover.elements)
+        if event is None or event.op == "t" or mover.position is None or not mover.has_elements:
+            return event is mover
+        shared = 1 + len(mover.elements)  # epoch and source elements
+        return removal.order[0][:shared] == mover.position[:shared]
 
     def _old_keys(self, event: Event, day: date) -> list[dict[str, Any]]:
         paired = [

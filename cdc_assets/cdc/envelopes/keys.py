@@ -196,14 +196,23 @@ def _configured_key(
 def _named_key(images: list[Column]) -> Column:
     """The key columns that the message itself lists, whose names only the data knows."""
     names = F.col("e_key_names")
-    merged = F.map_concat(*(_members(image) for image in reversed(images)))
-    chosen = F.map_filter(merged, lambda name, _: F.array_contains(names, name))
-    values = F.map_values(chosen)
-    return _result(
-        F.to_json(chosen),
-        (F.size(chosen) == F.size(F.array_distinct(names))) & F.forall(values, is_present),
-        F.exists(values, F.is_variant_null),
-    )
+    results = []
+    for image in images:
+        chosen = F.map_filter(_members(image), lambda name, _: F.array_contains(names, name))
+        values = F.map_values(chosen)
+        is_whole = F.size(chosen) == F.size(F.array_distinct(names))
+        results.append(
+            _result(
+                F.to_json(chosen),
+                is_whole & F.forall(values, is_present),
+                F.exists(values, F.is_variant_null),
+            )
+        )
+    first = results[0]
+    best = F.when(first["complete"], first)
+    for result in results[1:]:
+        best = best.when(result["complete"], result)
+    return best.otherwise(F.when(images[0].isNotNull(), first).otherwise(results[-1]))
 
 
 def _members(image: Column) -> Column:
