@@ -16,17 +16,22 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc import positions, types
 from cdc_assets.cdc.config import Config, SourceConfig
 from cdc_assets.cdc.envelopes import columns
-from cdc_assets.cdc.envelopes.keys import with_header_keys, with_message_key, with_raw_keys
+from cdc_assets.cdc.envelopes.keys import (
+    message_key_text,
+    with_header_keys,
+    with_message_key,
+    with_raw_keys,
+)
 from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.errors import MissingDayError
-from cdc_assets.cdc.jsontext import text_of, with_strict_json
+from cdc_assets.cdc.jsontext import let, text_of, with_strict_json
+from cdc_assets.cdc.kept import keeping
 from cdc_assets.cdc.lake import DayCommit, Lake, with_retry
 
 
@@ -72,7 +77,7 @@ def parse(landing: DataFrame, source: SourceConfig) -> DataFrame:
             "kafka_ts_ms": F.unix_millis("timestamp"),
         }
     )
-    documents = with_strict_json(typed, F.col("value_text"), "doc")
+    documents = with_strict_json(typed, doc=F.col("value_text"), key_doc=message_key_text())
     events = reader(source.format)(documents)
     keyed = with_raw_keys(with_header_keys(with_message_key(events)), source)
     is_null_document = F.coalesce(
@@ -188,7 +193,7 @@ def register_schemas(lake: Lake, name: str, parsed: DataFrame, landing: DataFram
         ["landing_date", "topic", "partition", "offset"],
         "left_semi",
     )
-    documents = with_strict_json(rows.withColumn("text", F.col("value").cast("string")), F.col("text"), "doc")
+    documents = with_strict_json(rows, doc=F.col("value").cast("string"))
     texts = reader(source.format)(documents).select(
         F.to_json("e_schema").alias("schema"), "landing_date", "topic", "partition", "offset"
     )
@@ -250,6 +255,9 @@ def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) ->
 
 # --- keys
 
+RAW_KEYS = ("key_raw", "old_key_raw", "new_key_raw")
+TypedNames = tuple[tuple[str, ...], tuple[tuple[str, types.ColumnType], ...]]
+
 
 def with_canonical_keys(
     parsed: DataFrame, source: SourceConfig, shapes: Iterable[Shape], schemas: KnownSchemas, day: date
@@ -258,7 +266,7 @@ def with_canonical_keys(
 
     A key whose columns have no known type is canonical as JSON wrote it.
     """
-    by_types: dict[tuple[tuple[str, types.ColumnType], ...], list[Shape]] = {}
+    by_types: dict[TypedNames, list[Shape]] = {}
     for shape in shapes:
         config = source.tables.get(shape.table_name)
         known = (
@@ -274,53 +282,70 @@ def with_canonical_keys(
             if name in known or name in fallback
         )
         if typed:
-            by_types.setdefault(typed, []).append(shape)
-    doc = {c: f"{c}_v" for c in ("key_raw", "old_key_raw", "new_key_raw")}
-    opened = parsed.withColumns({v: F.try_parse_json(c) for c, v in doc.items()})
-    result = {
-        out: _canonical(F.col(raw), F.col(doc[raw]), by_types)
-        for out, raw in (("key", "key_raw"), ("old_key", "old_key_raw"), ("new_key", "new_key_raw"))
-    }
-    keyed = opened.withColumns(result)
+            by_types.setdefault((shape.names, typed), []).append(shape)
+    opened = _with_plans(parsed, list(by_types.values())).withColumns(
+        {f"{raw}_doc": F.try_parse_json(raw) for raw in RAW_KEYS}
+    )
+    plans = list(by_types)
+    keyed = opened.withColumns(
+        {raw.removesuffix("_raw"): _canonical(raw, plans) for raw in RAW_KEYS}
+    )
     unfit = F.col("key_raw").isNotNull() & F.col("key").isNull() & F.col("reason").isNull()
     configured = F.coalesce(F.col("table_name").isin(list(source.tables)), F.lit(False))
     unfit = unfit & configured & (F.col("kind") == "row")
+    says = F.concat(F.lit("a key value does not fit its column: "), F.col("key_raw"))
     return keyed.withColumns(
         {
             "reason": F.when(unfit, "malformed_key").otherwise(F.col("reason")),
-            "detail": F.when(
-                unfit, F.concat(F.lit("a key value does not fit its column: "), F.col("key_raw"))
-            ).otherwise(F.col("detail")),
+            "detail": F.when(unfit, says).otherwise(F.col("detail")),
         }
-    ).drop(*doc, *doc.values())
+    ).drop("key_plan", *RAW_KEYS, *(f"{raw}_doc" for raw in RAW_KEYS))
 
 
-def _canonical(
-    raw: Column,
-    doc: Column,
-    by_types: Mapping[tuple[tuple[str, types.ColumnType], ...], Sequence[Shape]],
-) -> Column:
-    result: Column | None = None
-    for typed, shapes in by_types.items():
+def _with_plans(parsed: DataFrame, plans: Sequence[Sequence[Shape]]) -> DataFrame:
+    """Add `key_plan`: which of the plans reads the record's key, null where none does."""
+    rows = [
+        (shape.table_name, shape.schema_id or "", json.dumps(shape.names), number)
+        for number, shapes in enumerate(plans)
+        for shape in shapes
+    ]
+    if not rows:
+        return parsed.withColumn("key_plan", F.lit(None).cast("int"))
+    known = parsed.sparkSession.createDataFrame(
+        rows, "plan_table string, plan_schema string, plan_names string, key_plan int"
+    ).withColumn("plan_names", F.from_json("plan_names", "array<string>"))
+    same = (
+        (F.col("table_name") == F.col("plan_table"))
+        & (F.coalesce("schema_id", F.lit("")) == F.col("plan_schema"))
+        & (F.json_object_keys("key_raw") == F.col("plan_names"))
+    )
+    return parsed.join(F.broadcast(known), same, "left").drop(
+        "plan_table", "plan_schema", "plan_names"
+    )
+
+
+def _canonical(raw: str, plans: Sequence[TypedNames]) -> Column:
+    """The canonical text of a raw key; null where a column can't hold its value."""
+    result = F.when(F.col(raw).isNull(), F.lit(None).cast("string"))
+    for number, (names, typed) in enumerate(plans):
         known = dict(typed)
-        names = shapes[0].names
-        values = {}
+        members = []
         for name in sorted(names):
-            at = types.of_member(doc, name)
-            values[name] = (
-                types.canonical_key(at, known[name]) if name in known else at("variant")
-            )
+            at = types.of_member(F.col(f"{raw}_doc"), name)
+            value = types.canonical_key(at, known[name]) if name in known else at("variant")
+            members.append(value.alias(name))
+        result = result.when(F.col("key_plan") == number, _key_text(F.struct(*members), names))
+    return result.otherwise(F.col(raw))
+
+
+def _key_text(key: Column, names: Sequence[str]) -> Column:
+    def text(members: Column) -> Column:
         complete = F.lit(True)
-        for value in values.values():
-            complete = complete & value.isNotNull()
-        text = F.when(complete, F.to_json(F.struct(*(v.alias(n) for n, v in values.items()))))
-        of_shape = F.lit(False)
-        for shape in shapes:
-            same_schema = F.col("schema_id").eqNullSafe(F.lit(shape.schema_id))
-            of_shape = of_shape | ((F.col("table_name") == shape.table_name) & same_schema)
-        condition = raw.isNotNull() & of_shape
-        result = F.when(condition, text) if result is None else result.when(condition, text)
-    return raw if result is None else result.otherwise(raw)
+        for name in names:
+            complete = complete & members.getField(name).isNotNull()
+        return F.when(complete, F.to_json(members))
+
+    return let(key, text)
 
 
 # --- tombstones
@@ -490,32 +515,28 @@ def _make_run(
 ) -> None:
     landing = lake.spark.table(lake.stage(name, "landing"))
     of_days = landing.where(F.col("landing_date").isin([F.lit(day) for day in days]))
-    parsed = parse(of_days, source).persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        shapes, has_tombstones = _survey(parsed)
+    with keeping() as kept:
+        parsed = kept.keep(parse(of_days, source))
+        shapes, tombstones = _survey(parsed)
         register_schemas(lake, name, parsed, landing)
-        schemas = known_schemas(lake, name, {shape.table_name for shape in shapes})
+        schemas = known_schemas(lake, name)
         settled = parsed
-        if has_tombstones:
-            verdicts = settle_tombstones(lake, name, parsed, landing, days[0])
+        if tombstones:
+            verdicts = kept.keep(settle_tombstones(lake, name, parsed, landing, days[0]))
             settled = _with_verdicts(parsed, verdicts, source)
-            shapes |= _tombstone_shapes(settled)
+            shapes |= {Shape(t, None, names) for t in source.tables for names in tombstones}
         keyed = with_canonical_keys(settled, source, sorted(shapes, key=str), schemas, days[-1])
-        routed = keyed.withColumn("destination", _destination())
+        routed = kept.keep(keyed.withColumn("destination", _destination()))
         inputs = {day: made_of[day] for day in days}
         lake.overwrite_days(identifiers["quarantine"], _quarantined(of_days, routed), inputs)
-        lake.overwrite_days(
-            identifiers["control"], _ordered(_control(routed)), inputs
-        )
+        lake.overwrite_days(identifiers["control"], _ordered(_control(routed)), inputs)
         lake.overwrite_days(identifiers["changes"], _ordered(_changes(routed)), inputs)
-    finally:
-        parsed.unpersist()
 
 
-def _survey(parsed: DataFrame) -> tuple[set[Shape], bool]:
-    """The shapes of the keys, and whether there is a tombstone: one pass over the records."""
+def _survey(parsed: DataFrame) -> tuple[set[Shape], set[tuple[str, ...]]]:
+    """The shapes of row keys, and the key columns of tombstones: one pass over the records."""
     rows = (
-        parsed.where("reason IS NULL")
+        parsed.where("reason IS NULL AND kind IN ('row', 'tombstone')")
         .groupBy("kind", "table_name", "schema_id", F.json_object_keys("key_raw").alias("names"))
         .count()
         .collect()
@@ -525,17 +546,7 @@ def _survey(parsed: DataFrame) -> tuple[set[Shape], bool]:
         for r in rows
         if r.kind == "row" and r.table_name is not None and r.names
     }
-    return shapes, any(r.kind == "tombstone" for r in rows)
-
-
-def _tombstone_shapes(settled: DataFrame) -> set[Shape]:
-    rows = (
-        settled.where("kind = 'tombstone' AND op = 'd' AND table_name IS NOT NULL")
-        .select("table_name", F.json_object_keys("key_raw").alias("names"))
-        .distinct()
-        .collect()
-    )
-    return {Shape(r.table_name, None, tuple(r.names)) for r in rows if r.names}
+    return shapes, {tuple(r.names or ()) for r in rows if r.kind == "tombstone"}
 
 
 def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig) -> DataFrame:

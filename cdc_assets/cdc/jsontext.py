@@ -7,36 +7,44 @@ duplicate names; what it lets pass is trailing text, which :func:`with_strict_js
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.names import json_path
 
 
-def with_strict_json(frame: DataFrame, text: Column, name: str) -> DataFrame:
-    """Add a VARIANT ``[document, mark]`` of a text that is exactly one JSON document, else null.
+def with_strict_json(frame: DataFrame, **texts: Column) -> DataFrame:
+    """Add VARIANTs ``[document, mark]`` of texts that are exactly one JSON document, else null.
 
     The document stands in an array behind which its own hash follows: text after the
     document either breaks the array or moves the hash from its place, and no text can
     hold its own hash. Null, too: invalid UTF-8, nesting beyond 1,000 levels, strings beyond
     20 million characters (limits of Spark's parser). Read members with :func:`member`.
 
+    Args:
+        frame: rows.
+        texts: the new columns' names and the texts that they read.
+
     Three projections, so that Spark parses each text once.
     """
-    parsed, mark = f"_{name}_parsed", f"_{name}_mark"
-    marked = F.concat(F.lit("["), text, F.lit(","), F.xxhash64(text).cast("string"), F.lit("]"))
-    whole = F.try_variant_get(parsed, "$[1]", "bigint") == F.col(mark)
-    alone = F.try_variant_get(parsed, "$[2]", "variant").isNull()
-    return (
-        frame.withColumns(
-            {
-                parsed: F.try_parse_json(F.when(F.is_valid_utf8(text), marked)),
-                mark: F.xxhash64(text),
-            }
-        )
-        .withColumn(name, F.when(whole & alone, F.col(parsed)))
-        .drop(parsed, mark)
-    )
+    texts_of = {f"_{name}_text": text for name, text in texts.items()}
+    frame = frame.withColumns(texts_of)
+    parsed: dict[str, Column] = {}
+    for name in texts:
+        text = F.col(f"_{name}_text")
+        mark = F.xxhash64(text)
+        marked = F.concat(F.lit("["), text, F.lit(","), mark.cast("string"), F.lit("]"))
+        parsed[f"_{name}_parsed"] = F.try_parse_json(F.when(F.is_valid_utf8(text), marked))
+        parsed[f"_{name}_mark"] = mark
+    frame = frame.withColumns(parsed)
+    checked: dict[str, Column] = {}
+    for name in texts:
+        whole = F.try_variant_get(f"_{name}_parsed", "$[1]", "bigint") == F.col(f"_{name}_mark")
+        alone = F.try_variant_get(f"_{name}_parsed", "$[2]", "variant").isNull()
+        checked[name] = F.when(whole & alone, F.col(f"_{name}_parsed"))
+    return frame.withColumns(checked).drop(*texts_of, *parsed)
 
 
 def member(document: Column, path: str, kind: str) -> Column:
@@ -75,3 +83,12 @@ def is_present(value: Column) -> Column:
 def text_of(value: Column) -> Column:
     """Canonical JSON text of a VARIANT (names sorted); null for JSON null."""
     return F.when(is_present(value), F.to_json(value))
+
+
+def let(value: Column, body: Callable[[Column], Column]) -> Column:
+    """``body(value)`` with the value computed once, however often the body names it.
+
+    Spark inlines expressions where they are named; a chain of steps would grow
+    exponentially, beyond what it can compile.
+    """
+    return F.get(F.transform(F.array(value), body), F.lit(0))

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import date, timedelta
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DateType, LongType, StructField, StructType
@@ -27,6 +26,7 @@ from cdc_assets.cdc.config import RESERVED_PREFIX, SourceConfig, TableConfig
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.errors import AuditError, ConfigError, MissingDayError, SchemaDriftError
 from cdc_assets.cdc.jsontext import field as json_field
+from cdc_assets.cdc.kept import keeping
 from cdc_assets.cdc.lake import DayCommit, Lake, TableState, column_ddl, with_retry
 from cdc_assets.cdc.names import TableName, column, quote
 from cdc_assets.cdc.positions import directly_after, real_part
@@ -91,7 +91,26 @@ class DayReport:
     made: bool = True
 
 
-Surveys = Mapping[tuple[str, date], Survey]
+@dataclass(frozen=True)
+class Facts:
+    """What the days of a run need to know of their source, read once for all of them."""
+
+    surveys: Mapping[tuple[str, date], Survey]
+    schemas: changes.KnownSchemas
+    commits: Mapping[str, Mapping[date, DayCommit]]
+
+
+def gather(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -> Facts:
+    """Read the facts for some tables and days: two Spark jobs, however many there are."""
+    listed = list(tables)
+    return Facts(
+        survey(lake, name, listed, days),
+        changes.known_schemas(lake, name, listed),
+        {
+            table: lake.day_commits(lake.stage(name, table))
+            for table in ("landing", "changes", "control", "quarantine")
+        },
+    )
 
 
 def window_of(lake: Lake, name: str, day: date) -> list[date]:
@@ -100,7 +119,7 @@ def window_of(lake: Lake, name: str, day: date) -> list[date]:
     return [first + timedelta(days=i) for i in range((day - first).days)]
 
 
-def survey(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -> Surveys:
+def survey(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -> dict[tuple[str, date], Survey]:
     """Survey the changes of some tables and days in one job, with the days they look back on."""
     source = lake.config.source(name)
     identifier = lake.stage(name, "changes")
@@ -172,16 +191,15 @@ def survey(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -
 class TableDay:
     """One day of one table: reads `changes`, merges on a branch, audits, publishes."""
 
-    def __init__(
-        self, lake: Lake, name: str, table: str, day: date, surveys: Surveys
-    ) -> None:
+    def __init__(self, lake: Lake, name: str, table: str, day: date, facts: Facts) -> None:
         self.lake, self.name, self.table, self.day = lake, name, table, day
+        self.facts = facts
         self.source: SourceConfig = lake.config.source(name)
         self.config: TableConfig = self.source.tables[table]
         self.start = lake.config.start_of(name, table)
         self.window = [d for d in window_of(lake, name, day) if d >= self.start]
-        self.survey = surveys.get((table, day), Survey())
-        self.past = [surveys.get((table, d), Survey()) for d in self.window]
+        self.survey = facts.surveys.get((table, day), Survey())
+        self.past = [facts.surveys.get((table, d), Survey()) for d in self.window]
         self.identifier = lake.state(name, TableName.parse(table))
         self.label = f"{name}.{table}"
 
@@ -203,20 +221,21 @@ class TableDay:
                 self._mend_main(state)
                 return self._report_of(summary)
         self._check_quarantine()
-        columns = Columns(self)
+        columns = Columns(self, state)
         columns.prepare()
         branch = self.lake.start_branch(self.identifier, self.day, inputs["day_before"])
+        rows_before = self._rows_before(state)
         try:
-            figures = self._merge(branch, columns) if self.survey.events else {}
-            rows = self.lake.spark.table(branch).count()
+            figures = (
+                self._merge(branch, columns) if self.survey.events else {"rows": rows_before}
+            )
         except BaseException:
             self.lake.drop_branch(self.identifier, self.day)
             raise
         report = DayReport(
             table=self.table,
             day=str(self.day),
-            rows=rows,
-            rows_before=self._rows_before(),
+            rows_before=rows_before,
             events=self.survey.events,
             ops=self.survey.ops,
             incompatible=columns.incompatible,
@@ -237,10 +256,7 @@ class TableDay:
     # --- what the day is made of
 
     def _inputs(self, state: TableState | None) -> dict[str, Any]:
-        commits = {
-            table: self.lake.day_commits(self.lake.stage(self.name, table))
-            for table in ("landing", "changes", "control", "quarantine")
-        }
+        commits = self.facts.commits
         expected = changes.inputs_of(self.lake.config, self.name, commits["landing"], self.day)
         for table in ("quarantine", "control", "changes"):
             if commits[table].get(self.day, DayCommit(0)).inputs != expected:
@@ -300,8 +316,9 @@ class TableDay:
     def _report_of(self, summary: Mapping[str, str]) -> DayReport:
         return DayReport(**{**json.loads(summary[REPORT]), "made": False})
 
-    def _rows_before(self) -> int:
-        state = self.lake.read_state(self.identifier)
+    def _rows_before(self, state: TableState | None) -> int:
+        if self.day <= self.start:
+            return 0
         summary = state.day_summary(self.day - timedelta(days=1)) if state else {}
         return int(json.loads(summary[REPORT])["rows"]) if REPORT in summary else 0
 
@@ -354,27 +371,28 @@ class TableDay:
         if self.config.key == "none":
             return self._append(branch, columns)
         keyed = Keyed(self, columns)
-        moves = keyed.moves()
         unchanged = Unchanged(
             placeholder=self.source.unavailable_value,
             keep_missing=self.source.missing_columns == "keep",
             maybe=self.survey.maybe_unchanged > 0,
         )
-        winners = keyed.winners(moves, unchanged)
-        rows = columns.typed(winners, unchanged).persist(StorageLevel.MEMORY_AND_DISK)
         view = f"cdc_day_{uuid.uuid4().hex}"
-        try:
+        with keeping() as kept:
+            # Unsent values are looked for several times in the same moves.
+            moves = kept.keep(keyed.moves()) if self.survey.maybe_unchanged else keyed.moves()
+            winners = keyed.winners(moves, unchanged)
+            rows = kept.keep(columns.typed(winners, unchanged))
             figures = self._values_audit(rows, columns, unchanged, keyed.target())
             truncated = keyed.truncated
             if truncated is not None:
                 self._delete_below(branch, truncated)
             rows.createOrReplaceTempView(view)
-            with_retry(lambda: self.lake.spark.sql(columns.merge_sql(branch, view, unchanged)))
-            self._audit_unique(branch, rows, columns)
-        finally:
-            self.lake.spark.catalog.dropTempView(view)
-            rows.unpersist()
-        return figures
+            try:
+                merge = columns.merge_sql(branch, view, unchanged)
+                with_retry(lambda: self.lake.spark.sql(merge))
+            finally:
+                self.lake.spark.catalog.dropTempView(view)
+            return {**figures, "rows": self._audit_keys(branch, rows, columns)}
 
     def _delete_below(self, branch: str, position: Sequence[int]) -> None:
         """D12: a truncate removes every row whose position is lower than its own."""
@@ -443,8 +461,8 @@ class TableDay:
             "source_ts_ms",
         )
         unchanged = Unchanged(self.source.unavailable_value, keep_missing=False, maybe=False)
-        rows = columns.typed(winners, unchanged).persist(StorageLevel.MEMORY_AND_DISK)
-        try:
+        with keeping() as kept:
+            rows = kept.keep(columns.typed(winners, unchanged))
             figures = self._values_audit(rows, columns, unchanged, None)
             if floor is not None:
                 self._delete_below(branch, floor)
@@ -455,9 +473,7 @@ class TableDay:
                 F.lit(self.day).alias(LANDED),
             )
             with_retry(lambda: out.writeTo(branch).append())
-        finally:
-            rows.unpersist()
-        return figures
+        return {**figures, "rows": self.lake.spark.table(branch).count()}
 
     def _truncates_before(self) -> list[int] | None:
         """The highest truncate that landed on the days looked back on."""
@@ -505,25 +521,38 @@ class TableDay:
             unresolved = columns.unresolved(rows, base, unchanged)
         return {"unfit": report, "unresolved": unresolved}
 
-    def _audit_unique(self, branch: str, rows: DataFrame, columns: Columns) -> None:
-        """Keys were unique the day before; so only keys written today can be twice."""
-        keys = [column(name) for name in columns.key_lake]
-        written = rows.select(*(F.col(f"k.{w}").alias(w) for w in columns.key_work))
+    def _audit_keys(self, branch: str, rows: DataFrame, columns: Columns) -> int:
+        """Each key written today stands on the branch exactly once; the branch's row count.
+
+        An upsert's key is there, be it by this day's event or by a row with a higher
+        position; keys that were not touched were unique the day before.
+
+        Raises:
+            AuditError: a key stands twice, or was lost.
+        """
+        work = columns.key_work
+        written = rows.where("NOT is_removal").select(
+            *(F.col(f"k.{w}").alias(w) for w in work), F.lit(1).alias("written")
+        )
         on_branch = self.lake.spark.table(branch).select(
-            *(k.alias(w) for k, w in zip(keys, columns.key_work, strict=True))
+            *(column(name).alias(w) for name, w in zip(columns.key_lake, work, strict=True))
         )
-        twice = (
-            on_branch.join(written, columns.key_work, "left_semi")
-            .groupBy(*columns.key_work)
-            .count()
-            .where("count > 1")
-            .limit(5)
-            .collect()
+        found = (
+            on_branch.join(written, work, "left")
+            .agg(F.count("*").alias("rows"), F.count("written").alias("hits"))
+            .crossJoin(written.agg(F.count("*").alias("expected")))
+            .first()
         )
-        if twice:
+        assert found is not None
+        if found.hits != found.expected:
+            counted = on_branch.groupBy(*work).count().where("count > 1").limit(5).collect()
             raise AuditError(
-                self.label, self.day, f"keys are not unique, such as {[tuple(r) for r in twice]}"
+                self.label,
+                self.day,
+                f"{found.expected} keys were written and {found.hits} rows have them; keys that "
+                f"stand twice: {[tuple(r) for r in counted] or 'none, some are lost'}",
             )
+        return int(found.rows)
 
 
 def _literal_position(position: Sequence[int] | None) -> Column:
@@ -574,9 +603,10 @@ class OwnColumn:
 class Columns:
     """The columns of a table on a day, and how each value of the day is read."""
 
-    def __init__(self, day: TableDay) -> None:
+    def __init__(self, day: TableDay, state: TableState | None) -> None:
         self.day = day
         self.lake = day.lake
+        self.state = state
         self.own: list[OwnColumn] = []
         self.inferred: set[str] = set()
         self.incompatible: list[str] = []
@@ -596,7 +626,7 @@ class Columns:
     def prepare(self) -> None:
         """Find the day's types, create or alter the table, and fix how values are read."""
         day = self.day
-        schemas = changes.known_schemas(self.lake, day.name, [day.table])
+        schemas = day.facts.schemas
         latest = schemas.latest(day.table, day.day)
         configured = types.columns_of_config(day.config.columns)
         found: types.Columns = {}
@@ -658,12 +688,11 @@ class Columns:
         lake_types = {self._lake_name(name): kind.spark for name, kind in found.items()}
         if len(lake_types) != len(found):
             raise ConfigError([f"{day.label}: rename gives two columns the same name"])
-        state = self.lake.read_state(day.identifier)
+        state = self.state
         properties = state.properties if state else {}
         stored = json.loads(properties[KEY]) if KEY in properties else None
         self.key_names = self._key_names(stored)
         lake_types.update(self._types_of_bare_keys(lake_types))
-        existing: dict[str, str] = {}
         if state is None:
             fields = [StructField(n, DataType.fromDDL(t), True) for n, t in lake_types.items()]
             self.lake.create_state(
@@ -673,12 +702,8 @@ class Columns:
                 f"{day.label} as it stood at the end of each day: VERSION AS OF '<day>'",
                 self._bucket(lake_types),
             )
-        existing = {
-            f.name: f.dataType.simpleString()
-            for f in self.lake.spark.table(day.identifier).schema.fields
-            if not f.name.startswith(RESERVED_PREFIX)
-        }
-        self._alter(existing, lake_types)
+        existing = self._existing()
+        is_altered = self._alter(existing, lake_types)
         inferred = set(json.loads(properties.get(INFERRED, "[]"))) | (
             self.inferred - set(existing) if state else self.inferred
         )
@@ -690,14 +715,17 @@ class Columns:
             self._set_properties(wanted)
         back = {self._lake_name(name): name for name in [*found, *self.key_names]}
         back.update({to: name for name, to in day.config.rename.items()})
-        final = {
-            f.name: f.dataType.simpleString()
-            for f in self.lake.spark.table(day.identifier).schema.fields
-            if not f.name.startswith(RESERVED_PREFIX)
-        }
+        final = self._existing() if is_altered else existing
         self.own = [
             OwnColumn(back.get(n, n), n, t, i) for i, (n, t) in enumerate(final.items())
         ]
+
+    def _existing(self) -> dict[str, str]:
+        return {
+            f.name: f.dataType.simpleString()
+            for f in self.lake.spark.table(self.day.identifier).schema.fields
+            if not f.name.startswith(RESERVED_PREFIX)
+        }
 
     def _types_of_bare_keys(self, known: Mapping[str, str]) -> dict[str, str]:
         """Types of key columns that no image carried yet, as on a day of deletes alone."""
@@ -715,7 +743,8 @@ class Columns:
             return None
         return f"bucket({buckets}, {quote(keys[0])})"
 
-    def _alter(self, existing: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    def _alter(self, existing: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+        """Add and widen columns; true where something was altered."""
         identifier = self.day.identifier
         statements = []
         last = list(existing)[-1] if existing else None
@@ -741,6 +770,7 @@ class Columns:
                     f"ALTER TABLE {identifier} {statement}"
                 )
             )
+        return bool(statements)
 
     def _set_properties(self, properties: Mapping[str, str]) -> None:
         def commit() -> None:
@@ -956,7 +986,7 @@ class Keyed:
 
     def target(self) -> DataFrame | None:
         """The table at the end of the day before: `k`, `pos` and its columns."""
-        state = self.lake.read_state(self.day.identifier)
+        state = self.columns.state
         before = self.day.day - timedelta(days=1)
         if state is None or before not in state.tags or self.day.day <= self.day.start:
             return None
@@ -1066,7 +1096,7 @@ class Keyed:
         )
 
     def _start_of_window(self) -> DataFrame | None:
-        state = self.lake.read_state(self.day.identifier)
+        state = self.columns.state
         before = self.day.window[0] - timedelta(days=1)
         if state is None or before not in state.tags:
             return None
@@ -1147,7 +1177,7 @@ def _kind(frame: DataFrame, name: str) -> Any:
 
 
 def make_table_day(
-    lake: Lake, name: str, table: str, day: date, surveys: Surveys, force: bool = False
+    lake: Lake, name: str, table: str, day: date, facts: Facts, force: bool = False
 ) -> DayReport:
     """Make one day of one table; see :class:`TableDay`."""
-    return TableDay(lake, name, table, day, surveys).make(force)
+    return TableDay(lake, name, table, day, facts).make(force)

@@ -41,7 +41,9 @@ def spark_conf(config: Config) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
-        "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "64",
+        # Where in Python each expression was written, kept inside every expression, makes
+        # tasks several times slower to ship than to run.
+        "spark.sql.dataFrameQueryContext.enabled": "false",
         "spark.sql.extensions": (
             "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
         ),

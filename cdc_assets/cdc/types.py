@@ -16,6 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.jsontext import field as json_field
+from cdc_assets.cdc.jsontext import let
 
 _MIN_DAY, _MAX_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31 in days since 1970
 _MIN_SECOND, _MAX_SECOND = -62_135_596_800, 253_402_300_799
@@ -272,9 +273,11 @@ def read_value(at: At, kind: ColumnType, column: str | None = None) -> Column:
         return value
     if target == "string":
         return F.coalesce(at("string"), F.to_json(at("variant")))
-    if target == "int" or target == "bigint":
-        whole = F.when(value.cast("string").rlike(r"^[+-]?\d+$"), value.cast("string"))
-        return whole.try_cast(target)
+    if target in ("int", "bigint"):
+        return let(
+            value.cast("string"),
+            lambda text: F.when(text.rlike(r"^[+-]?\d+$"), text.try_cast(target)),
+        )
     if "<" in target or "<" in kind.spark:
         return F.lit(None).cast(target)
     return _exact(value, target)
@@ -282,14 +285,16 @@ def read_value(at: At, kind: ColumnType, column: str | None = None) -> Column:
 
 def _exact(value: Column, target: str) -> Column:
     """A cast that refuses to round: what does not come back as it was is null."""
-    text = value.cast("string")
-    cast = text.try_cast(target)
     decimals = _decimal_parts(target)
     if decimals is None:
-        return cast
-    # A fraction that the scale cuts off would be lost in silence.
-    digits = F.length(F.rtrim(F.regexp_extract(text, r"\.(\d+)$", 1), F.lit("0")))
-    return F.when(digits <= decimals[1], cast)
+        return value.cast("string").try_cast(target)
+
+    def fitted(text: Column) -> Column:
+        # A fraction that the scale cuts off would be lost in silence.
+        digits = F.length(F.rtrim(F.regexp_extract(text, r"\.(\d+)$", 1), F.lit("0")))
+        return F.when(digits <= decimals[1], text.try_cast(target))
+
+    return let(value.cast("string"), fitted)
 
 
 def _whole_number(at: At, kind: ColumnType) -> Column:
@@ -306,8 +311,11 @@ def _base64(at: At, _: ColumnType) -> Column:
 
 
 def _days(at: At, _: ColumnType) -> Column:
-    days = at("bigint")
-    return F.when(days.between(_MIN_DAY, _MAX_DAY), F.date_from_unix_date(days.cast("int")))
+    return _date(at("bigint"))
+
+
+def _date(days: Column) -> Column:
+    return F.when(days.between(_MIN_DAY, _MAX_DAY), F.date_from_unix_date(days.try_cast("int")))
 
 
 def _instant(count: Column, per_second: int) -> Column:
@@ -335,8 +343,7 @@ _ISO = r"^[+-]?\d{4,6}-\d{2}-\d{2}"
 def _iso(at: At, kind: ColumnType) -> Column:
     text = at("string")
     value = F.when(text.rlike(_ISO), F.trim(text).try_cast(kind.spark))
-    year = F.year(value)
-    return F.when(year.between(1, 9999), value)
+    return let(value, lambda found: F.when(F.year(found).between(1, 9999), found))
 
 
 def _number_or_iso(per_second: int) -> Callable[[At, ColumnType], Column]:
@@ -346,9 +353,7 @@ def _number_or_iso(per_second: int) -> Callable[[At, ColumnType], Column]:
         text = at("string")
         number = F.when(text.rlike(r"^-?\d+$"), text.try_cast("bigint"))
         of_number = (
-            F.when(
-                number.between(_MIN_DAY, _MAX_DAY), F.date_from_unix_date(number.try_cast("int"))
-            )
+            _date(number)
             if kind.spark == "date"
             else _instant(number, per_second).cast(kind.spark)
         )
@@ -359,42 +364,63 @@ def _number_or_iso(per_second: int) -> Callable[[At, ColumnType], Column]:
 
 def _unscaled(binary: Column) -> Column:
     """Big-endian two's complement of up to 16 bytes as DECIMAL(38,0), else null (R3)."""
-    digits = F.hex(binary)
-    negative = F.conv(F.substring(digits, 1, 1), 16, 10).cast("int") >= 8
-    padded = F.lpad(digits, 32, "F")
-    padded = F.when(negative, padded).otherwise(F.lpad(digits, 32, "0"))
-    value = F.lit(0).cast("decimal(38,0)")
-    for i in range(4):
-        part = F.conv(F.substring(padded, 1 + 8 * i, 8), 16, 10).cast("decimal(38,0)")
-        if i == 0:
-            part = F.when(negative, part - F.lit(2**32).cast("decimal(38,0)")).otherwise(part)
-        value = F.try_add(F.try_multiply(value, F.lit(2**32).cast("decimal(11,0)")), part).cast(
-            "decimal(38,0)"
+    two_64 = F.lit(str(2**64)).cast("decimal(20,0)")
+    mask = F.lit(str(2**64 - 1)).cast("decimal(20,0)")
+
+    def half(digits: Column, start: int) -> Column:
+        return F.conv(F.substring(digits, start, 16), 16, 10).cast("decimal(20,0)")
+
+    def magnitude(high: Column, low: Column) -> Column:
+        return F.try_add(F.try_multiply(high, two_64), low)
+
+    def number(digits: Column) -> Column:
+        high, low = half(digits, 1), half(digits, 17)
+        is_negative = F.substring(digits, 1, 1) >= "8"
+        # -n is ~(n - 1): through the magnitude, as high * 2^64 alone may be beyond 38 digits.
+        below = F.try_subtract(
+            F.negate(magnitude(mask - high, mask - low)), F.lit(1).cast("decimal(1,0)")
         )
-    fits = (F.length(binary) > 0) & (F.length(binary) <= 16)
-    return F.when(fits, value)
+        return (
+            F.when(is_negative, below).otherwise(magnitude(high, low)).cast("decimal(38,0)")
+        )
+
+    def filled(digits: Column) -> Column:
+        is_negative = F.substring(digits, 1, 1) >= "8"
+        return F.lpad(digits, F.lit(32), F.when(is_negative, "F").otherwise("0"))
+
+    fits = F.length(binary).between(1, 16)
+    return let(let(F.when(fits, F.hex(binary)), filled), number)
 
 
 def _with_point(unscaled: Column, scale: Column) -> Column:
     """Exact text of ``unscaled * 10^-scale``."""
-    digits = F.regexp_replace(unscaled.cast("string"), "^-", "")
-    sign = F.when(unscaled < 0, F.lit("-")).otherwise(F.lit(""))
-    filled = F.lpad(digits, F.greatest(F.length(digits), scale + 1), F.lit("0"))
-    cut = F.length(filled) - scale
-    pointed = F.concat(
-        F.substring(filled, F.lit(1), cut), F.lit("."), F.substring(filled, cut + 1, scale)
-    )
-    whole = F.concat(digits, F.repeat(F.lit("0"), -scale))
-    return F.concat(sign, F.when(scale > 0, pointed).otherwise(whole))
+
+    def pointed(digits: Column) -> Column:
+        cut = F.length(digits) - scale
+        return F.concat(
+            F.substring(digits, F.lit(1), cut), F.lit("."), F.substring(digits, cut + 1, scale)
+        )
+
+    def text(number: Column) -> Column:
+        sign = F.when(number.startswith("-"), F.lit("-")).otherwise(F.lit(""))
+        digits = F.ltrim(number, F.lit("-"))
+        width = F.greatest(F.length(digits), scale + 1)
+        fraction = let(F.lpad(digits, width, F.lit("0")), pointed)
+        whole = F.concat(digits, F.repeat(F.lit("0"), F.greatest(-scale, F.lit(0))))
+        return F.concat(sign, F.when(scale > 0, fraction).otherwise(whole))
+
+    return let(unscaled.cast("string"), text)
 
 
 def _decimal_value(at: At, kind: ColumnType) -> Column:
-    """Base64 of the unscaled bytes, or a JSON number (D: decimal.format NUMERIC)."""
+    """Base64 of the unscaled bytes, or a JSON number (decimal.format NUMERIC)."""
     is_text = F.schema_of_variant(at("variant")) == "STRING"
-    coded = F.try_to_binary(F.when(is_text, at("string")), F.lit("base64"))
-    of_bytes = _with_point(_unscaled(coded), F.lit(kind.scale))
-    text = F.when(is_text, of_bytes).otherwise(at("string"))
-    return text if kind.spark == "string" else _exact(text, kind.spark)
+    of_bytes = _with_point(
+        _unscaled(F.try_to_binary(at("string"), F.lit("base64"))), F.lit(kind.scale)
+    )
+    if kind.spark == "string":
+        return F.when(is_text, of_bytes).otherwise(at("string"))
+    return F.when(is_text, of_bytes.try_cast(kind.spark)).otherwise(_exact(at("string"), kind.spark))
 
 
 def _variable_decimal(at: At, _: ColumnType) -> Column:

@@ -12,9 +12,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import SourceConfig, TableConfig
-from cdc_assets.cdc.jsontext import field, is_object, is_present, with_strict_json
+from cdc_assets.cdc.jsontext import field, is_object, is_present, let
 
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
+
+
+def message_key_text() -> Column:
+    """The text of the message key; null where it is null or empty."""
+    return F.nullif(F.col("key").cast("string"), F.lit(""))
 
 
 def with_message_key(records: DataFrame) -> DataFrame:
@@ -22,13 +27,16 @@ def with_message_key(records: DataFrame) -> DataFrame:
 
     All three are null or false where there is no message key: null, empty, JSON null, or a
     struct without members.
+
+    Args:
+        records: has `key_doc`, :func:`message_key_text` as strict JSON.
     """
-    text = F.nullif(F.col("key").cast("string"), F.lit(""))
-    parsed = with_strict_json(records.withColumn("key_text", text), F.col("key_text"), "key_doc")
     root = F.try_variant_get("key_doc", "$[0]", "variant")
     inner = F.try_variant_get("key_doc", "$[0].payload", "variant")
     has_schema = F.try_variant_get("key_doc", "$[0].schema", "variant").isNotNull()
-    opened = parsed.withColumn("key_value", F.when(has_schema & inner.isNotNull(), inner).otherwise(root))
+    opened = records.withColumn(
+        "key_value", F.when(has_schema & inner.isNotNull(), inner).otherwise(root)
+    )
     value = F.col("key_value")
     kind = F.schema_of_variant(value)
     is_struct = is_object(value) & (kind != "OBJECT<>")
@@ -38,29 +46,35 @@ def with_message_key(records: DataFrame) -> DataFrame:
         {
             "key_row": F.when(is_struct, value),
             "key_scalar": F.when(scalar, value),
-            "key_is_garbage": F.col("key_text").isNotNull()
+            "key_is_garbage": message_key_text().isNotNull()
             & (F.col("key_doc").isNull() | F.coalesce(is_list, F.lit(False))),
         }
-    ).drop("key_text", "key_doc", "key_value")
+    ).drop("key_doc", "key_value")
 
 
 def with_header_keys(records: DataFrame) -> DataFrame:
     """Add `header_old_key` and `header_new_key`, raw key JSON of the D9 headers."""
-    for name, header in (("header_old_key", OLD_KEY), ("header_new_key", NEW_KEY)):
-        text = _header(header).cast("string")
-        records = with_strict_json(records.withColumn("_text", text), F.col("_text"), "_header")
-        quoted = F.try_variant_get("_header", "$[0]", "string")
-        records = with_strict_json(
-            # A text converter writes the struct's JSON as a JSON string.
-            records.withColumn("_text", F.coalesce(F.when(quoted.rlike(r"^\s*\{"), quoted), "_text")),
-            F.col("_text"),
-            "_header",
-        )
-        root = F.try_variant_get("_header", "$[0]", "variant")
-        inner = F.try_variant_get("_header", "$[0].payload", "variant")
-        key = F.when(is_object(inner), inner).otherwise(F.when(is_object(root), root))
-        records = records.withColumn(name, F.to_json(key)).drop("_text", "_header")
-    return records
+    return records.withColumns(
+        {"header_old_key": _header_key(OLD_KEY), "header_new_key": _header_key(NEW_KEY)}
+    )
+
+
+def _header_key(name: str) -> Column:
+    """A header's key: a struct, JSON text of one, or JSON with schema, as its converter wrote it."""
+
+    def unquoted(document: Column) -> Column:
+        # A text converter writes the struct's JSON as a JSON string.
+        inner = F.try_parse_json(F.try_variant_get(document, "$", "string"))
+        return F.coalesce(F.when(is_object(inner), inner), document)
+
+    def payload(document: Column) -> Column:
+        inner = F.try_variant_get(document, "$.payload", "variant")
+        has_schema = F.try_variant_get(document, "$.schema", "variant").isNotNull()
+        key = F.when(has_schema & is_object(inner), inner).otherwise(document)
+        return F.when(is_object(document), F.to_json(key))
+
+    found = F.try_parse_json(_header(name).cast("string"))
+    return F.when(F.size("headers") > 0, let(let(found, unquoted), payload))
 
 
 def _header(name: str) -> Column:

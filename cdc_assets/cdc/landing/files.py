@@ -119,7 +119,7 @@ def from_lines(lines: DataFrame) -> DataFrame:
     """
     line = F.col("line")
     filled = lines.where(F.trim(F.regexp_replace("value", r"\r$", "")) != "")
-    parsed = with_strict_json(filled, F.col("value"), "line")
+    parsed = with_strict_json(filled, line=F.col("value"))
     topic = text_member(line, "topic")
     offset = member(line, "offset", "bigint")
     partition = member(line, "partition", "int")
