@@ -1,0 +1,29 @@
+"""All definitions of a configuration, as Dagster loads them."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from cdc_assets.assets import build_assets
+from cdc_assets.cdc.config import Config, load_config
+from cdc_assets.jobs import daily
+from cdc_assets.resources import SparkResource
+from cdc_assets.schedules import daily_schedule
+
+
+def build_definitions(config: Config) -> dg.Definitions:
+    """Assets, job and schedule of a configuration.
+
+    The in-process executor keeps one Spark session a run; the default one would start a
+    JVM a step.
+    """
+    return dg.Definitions(
+        assets=[asset for name in config.sources for asset in build_assets(name, config)],
+        jobs=[daily],
+        schedules=[daily_schedule(config)],
+        resources={"spark": SparkResource()},
+        executor=dg.in_process_executor,
+    )
+
+
+defs = build_definitions(load_config())

@@ -1,0 +1,21 @@
+"""Daily partitions, one definition for all assets: the open day is a day like any other."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import dagster as dg
+
+from cdc_assets.cdc.config import Config
+
+
+def daily(config: Config) -> dg.DailyPartitionsDefinition:
+    """Days from the project's `start_date` up to and including today, in its time zone."""
+    return dg.DailyPartitionsDefinition(
+        start_date=config.start_date.isoformat(), timezone=config.timezone, end_offset=1
+    )
+
+
+def days_of(context: dg.AssetExecutionContext) -> list[date]:
+    """The days of a run in order; a range has several."""
+    return sorted(date.fromisoformat(key) for key in context.partition_keys)

@@ -1,0 +1,118 @@
+"""Runs of this process: days of some assets in one Spark session, recorded in Dagster."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+import dagster as dg
+
+from cdc_assets.assets import build_assets, table_key
+from cdc_assets.cdc.config import Config, config_path, load_config
+from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cdc.names import TableName
+from cdc_assets.resources import SparkResource
+
+_RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+
+@dataclass
+class Outcome:
+    """How a run ended; `failures` are readable, one a failed step."""
+
+    ok: bool = True
+    seconds: float = 0.0
+    run_ids: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+def run_days(
+    first: date,
+    last: date,
+    source: str | None = None,
+    table: str | None = None,
+    force: bool = False,
+    config_file: str | None = None,
+) -> Outcome:
+    """Make some days of all assets, or of one source, or of one table.
+
+    Raises:
+        ConfigError: the days, the source or the table do not fit the configuration.
+    """
+    config = load_config(config_file)
+    if config_file:
+        os.environ["CDC_CONFIG"] = str(config_path(config_file))
+    _check_days(config, first, last)
+    sources = [source] if source else list(config.sources)
+    for name in sources:
+        config.source(name)
+    selection = _selection(config, sources, table)
+    began, outcome = time.monotonic(), Outcome()
+    with _instance() as instance:
+        result = dg.materialize(
+            [asset for name in sources for asset in build_assets(name, config)],
+            selection=selection,
+            instance=instance,
+            resources={"spark": SparkResource()},
+            tags={_RANGE_START: str(first), _RANGE_END: str(last)},
+            raise_on_error=False,
+        )
+        outcome.run_ids.append(result.run_id)
+        outcome.ok = result.success
+        outcome.failures = [_reason(e) for e in result.all_events if e.is_step_failure]
+    outcome.seconds = round(time.monotonic() - began, 1)
+    return outcome
+
+
+def _check_days(config: Config, first: date, last: date) -> None:
+    if last < first:
+        raise ConfigError([f"--to {last} is before --from {first}"])
+    if first < config.start_date:
+        raise ConfigError(
+            [f"--from {first} is before start_date {config.start_date}; no day is made before it"]
+        )
+    if last > config.today():
+        raise ConfigError(
+            [f"--to {last} is in the future; today is {config.today()} in {config.timezone}"]
+        )
+
+
+def _selection(config: Config, sources: list[str], table: str | None) -> dg.AssetSelection:
+    if table is None:
+        return dg.AssetSelection.all()
+    try:
+        name = str(TableName.parse(table))
+    except ValueError as error:
+        raise ConfigError([f"--table: {error}"]) from error
+    owners = [s for s in sources if name in config.sources[s].tables]
+    if len(owners) != 1:
+        known = [f"{s}: {', '.join(config.sources[s].tables)}" for s in sources]
+        says = "is in several sources; name one with --source" if owners else "is not configured"
+        raise ConfigError([f"--table {table} {says}. Configured: {'; '.join(known)}"])
+    stages = [dg.AssetKey([owners[0], s]) for s in ("landing", "changes", "control", "quarantine")]
+    return dg.AssetSelection.assets(*stages, table_key(owners[0], name))
+
+
+def _reason(event: dg.DagsterEvent) -> str:
+    data = event.step_failure_data
+    text = data.user_failure_data.description if data.user_failure_data else None
+    if not text and data.error:
+        cause = data.error.cause or data.error
+        text = cause.message.strip()
+    return f"{event.step_key}: {text}"
+
+
+def _instance() -> dg.DagsterInstance:
+    """The instance of DAGSTER_HOME, else of the folder of cdc.yaml where it has a dagster.yaml."""
+    home = os.environ.get("DAGSTER_HOME")
+    if not home:
+        folder = config_path().parent
+        if not (folder / "dagster.yaml").is_file():
+            return dg.DagsterInstance.ephemeral()
+        os.environ["DAGSTER_HOME"] = home = str(folder)
+    # dagster.yaml's relative folders start at the working directory.
+    os.chdir(Path(home))
+    return dg.DagsterInstance.get()

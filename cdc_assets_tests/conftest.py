@@ -1,0 +1,58 @@
+"""One Spark session and one warehouse a test session; a test has sources of its own names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.spark import build_session
+from cdc_assets_tests import events as ev
+from cdc_assets_tests.lakes import config_of, source_config
+
+LakeOf = Callable[..., Lake]
+SPARK = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the session's lake: a catalog's warehouse can't change with a test."""
+    os.environ.pop("CDC_WAREHOUSE", None)
+    return tmp_path_factory.mktemp("lake") / "warehouse"
+
+
+@pytest.fixture(scope="session")
+def spark(warehouse: Path) -> Iterator[SparkSession]:
+    config = config_of({"none": source_config(warehouse)}, warehouse, spark=SPARK)
+    session = build_session(config)
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def lake_of(spark: SparkSession, warehouse: Path) -> LakeOf:
+    """``lake_of(sources, start=…, **top)``: the session's lake as these sources see it."""
+
+    def make(sources: dict[str, Any], start: date = ev.DAY, **top: Any) -> Lake:
+        return Lake(spark, config_of(sources, warehouse, start, **top))
+
+    return make
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A source's name that no other test has."""
+    place = f"{request.path.stem.removeprefix('test_')}__{request.node.name}"
+    return re.sub(r"[^A-Za-z0-9_]", "_", place)[:100]

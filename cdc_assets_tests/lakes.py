@@ -1,0 +1,204 @@
+"""Driving the Spark floor in tests: run all stages, read tables back as plain Python.
+
+What comes back has the Python types of the model's rows: DATE is a date, TIMESTAMP_NTZ a naive
+and TIMESTAMP an aware UTC datetime, DECIMAL a Decimal, BINARY bytes, a struct a dict.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc import snapshots
+from cdc_assets.cdc.changes import make_changes
+from cdc_assets.cdc.config import parse_config
+from cdc_assets.cdc.lag import make_lag
+from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.landing.stage import land
+from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.snapshots import DayReport
+from cdc_assets_tests import events as ev
+from cdc_assets_tests.model import Landed, parse_json
+
+Row = dict[str, Any]
+Reports = dict[tuple[str, date], DayReport]
+
+
+def days_of(landed: Iterable[date]) -> list[date]:
+    """Every day from the first to the last."""
+    known = sorted(landed)
+    return [known[0] + timedelta(days=n) for n in range((known[-1] - known[0]).days + 1)]
+
+
+# -- running -------------------------------------------------------------------------------------
+
+
+def run_stages(lake: Lake, source: str, days: Sequence[date], force: bool = False) -> None:
+    """landing, changes and lag of some days."""
+    land(lake, source, days, force)
+    make_changes(lake, source, days, force)
+    make_lag(lake, source, days, force)
+
+
+def run_tables(
+    lake: Lake,
+    source: str,
+    days: Sequence[date],
+    tables: Sequence[str] | None = None,
+    force: bool = False,
+) -> tuple[Reports, dict[tuple[str, date], Exception]]:
+    """The days of tables in order; a table stops at its first error, the others go on."""
+    names = list(lake.config.source(source).tables if tables is None else tables)
+    facts = snapshots.gather(lake, source, names, days)
+
+    def make(name: str) -> tuple[Reports, dict[tuple[str, date], Exception]]:
+        reports: Reports = {}
+        for day in days:
+            if day < lake.config.start_of(source, name):
+                continue
+            try:
+                made = snapshots.make_table_day(lake, source, name, day, facts, force)
+            except Exception as error:
+                return reports, {(name, day): error}
+            reports[name, day] = made
+        return reports, {}
+
+    reports: Reports = {}
+    errors: dict[tuple[str, date], Exception] = {}
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for made, failed in pool.map(make, names):
+            reports.update(made)
+            errors.update(failed)
+    return reports, errors
+
+
+def run_all(
+    lake: Lake,
+    source: str,
+    days: Sequence[date],
+    tables: Sequence[str] | None = None,
+    force: bool = False,
+) -> Reports:
+    """All stages of some days. Raises the first error of a table."""
+    run_stages(lake, source, days, force)
+    reports, errors = run_tables(lake, source, days, tables, force)
+    for error in errors.values():
+        raise error
+    return reports
+
+
+# -- stories -------------------------------------------------------------------------------------
+
+
+def source_config(
+    folder: Path | str, format: str = "debezium", **options: Any
+) -> dict[str, Any]:
+    """A source as cdc.yaml writes it."""
+    return {"format": format, "landing": {"files": str(folder)}, **options}
+
+
+def write_source(
+    folder: Path, landed: Landed, format: str = "debezium", **options: Any
+) -> dict[str, Any]:
+    """Land records as files and return the source that reads them."""
+    ev.write_landing(folder, landed)
+    return source_config(folder, format, **options)
+
+
+def config_of(
+    sources: Mapping[str, Any], warehouse: Path | str, start: date = ev.DAY, **top: Any
+) -> Any:
+    """A parsed configuration whose lake is this warehouse."""
+    raw = {"lake": {"warehouse": str(warehouse)}, "start_date": start, "sources": dict(sources)}
+    return parse_config({**raw, **top}, Path(warehouse))
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def plain(frame: DataFrame) -> list[Row]:
+    """The rows as plain Python; through Arrow, which keeps instants in UTC."""
+    return [
+        {name: _plain(value) for name, value in row.items()} for row in frame.toArrow().to_pylist()
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(timezone.utc)
+    return value
+
+
+def table_at(lake: Lake, source: str, table: str, version: date | str) -> DataFrame:
+    """A table as of a day's tag, or of another reference."""
+    identifier = lake.state(source, TableName.parse(table))
+    return lake.spark.read.option("versionAsOf", str(version)).table(identifier)
+
+
+def rows_of(lake: Lake, source: str, table: str, day: date | str) -> list[Row]:
+    """A table's rows at the end of a day, without the ``_cdc_`` columns."""
+    frame = table_at(lake, source, table, day)
+    own = [name for name in frame.columns if not name.startswith("_cdc_")]
+    return plain(frame.select(*(F.col(f"`{name.replace('`', '``')}`") for name in own)))
+
+
+def stage_rows(lake: Lake, source: str, table: str, days: Iterable[date] = ()) -> list[Row]:
+    """Rows of landing, changes, control, quarantine, lag or schemas."""
+    frame = lake.spark.table(lake.stage(source, table))
+    wanted = list(days)
+    if wanted:
+        frame = frame.where(F.col("landing_date").isin([F.lit(day) for day in wanted]))
+    return plain(frame)
+
+
+def refs_of(lake: Lake, source: str, table: str) -> dict[str, int]:
+    """Tags and branches of a table, and the snapshot of each."""
+    state = lake.read_state(lake.state(source, TableName.parse(table)))
+    return dict(state.refs) if state else {}
+
+
+# -- comparing -----------------------------------------------------------------------------------
+
+
+def row_text(row: Mapping[str, Any]) -> str:
+    """A row as one line, the same for equal rows whatever the order of their columns."""
+    return "{" + ", ".join(f"{name}: {_text(row[name])}" for name in sorted(row)) + "}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return row_text(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_text(v) for v in value) + "]"
+    return repr(value)
+
+
+def assert_same_rows(
+    got: Iterable[Mapping[str, Any]], expected: Iterable[Mapping[str, Any]], what: str = ""
+) -> None:
+    """Equal as multisets, with the rows that are only on one side as message."""
+    difference = difference_of(got, expected)
+    assert not difference, f"{what}\n{difference}"
+
+
+def difference_of(
+    got: Iterable[Mapping[str, Any]], expected: Iterable[Mapping[str, Any]]
+) -> str:
+    """Rows that are only on one side, a line each; empty where both sides are the same."""
+    found = Counter(row_text(row) for row in got)
+    wanted = Counter(row_text(row) for row in expected)
+    lines = [f"only got      {text}" for text in sorted((found - wanted).elements())]
+    lines += [f"only expected {text}" for text in sorted((wanted - found).elements())]
+    return "\n".join(lines[:40])
+
+
+def json_value(text: str | None) -> Any:
+    """Parsed JSON whose numbers are exact: what differs in spelling alone is equal."""
+    return None if text is None else parse_json(text.encode())
