@@ -260,11 +260,16 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
         for table, (reports, error) in made.items():
             key = chosen[table]
             identifier = lake.state(name, TableName.parse(table))
+            contract = _table_contract(lake, identifier) if reports else None
             for report in reports:
                 day = date.fromisoformat(report.day)
                 values = metadata.of_table(lake, identifier, report)
+                if report is reports[-1]:
+                    # Of a range the newest day alone: a sample costs a Spark job.
+                    values["sample"] = dg.MetadataValue.md(metadata.sample(lake, identifier, day))
                 findings = checks.table_findings(lake, identifier, day, report)
-                findings.append(_table_contract(lake, identifier))
+                if contract is not None:
+                    findings.append(contract)
                 if error is None:
                     _add(context, key, day, values)
                 else:
@@ -360,5 +365,3 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
         yield _result(key)
 
     return lag
-
-

@@ -32,7 +32,9 @@ class Check:
 
 
 LANDING = (
-    Check("offsets_contiguous", "Each partition's offsets follow one another, also from day to day."),
+    Check(
+        "offsets_contiguous", "Each partition's offsets follow one another, also from day to day."
+    ),
 )
 CHANGES = (
     Check("nothing_lost", "Every landed record is in changes, control or quarantine, once."),
@@ -121,7 +123,9 @@ def landing_findings(lake: Lake, name: str, days: Sequence[date]) -> dict[date, 
                 faults.append(f"{where}: {row.records - row.offsets} records landed twice")
             old = before.get((topic, partition))
             if old is not None and row["first"] != old["last"] + 1:
-                faults.append(f"{where}: starts at {row['first']}, the day before ended at {old['last']}")
+                faults.append(
+                    f"{where}: starts at {row['first']}, the day before ended at {old['last']}"
+                )
         findings[day] = [_listed("offsets_contiguous", faults)]
     return findings
 
@@ -156,9 +160,7 @@ def changes_findings(
     ]
 
 
-def _with_examples(
-    lake: Lake, name: str, day: date, reasons: Mapping[str, int]
-) -> dict[str, Any]:
+def _with_examples(lake: Lake, name: str, day: date, reasons: Mapping[str, int]) -> dict[str, Any]:
     metadata: dict[str, Any] = dict(reasons)
     if reasons:
         rows = (
@@ -169,7 +171,9 @@ def _with_examples(
             .collect()
         )
         metadata["examples"] = dg.MetadataValue.md(
-            "\n".join(f"- {r.topic} [{r.partition}] {r.offset}: {r.reason}, {r.detail}" for r in rows)
+            "\n".join(
+                f"- {r.topic} [{r.partition}] {r.offset}: {r.reason}, {r.detail}" for r in rows
+            )
         )
     return metadata
 
@@ -239,9 +243,7 @@ def table_findings(lake: Lake, identifier: str, day: date, report: DayReport) ->
     ]
 
 
-def lag_findings(
-    rows: Sequence[Mapping[str, Any]], slo_ms: int | None
-) -> list[Finding]:
+def lag_findings(rows: Sequence[Mapping[str, Any]], slo_ms: int | None) -> list[Finding]:
     """`lag_within_slo` of one day's lag rows (hour null)."""
     capture = {
         r["table_name"]: r["p95_ms"]

@@ -23,9 +23,7 @@ def column_schema(schema: StructType) -> dg.TableSchema:
     """Dagster's table schema of Spark columns."""
     return dg.TableSchema(
         [
-            dg.TableColumn(
-                f.name, f.dataType.simpleString(), description=f.metadata.get("comment")
-            )
+            dg.TableColumn(f.name, f.dataType.simpleString(), description=f.metadata.get("comment"))
             for f in schema.fields
         ]
     )
@@ -88,7 +86,6 @@ def of_table(lake: Lake, identifier: str, report: DayReport) -> dict[str, Any]:
         "query": dg.MetadataValue.md(
             f"```sql\nSELECT * FROM {identifier} VERSION AS OF '{report.day}'\n```"
         ),
-        "sample": dg.MetadataValue.md(sample(lake, identifier, date.fromisoformat(report.day))),
     }
 
 
@@ -98,8 +95,10 @@ def sample(lake: Lake, identifier: str, day: date) -> str:
     names = [f.name for f in table.schema.fields if not f.name.startswith("_cdc_")]
     if not names:
         return "no columns yet"
-    cells = [F.substring(F.to_json(F.struct(F.col(f"`{n.replace('`', '``')}`").alias("v"))), 6, 80)
-             for n in names]
+    cells = [
+        F.substring(F.to_json(F.struct(F.col(f"`{n.replace('`', '``')}`").alias("v"))), 6, 80)
+        for n in names
+    ]
     rows = table.select(*(c.alias(f"c{i}") for i, c in enumerate(cells))).limit(_SAMPLE_ROWS)
     return markdown_table(names, [[_cell(v) for v in row] for row in rows.collect()])
 

@@ -16,7 +16,10 @@ from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.names import TableName
 from cdc_assets.resources import SparkResource
 
-_RANGE_START, _RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+_RANGE_START, _RANGE_END = (
+    "dagster/asset_partition_range_start",
+    "dagster/asset_partition_range_end",
+)
 
 
 @dataclass

@@ -34,7 +34,6 @@ from cdc_assets.cdc.jsontext import let, text_of, with_strict_json
 from cdc_assets.cdc.kept import keeping
 from cdc_assets.cdc.lake import DayCommit, Lake, with_retry
 
-
 log = logging.getLogger(__name__)
 
 # Raised when the reading of records changes, so that days made before are made again.
@@ -84,16 +83,16 @@ def parse(landing: DataFrame, source: SourceConfig) -> DataFrame:
         F.is_variant_null(F.try_variant_get("doc", "$[0]", "variant")), F.lit(False)
     )
     is_record = F.col("offset").isNotNull()
-    is_tombstone = is_record & (F.col("is_empty") | is_null_document | (F.col("e_kind") == "tombstone"))
+    is_tombstone = is_record & (
+        F.col("is_empty") | is_null_document | (F.col("e_kind") == "tombstone")
+    )
     is_tombstone = F.coalesce(is_tombstone, F.lit(False))
     unreadable = (
         F.when(~is_record, "malformed_landing_line")
         .when(F.col("is_registry"), "registry_encoded")
         .when(F.col("doc").isNull() & ~F.col("is_empty"), "malformed_json")
     )
-    reason = F.coalesce(
-        unreadable, F.when(~is_tombstone, F.coalesce("e_reason", "key_reason"))
-    )
+    reason = F.coalesce(unreadable, F.when(~is_tombstone, F.coalesce("e_reason", "key_reason")))
     return keyed.select(
         "landing_date",
         "topic",
@@ -260,7 +259,11 @@ TypedNames = tuple[tuple[str, ...], tuple[tuple[str, types.ColumnType], ...]]
 
 
 def with_canonical_keys(
-    parsed: DataFrame, source: SourceConfig, shapes: Iterable[Shape], schemas: KnownSchemas, day: date
+    parsed: DataFrame,
+    source: SourceConfig,
+    shapes: Iterable[Shape],
+    schemas: KnownSchemas,
+    day: date,
 ) -> DataFrame:
     """Replace raw keys by canonical ones (DESIGN, column `key`) and judge unfit values.
 
@@ -380,7 +383,9 @@ def settle_tombstones(
     history = (
         slim.join(tombstones.select(*place).distinct(), place, "left_semi")
         .unionByName(earlier)
-        .withColumn("is_delete", (F.col("kind") == "row") & (F.col("op") == "d") & F.col("reason").isNull())
+        .withColumn(
+            "is_delete", (F.col("kind") == "row") & (F.col("op") == "d") & F.col("reason").isNull()
+        )
     )
     from pyspark.sql import Window
 
@@ -409,7 +414,9 @@ def settle_tombstones(
 
 def _topic_tables(lake: Lake, name: str, parsed: DataFrame, first: date) -> DataFrame:
     """`topic`, `seen`: the tables of each topic and the day each was first seen."""
-    seen = parsed.where("kind = 'row' AND reason IS NULL").select("topic", "table_name", "landing_date")
+    seen = parsed.where("kind = 'row' AND reason IS NULL").select(
+        "topic", "table_name", "landing_date"
+    )
     identifier = lake.stage(name, "changes")
     if lake.exists(identifier):
         past = lake.spark.table(identifier).where(F.col("landing_date") < F.lit(first))
@@ -446,7 +453,11 @@ def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = Fals
     identifiers = {
         table: lake.create_stage(name, table, schema, comment)
         for table, schema, comment in (
-            ("quarantine", columns.QUARANTINE, "landed records that could not be read, with the reason"),
+            (
+                "quarantine",
+                columns.QUARANTINE,
+                "landed records that could not be read, with the reason",
+            ),
             ("control", columns.CONTROL, "events that change no row"),
             ("changes", columns.CHANGES, "events that change rows"),
         )
@@ -457,7 +468,8 @@ def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = Fals
     stale = [
         day
         for day in days
-        if force or any(current[t].get(day, DayCommit(0)).inputs != made_of[day] for t in identifiers)
+        if force
+        or any(current[t].get(day, DayCommit(0)).inputs != made_of[day] for t in identifiers)
     ]
     for run in _contiguous(stale):
         _make_run(lake, name, source, run, made_of, identifiers)
@@ -474,7 +486,9 @@ def inputs_of(
     """
     if day not in landed:
         raise MissingDayError(
-            f"{name}.landing", day, f"Materialize it first: cdc-assets run --source {name} "
+            f"{name}.landing",
+            day,
+            f"Materialize it first: cdc-assets run --source {name} "
             f"--from {day} --to {day}, or the asset {name}/landing.",
         )
     before = landed.get(day - timedelta(days=1))
@@ -487,9 +501,7 @@ def inputs_of(
 
 def rules_fingerprint(source: SourceConfig) -> str:
     """Changes with everything in the configuration that decides how a record is read."""
-    tables = {
-        n: [t.key, t.replica_identity, t.columns] for n, t in sorted(source.tables.items())
-    }
+    tables = {n: [t.key, t.replica_identity, t.columns] for n, t in sorted(source.tables.items())}
     resets = [instant.isoformat() for instant in source.position_reset]
     rules = [READER_VERSION, source.format, resets, tables]
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
@@ -559,15 +571,17 @@ def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig)
     )
     no_table = is_lone & F.col("message_key").isNotNull() & F.col("tombstone_table").isNull()
     configured = F.col("tombstone_table").isin(list(source.tables))
-    no_key = is_lone & F.col("key_raw").isNull() & (
-        F.col("message_key").isNull() | F.coalesce(configured, F.lit(False))
+    no_key = (
+        is_lone
+        & F.col("key_raw").isNull()
+        & (F.col("message_key").isNull() | F.coalesce(configured, F.lit(False)))
     )
     reason = F.when(no_table, "missing_table").when(
         no_key, F.when(F.col("message_key").isNull(), "missing_key").otherwise("malformed_key")
     )
-    detail = F.when(
-        no_table, F.lit("a lone tombstone on a topic of no table, or of several")
-    ).when(no_key, F.lit("a lone tombstone without a readable key"))
+    detail = F.when(no_table, F.lit("a lone tombstone on a topic of no table, or of several")).when(
+        no_key, F.lit("a lone tombstone without a readable key")
+    )
     is_tombstone = F.col("kind") == "tombstone"
     return joined.withColumns(
         {
@@ -643,5 +657,3 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
     for row in of("quarantine", "reason"):
         figures[row.landing_date]["quarantine"][row.reason] = row["count"]
     return figures
-
-

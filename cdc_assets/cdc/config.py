@@ -245,8 +245,9 @@ class Config(_Model):
         try:
             ZoneInfo(value)
         except (ZoneInfoNotFoundError, ValueError) as error:
-            raise ValueError(f"got {value!r}; expected an IANA name such as UTC or Asia/Shanghai") \
-                from error
+            raise ValueError(
+                f"got {value!r}; expected an IANA name such as UTC or Asia/Shanghai"
+            ) from error
         return value
 
     @field_validator("sources")
@@ -271,7 +272,9 @@ class Config(_Model):
 
     def end_of(self, day: date) -> datetime:
         """The instant at which a day ends."""
-        end = datetime.combine(day + timedelta(days=1), datetime.min.time(), ZoneInfo(self.timezone))
+        end = datetime.combine(
+            day + timedelta(days=1), datetime.min.time(), ZoneInfo(self.timezone)
+        )
         return end.astimezone(timezone.utc)
 
     def is_open(self, day: date) -> bool:
@@ -323,7 +326,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 def _unique_mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
-        key = loader.construct_object(key_node)  # type: ignore[no-untyped-call]
+        key = loader.construct_object(key_node)
         if key in seen:
             raise yaml.constructor.ConstructorError(
                 None, None, f"the key {key!r} stands twice", key_node.start_mark
@@ -332,9 +335,7 @@ def _unique_mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any
     return loader.construct_mapping(node, deep=True)
 
 
-_UniqueKeyLoader.add_constructor(
-    yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping
-)
+_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
 
 
 def config_path(path: str | Path | None = None) -> Path:

@@ -65,7 +65,9 @@ def measure(changes: DataFrame) -> DataFrame:
         F.col("lag.kind").alias("kind"),
         F.when(F.col("is_measurable"), F.col("lag.ms")).alias("ms"),
     )
-    hourly = per_kind.where("hour IS NOT NULL").groupBy("landing_date", "table_name", "hour", "kind")
+    hourly = per_kind.where("hour IS NOT NULL").groupBy(
+        "landing_date", "table_name", "hour", "kind"
+    )
     daily = per_kind.groupBy("landing_date", "table_name", "kind")
     whole_day = daily.agg(*_figures()).withColumn("hour", F.lit(None).cast("timestamp"))
     return hourly.agg(*_figures()).unionByName(whole_day)
@@ -107,7 +109,8 @@ def make_lag(lake: Lake, name: str, days: Sequence[date], force: bool = False) -
     for day in days:
         if day not in made:
             raise MissingDayError(
-                f"{name}.changes", day,
+                f"{name}.changes",
+                day,
                 f"Materialize it first: cdc-assets run --source {name} --from {day} --to {day}.",
             )
         complete = not lake.config.is_open(day)
@@ -118,8 +121,8 @@ def make_lag(lake: Lake, name: str, days: Sequence[date], force: bool = False) -
             F.col("landing_date").isin([F.lit(d) for d in stale])
         )
         open_days = [F.lit(d) for d in stale if not inputs[d]["complete"]]
-        complete = ~F.col("landing_date").isin(open_days) if open_days else F.lit(True)
-        measured = measure(rows).withColumn("complete", complete).select(*columns.LAG.names)
+        is_complete = ~F.col("landing_date").isin(open_days) if open_days else F.lit(True)
+        measured = measure(rows).withColumn("complete", is_complete).select(*columns.LAG.names)
         ordered = measured.coalesce(1).sortWithinPartitions("landing_date", "table_name", "hour")
         lake.overwrite_days(identifier, ordered, {d: inputs[d] for d in stale})
     return stale

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
@@ -170,7 +171,7 @@ class Lake:
         levels = state_parts(self.config, source, table)[:-1] if table else (escape(source),)
         for depth in range(1, len(levels) + 1):
             name = quote(CATALOG, *levels[:depth])
-            with_retry(lambda name=name: self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}"))
+            with_retry(partial(self.spark.sql, f"CREATE NAMESPACE IF NOT EXISTS {name}"))
 
     def create_stage(self, source: str, table: str, schema: StructType, comment: str) -> str:
         """Create a day-partitioned table of a source if it is missing; its identifier."""
@@ -196,8 +197,10 @@ class Lake:
         partition: str | None,
         properties: Mapping[str, str],
     ) -> None:
-        columns = ", ".join(column_ddl(f.name, f.dataType.simpleString(), f.metadata.get("comment"))
-                            for f in schema.fields)
+        columns = ", ".join(
+            column_ddl(f.name, f.dataType.simpleString(), f.metadata.get("comment"))
+            for f in schema.fields
+        )
         settings = {"format-version": "2", **properties}
         listed = ", ".join(f"{_text(k)} = {_text(v)}" for k, v in settings.items())
         by = f"PARTITIONED BY ({partition})" if partition else ""
@@ -249,11 +252,13 @@ class Lake:
         days = F.col("landing_date").isin([F.lit(day) for day in inputs])
         summary = json.dumps({str(day): made_of for day, made_of in inputs.items()})
         with_retry(
-            lambda: rows.where(days)
-            .writeTo(identifier)
-            .option(f"snapshot-property.{INPUTS}", summary)
-            .option("fanout-enabled", "true")
-            .overwrite(days)
+            lambda: (
+                rows.where(days)
+                .writeTo(identifier)
+                .option(f"snapshot-property.{INPUTS}", summary)
+                .option("fanout-enabled", "true")
+                .overwrite(days)
+            )
         )
 
     # --- days of state tables
@@ -308,7 +313,7 @@ class Lake:
                 change = change.replaceTag(tag, snapshot)
             else:
                 change = change.createTag(tag, snapshot)
-            newest = max([d for d in self._tag_days(refs)] + [day])
+            newest = max([*self._tag_days(refs), day])
             if newest == day:
                 if refs.containsKey("main"):
                     change = change.replaceBranch("main", snapshot)

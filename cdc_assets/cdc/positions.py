@@ -77,9 +77,7 @@ def _element(value: Column) -> Column:
 def _hex_parts(lsn: Column) -> list[Column]:
     """SQL Server's ``00000027:00000ac0:0002`` as three numbers."""
     parts = F.split(lsn, ":")
-    return [
-        _element(F.conv(F.get(parts, F.lit(i)), 16, 10).try_cast("bigint")) for i in range(3)
-    ]
+    return [_element(F.conv(F.get(parts, F.lit(i)), 16, 10).try_cast("bigint")) for i in range(3)]
 
 
 def position(

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
@@ -42,7 +43,7 @@ OWN_COLUMNS = StructType(
     [
         StructField(
             POSITION,
-            ArrayType(LongType(), containsNull=False),
+            ArrayType(LongType()),
             True,
             {"comment": "position of the event that the row is from"},
         ),
@@ -119,7 +120,9 @@ def window_of(lake: Lake, name: str, day: date) -> list[date]:
     return [first + timedelta(days=i) for i in range((day - first).days)]
 
 
-def survey(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -> dict[tuple[str, date], Survey]:
+def survey(
+    lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]
+) -> dict[tuple[str, date], Survey]:
     """Survey the changes of some tables and days in one job, with the days they look back on."""
     source = lake.config.source(name)
     identifier = lake.stage(name, "changes")
@@ -226,9 +229,7 @@ class TableDay:
         branch = self.lake.start_branch(self.identifier, self.day, inputs["day_before"])
         rows_before = self._rows_before(state)
         try:
-            figures = (
-                self._merge(branch, columns) if self.survey.events else {"rows": rows_before}
-            )
+            figures = self._merge(branch, columns) if self.survey.events else {"rows": rows_before}
         except BaseException:
             self.lake.drop_branch(self.identifier, self.day)
             raise
@@ -307,10 +308,12 @@ class TableDay:
         newest = max(state.tags)
         if state.refs.get("main") != state.tags[newest]:
             with_retry(
-                lambda: self.lake.handle(self.identifier)
-                .manageSnapshots()
-                .replaceBranch("main", state.tags[newest])
-                .commit()
+                lambda: (
+                    self.lake.handle(self.identifier)
+                    .manageSnapshots()
+                    .replaceBranch("main", state.tags[newest])
+                    .commit()
+                )
             )
 
     def _report_of(self, summary: Mapping[str, str]) -> DayReport:
@@ -570,9 +573,11 @@ def _cut_before() -> Column:
     """The highest truncate of the same partition at a lower offset; `cuts` lists them."""
     earlier = F.filter(
         "cuts",
-        lambda t: (t["topic"] == F.col("topic"))
-        & (t["partition"] == F.col("partition"))
-        & (t["offset"] < F.col("offset")),
+        lambda t: (
+            (t["topic"] == F.col("topic"))
+            & (t["partition"] == F.col("partition"))
+            & (t["offset"] < F.col("offset"))
+        ),
     )
     return F.array_max(F.transform(earlier, lambda t: t["position"]))
 
@@ -630,10 +635,13 @@ class Columns:
         latest = schemas.latest(day.table, day.day)
         configured = types.columns_of_config(day.config.columns)
         found: types.Columns = {}
-        for schema_id in day.survey.schema_ids:
-            self._by_schema[schema_id] = schemas.columns.get((day.table, schema_id), {})
-        for schema_id in sorted(self._by_schema, key=lambda i: schemas.first_landed[day.table, i]):
-            for name, kind in self._by_schema[schema_id].items():
+        oldest_first = sorted(
+            day.survey.schema_ids, key=lambda i: (schemas.first_landed[day.table, i], i)
+        )
+        for schema_id in oldest_first:
+            of_schema = schemas.columns[day.table, schema_id]
+            self._by_schema[schema_id] = of_schema
+            for name, kind in of_schema.items():
                 if name in found and types.holds(found[name].spark, kind.spark):
                     continue
                 found[name] = kind
@@ -716,9 +724,7 @@ class Columns:
         back = {self._lake_name(name): name for name in [*found, *self.key_names]}
         back.update({to: name for name, to in day.config.rename.items()})
         final = self._existing() if is_altered else existing
-        self.own = [
-            OwnColumn(back.get(n, n), n, t, i) for i, (n, t) in enumerate(final.items())
-        ]
+        self.own = [OwnColumn(back.get(n, n), n, t, i) for i, (n, t) in enumerate(final.items())]
 
     def _existing(self) -> dict[str, str]:
         return {
@@ -765,11 +771,7 @@ class Columns:
                     )
                 self.incompatible.append(f"{name}: {existing[name]} ← {kind}")
         for statement in statements:
-            with_retry(
-                lambda statement=statement: self.lake.spark.sql(
-                    f"ALTER TABLE {identifier} {statement}"
-                )
-            )
+            with_retry(partial(self.lake.spark.sql, f"ALTER TABLE {identifier} {statement}"))
         return bool(statements)
 
     def _set_properties(self, properties: Mapping[str, str]) -> None:
@@ -802,12 +804,9 @@ class Columns:
             for c in self.own
             if c.lake in unchanged.columns
         }
-        unfit = {
-            c.unfit: F.when(F.col(c.work).isNull(), F.col(f"s{c.index}")) for c in self.own
-        }
-        return (
-            valued.withColumns({**unfit, **fills})
-            .drop("row", "after", *(f"s{c.index}" for c in self.own))
+        unfit = {c.unfit: F.when(F.col(c.work).isNull(), F.col(f"s{c.index}")) for c in self.own}
+        return valued.withColumns({**unfit, **fills}).drop(
+            "row", "after", *(f"s{c.index}" for c in self.own)
         )
 
     def _value(self, row: Column, c: OwnColumn) -> Column:
@@ -899,7 +898,7 @@ class Columns:
         if base is None:
             return lacking.count()
         known = base.select(F.col("k").alias("bk"), F.col("pos").alias("bpos"))
-        still = (F.col("removed_pos").isNull() | (F.col("removed_pos") < F.col("bpos")))
+        still = F.col("removed_pos").isNull() | (F.col("removed_pos") < F.col("bpos"))
         return lacking.join(known, (F.col("k") == F.col("bk")) & still, "left_anti").count()
 
 
@@ -938,9 +937,7 @@ class Keyed:
             else None
         )
         self.truncated = row.p if row else None
-        floor = max(
-            [p for p in (self.truncated, past_cut) if p is not None], default=None
-        )
+        floor = max([p for p in (self.truncated, past_cut) if p is not None], default=None)
         moves = self._expand(events)
         if self._halves_near():
             moves = moves.unionByName(self._pair_removals())
@@ -1021,13 +1018,18 @@ class Keyed:
         )
         gone = F.lit(None)
         removals = events.where("op = 'd'").select(
-            "k", F.lit(True).alias("is_removal"), *common, gone.cast("string").alias("after"),
+            "k",
+            F.lit(True).alias("is_removal"),
+            *common,
+            gone.cast("string").alias("after"),
             F.lit(None).cast(_kind(events, "ok")).alias("link"),
         )
         moves = upserts.unionByName(removals)
         if self.day.survey.removals:
             left = events.where("ok IS NOT NULL AND op IN ('c', 'u', 'r')").select(
-                F.col("ok").alias("k"), F.lit(True).alias("is_removal"), *common,
+                F.col("ok").alias("k"),
+                F.lit(True).alias("is_removal"),
+                *common,
                 gone.cast("string").alias("after"),
                 F.lit(None).cast(_kind(events, "ok")).alias("link"),
             )
@@ -1049,9 +1051,9 @@ class Keyed:
             "source_ts_ms",
             F.col("landing_date").alias("before_day"),
         )
-        after = near.where((F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()).select(
-            "sequence", F.col("k").alias("after_k"), F.col("landing_date").alias("after_day")
-        )
+        after = near.where(
+            (F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()
+        ).select("sequence", F.col("k").alias("after_k"), F.col("landing_date").alias("after_day"))
         none = F.array(*[F.lit(0).cast("bigint")] * 3)
         return (
             before.join(after, "sequence")
@@ -1120,7 +1122,9 @@ class Keyed:
 
     def _base_positions(self, removed: DataFrame | None) -> DataFrame | None:
         """`k`, `pos`: the highest event of each key that landed before the day."""
-        parts = [frame.select("k", "pos") for frame in (self.target(), removed) if frame is not None]
+        parts = [
+            frame.select("k", "pos") for frame in (self.target(), removed) if frame is not None
+        ]
         if not parts:
             return None
         both = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])

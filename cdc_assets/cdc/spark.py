@@ -33,7 +33,7 @@ def spark_conf(config: Config) -> dict[str, str]:
         ConfigError: ``CDC_SPARK_JARS`` names a folder without jars.
     """
     own = {_conf_name(name): value for name, value in config.spark.items()}
-    conf = {
+    return {
         "spark.app.name": "cdc-assets",
         "spark.master": "local[*]",
         "spark.driver.memory": "3g",
@@ -60,7 +60,6 @@ def spark_conf(config: Config) -> dict[str, str]:
         "spark.sql.files.ignoreCorruptFiles": "false",
         "spark.sql.files.ignoreMissingFiles": "false",
     }
-    return conf
 
 
 def _conf_name(name: str) -> str:

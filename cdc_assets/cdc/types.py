@@ -353,9 +353,7 @@ def _number_or_iso(per_second: int) -> Callable[[At, ColumnType], Column]:
         text = at("string")
         number = F.when(text.rlike(r"^-?\d+$"), text.try_cast("bigint"))
         of_number = (
-            _date(number)
-            if kind.spark == "date"
-            else _instant(number, per_second).cast(kind.spark)
+            _date(number) if kind.spark == "date" else _instant(number, per_second).cast(kind.spark)
         )
         return F.coalesce(of_number, _iso(at, kind))
 
@@ -380,9 +378,7 @@ def _unscaled(binary: Column) -> Column:
         below = F.try_subtract(
             F.negate(magnitude(mask - high, mask - low)), F.lit(1).cast("decimal(1,0)")
         )
-        return (
-            F.when(is_negative, below).otherwise(magnitude(high, low)).cast("decimal(38,0)")
-        )
+        return F.when(is_negative, below).otherwise(magnitude(high, low)).cast("decimal(38,0)")
 
     def filled(digits: Column) -> Column:
         is_negative = F.substring(digits, 1, 1) >= "8"
@@ -420,7 +416,9 @@ def _decimal_value(at: At, kind: ColumnType) -> Column:
     )
     if kind.spark == "string":
         return F.when(is_text, of_bytes).otherwise(at("string"))
-    return F.when(is_text, of_bytes.try_cast(kind.spark)).otherwise(_exact(at("string"), kind.spark))
+    return F.when(is_text, of_bytes.try_cast(kind.spark)).otherwise(
+        _exact(at("string"), kind.spark)
+    )
 
 
 def _variable_decimal(at: At, _: ColumnType) -> Column:

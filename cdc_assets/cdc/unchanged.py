@@ -98,8 +98,9 @@ class Unchanged:
         row = F.try_parse_json("after")
         counts = moves.withColumn("row", row).agg(
             *(
-                F.count_if(F.to_json(json_field(F.col("row"), name, "variant")).isin(self._forms))
-                .alias(self.flag(index))
+                F.count_if(
+                    F.to_json(json_field(F.col("row"), name, "variant")).isin(self._forms)
+                ).alias(self.flag(index))
                 for index, name in names.values()
             )
         )
@@ -157,7 +158,9 @@ class Unchanged:
             .groupBy("k", "old_k", "link_pos")
             .agg(
                 *(
-                    F.max(F.when(F.col("old_pos") < F.col("link_pos"), F.col(f"o{i}"))).alias(f"o{i}")
+                    F.max(F.when(F.col("old_pos") < F.col("link_pos"), F.col(f"o{i}"))).alias(
+                        f"o{i}"
+                    )
                     for i, _ in self.columns.values()
                 )
             )
@@ -170,7 +173,9 @@ class Unchanged:
             )
             found = found.join(old_rows, "old_k", "left")
         else:
-            found = found.withColumns({self.old_row(i): F.lit(None) for i, _ in self.columns.values()})
+            found = found.withColumns(
+                {self.old_row(i): F.lit(None) for i, _ in self.columns.values()}
+            )
         joined = winners.join(
             found.select(
                 F.col("k").alias("link_k"),

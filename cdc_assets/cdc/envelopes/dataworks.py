@@ -64,9 +64,10 @@ def read_dataworks(records: DataFrame) -> DataFrame:
         known = known | at(f"payload.{name}", "variant").isNotNull()
     is_envelope = is_object(payload) & known & is_object(at("schema", "variant"))
     row_op, control_op = _lookup(op, ROW_OPS), _lookup(op, CONTROL_OPS)
-    name = _table(at)
-    before, after = at("payload.before.dataColumn", "variant"), at(
-        "payload.after.dataColumn", "variant"
+    table = _table(at)
+    before, after = (
+        at("payload.before.dataColumn", "variant"),
+        at("payload.after.dataColumn", "variant"),
     )
     no_image = (op.isin("INSERT", "UPDATE_AFTER") & ~is_object(after)) | (
         op.isin(*BEFORE_OPS) & ~is_object(before)
@@ -75,13 +76,15 @@ def read_dataworks(records: DataFrame) -> DataFrame:
         F.when(~is_envelope, "not_an_envelope")
         .when(~is_present(op_value), "missing_op")
         .when(row_op.isNull() & control_op.isNull(), "unknown_op")
-        .when(row_op.isNotNull() & name.isNull(), "missing_table")
+        .when(row_op.isNotNull() & table.isNull(), "missing_table")
         .when(no_image, "missing_image")
     )
     detail = (
         F.when(reason == "not_an_envelope", F.lit("JSON that is no change event of this format"))
         .when(reason == "missing_op", F.lit("an envelope without op"))
-        .when(reason == "unknown_op", F.concat(F.lit("op "), F.substring(F.to_json(op_value), 1, 40)))
+        .when(
+            reason == "unknown_op", F.concat(F.lit("op "), F.substring(F.to_json(op_value), 1, 40))
+        )
         .when(reason == "missing_table", F.lit("schema.source names no dbName and tableName"))
         .when(reason == "missing_image", F.concat(F.lit("op "), op, F.lit(" without its image")))
     )
@@ -97,7 +100,7 @@ def read_dataworks(records: DataFrame) -> DataFrame:
         connector=F.lit("dataworks"),
         server=F.lit(None).cast("string"),
         db=at("schema.source.dbName", "string"),
-        table_name=name,
+        table_name=table,
         before_row=F.when(is_object(before), before),
         # The half that says how the row was says nothing of how it is.
         after_row=F.when(is_object(after) & ~is_before, after),
@@ -109,8 +112,7 @@ def read_dataworks(records: DataFrame) -> DataFrame:
         tx_order=F.lit(None).cast("bigint"),
         rank=F.when((op == "DELETE") | is_before, 0).otherwise(1),
         is_snapshot=F.lit(False),
-        schema=F.when(_has_columns(at),
-                      at("schema", "variant")),
+        schema=F.when(_has_columns(at), at("schema", "variant")),
         # W7: ddlMeta is a serialised object; it stays text in the landing.
         payload=F.when(control_op == "ddl", at("payload.ddl.text", "string")),
     ).add_to(records)

@@ -55,9 +55,7 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
 
     parts = ("namespace",) if lindorm else ("schema", "db")
     namespaces = [F.nullif(at(f"source.{part}", "string"), F.lit("")) for part in parts]
-    name = table_name(
-        F.coalesce(*namespaces), F.nullif(at("source.table", "string"), F.lit(""))
-    )
+    name = table_name(F.coalesce(*namespaces), F.nullif(at("source.table", "string"), F.lit("")))
     needs_after = op.isin("c", "r", "u")
     reason = (
         F.when(is_control, None)
@@ -70,7 +68,9 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
     detail = (
         F.when(reason == "missing_op", F.lit("an envelope without op"))
         .when(reason == "not_an_envelope", F.lit("JSON that is no change event of this format"))
-        .when(reason == "unknown_op", F.concat(F.lit("op "), F.substring(F.to_json(op_value), 1, 40)))
+        .when(
+            reason == "unknown_op", F.concat(F.lit("op "), F.substring(F.to_json(op_value), 1, 40))
+        )
         .when(reason == "missing_table", F.lit("source names no schema (or db) and table"))
         .when(reason == "missing_image", F.concat(F.lit("op "), op, F.lit(" without after")))
     )
@@ -89,7 +89,9 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
         .when(is_row, "row"),
         op=F.coalesce(control_op, op),
         source_op=op,
-        connector=F.coalesce(at("source.connector", "string"), F.lit("lindorm" if lindorm else None)),
+        connector=F.coalesce(
+            at("source.connector", "string"), F.lit("lindorm" if lindorm else None)
+        ),
         server=at("source.name", "string"),
         db=at("source.db", "string"),
         table_name=name,
@@ -116,9 +118,7 @@ def _open(records: DataFrame) -> DataFrame:
     def root(path: str, kind: str = "variant") -> Column:
         return F.try_variant_get(doc, f"$[0].{path}", kind)
 
-    has_body = (
-        root("source").isNotNull() | root("before").isNotNull() | root("after").isNotNull()
-    )
+    has_body = root("source").isNotNull() | root("before").isNotNull() | root("after").isNotNull()
     # A row may itself have a column called payload: op beside an image decides first.
     is_bare = root("op").isNotNull() & has_body
     wrapped = ~is_bare & root("payload").isNotNull()

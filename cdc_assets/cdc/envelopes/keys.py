@@ -60,7 +60,7 @@ def with_header_keys(records: DataFrame) -> DataFrame:
 
 
 def _header_key(name: str) -> Column:
-    """A header's key: a struct, JSON text of one, or JSON with schema, as its converter wrote it."""
+    """A header's key, as its converter wrote it: a struct, JSON text of one, or with schema."""
 
     def unquoted(document: Column) -> Column:
         # A text converter writes the struct's JSON as a JSON string.
@@ -122,8 +122,10 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
         & is_configured
         & (F.col("e_op") != "t")
     )
-    malformed = F.coalesce(F.col("picked.has_null"), F.lit(False)) | F.col("key_is_garbage") | (
-        F.col("key_scalar").isNotNull() & F.col("picked.json").isNull()
+    malformed = (
+        F.coalesce(F.col("picked.has_null"), F.lit(False))
+        | F.col("key_is_garbage")
+        | (F.col("key_scalar").isNotNull() & F.col("picked.json").isNull())
     )
     reason = (
         F.when(~needs_key, None)
@@ -134,8 +136,14 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
     )
     detail = (
         F.when(appends, F.concat(F.lit("op "), F.col("e_op"), F.lit(" on a table with key: none")))
-        .when(reason == "malformed_key", F.lit("a key column is null, or the message key is unreadable"))
-        .when(reason == "missing_key", F.lit("neither the message key nor the images that may serve hold the key"))
+        .when(
+            reason == "malformed_key",
+            F.lit("a key column is null, or the message key is unreadable"),
+        )
+        .when(
+            reason == "missing_key",
+            F.lit("neither the message key nor the images that may serve hold the key"),
+        )
     )
     return keyed.withColumns(
         {
@@ -186,9 +194,7 @@ def _result(json: Column, complete: Column, has_null: Column) -> Column:
     )
 
 
-def _configured_key(
-    names: tuple[str, ...], images: list[Column], scalar: Column | None
-) -> Column:
+def _configured_key(names: tuple[str, ...], images: list[Column], scalar: Column | None) -> Column:
     def value(name: str) -> Column:
         found = [field(image, name, "variant") for image in images]
         if scalar is not None and len(names) == 1:

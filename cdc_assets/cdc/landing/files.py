@@ -231,9 +231,9 @@ def _from_parquet(spark: SparkSession, source: str, path: str) -> DataFrame:
         (F.timestamp_millis("timestamp") if millis else F.col("timestamp").cast("timestamp")).alias(
             "timestamp"
         ),
-        (
-            F.col("timestampType").cast("int") if "timestampType" in present else F.lit(None)
-        ).cast("int").alias("timestamp_type"),
+        (F.col("timestampType").cast("int") if "timestampType" in present else F.lit(None))
+        .cast("int")
+        .alias("timestamp_type"),
         F.col("key").cast("binary").alias("key"),
         F.col("value").cast("binary").alias("value"),
         (F.col("headers") if "headers" in present else F.lit(None))
@@ -247,7 +247,9 @@ def unreadable(source: str, error: Exception, path: str | None = None) -> Landin
     """The error for a file that can't be read whole; it names the file."""
     text = str(error)
     if path is None:
-        found = re.search(r"(?:reading|of|read) file:? ?\[?((?:file|[a-z0-9]+):/[^\s\]]+?)[.\]]?\s", text)
+        found = re.search(
+            r"(?:reading|of|read) file:? ?\[?((?:file|[a-z0-9]+):/[^\s\]]+?)[.\]]?\s", text
+        )
         path = found.group(1) if found else None
     cause = re.findall(r"Caused by: [\w.$]*?(\w+(?:Exception|Error): [^\n]*)", text)
     why = cause[-1] if cause else text.splitlines()[0][:300]

@@ -9,8 +9,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from cdc_assets.cdc.envelopes import columns
-from cdc_assets.cdc.landing.files import LandedDay, list_day, read_days, unreadable
 from cdc_assets.cdc.lake import DayCommit, Lake, is_contention
+from cdc_assets.cdc.landing.files import LandedDay, list_day, read_days, unreadable
 
 
 def land(lake: Lake, name: str, days: Sequence[date], force: bool = False) -> list[LandedDay]:
@@ -33,8 +33,7 @@ def land(lake: Lake, name: str, days: Sequence[date], force: bool = False) -> li
     new = [
         day
         for day in found
-        if force
-        or landed.get(day.day, DayCommit(0)).inputs.get("files") != day.fingerprint
+        if force or landed.get(day.day, DayCommit(0)).inputs.get("files") != day.fingerprint
     ]
     if new:
         rows = read_days(lake.spark, name, new)
