@@ -30,6 +30,7 @@ from tenacity import (
 )
 
 from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.names import TableName, escape, quote
 from cdc_assets.cdc.spark import CATALOG
 
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 
 INPUTS = "cdc.inputs"  # snapshot property: {day: what it was made of}, as JSON
 DAY = "cdc.day"
+TIMEZONE = "cdc.timezone"  # table property: the zone in which its days are cut
 EMPTY = "empty"  # the tag of a state table before its first day
 
 _BUSY = (
@@ -174,9 +176,23 @@ class Lake:
             with_retry(partial(self.spark.sql, f"CREATE NAMESPACE IF NOT EXISTS {name}"))
 
     def create_stage(self, source: str, table: str, schema: StructType, comment: str) -> str:
-        """Create a day-partitioned table of a source if it is missing; its identifier."""
+        """Create a day-partitioned table of a source if it is missing; its identifier.
+
+        Raises:
+            ConfigError: the table's days are cut in another time zone than configured.
+        """
         identifier = self.stage(source, table)
-        if not self.exists(identifier):
+        state = self.read_state(identifier)
+        if state is not None:
+            zone = state.properties.get(TIMEZONE, self.config.timezone)
+            if zone != self.config.timezone:
+                raise ConfigError(
+                    [
+                        f"timezone: got {self.config.timezone}, but the days of {identifier} are "
+                        f"cut in {zone}. Set timezone: {zone}, or use another warehouse"
+                    ]
+                )
+        else:
             self.create_namespace(source)
             partitioned = any(f.name == "landing_date" for f in schema.fields)
             self._create(
@@ -185,7 +201,10 @@ class Lake:
                 comment,
                 partition="landing_date" if partitioned else None,
                 # Stages sort their own output; a hash by day would put a day on one core.
-                properties={"write.distribution-mode": "none", "write.format.default": "parquet"},
+                properties={
+                    "write.distribution-mode": "none",
+                    TIMEZONE: self.config.timezone,
+                },
             )
         return identifier
 

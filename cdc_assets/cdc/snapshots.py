@@ -217,6 +217,7 @@ class TableDay:
         """
         began = time.monotonic()
         state = self.lake.read_state(self.identifier)
+        self._check_start(state)
         inputs = self._inputs(state)
         if state and not force:
             summary = state.day_summary(self.day)
@@ -255,6 +256,17 @@ class TableDay:
         return report
 
     # --- what the day is made of
+
+    def _check_start(self, state: TableState | None) -> None:
+        """A later start would leave days that no run can make again."""
+        made = sorted(state.tags) if state else []
+        if made and made[0] < self.start:
+            raise ConfigError(
+                [
+                    f"{self.label}: start_date {self.start} is later than {made[0]}, which is "
+                    f"made already. Set start_date: {made[0]}, or drop the table first"
+                ]
+            )
 
     def _inputs(self, state: TableState | None) -> dict[str, Any]:
         commits = self.facts.commits
@@ -669,6 +681,14 @@ class Columns:
         if config == "none":
             return ()
         if isinstance(config, tuple):
+            if existing is not None and set(existing) != set(config):
+                raise ConfigError(
+                    [
+                        f"sources.{self.day.name}.tables.{self.day.table}.key: got {list(config)}, "
+                        f"but the table in the lake is keyed by {list(existing)}. Keep that key, "
+                        "or drop the table and make its days again"
+                    ]
+                )
             return config
         seen = set(self.day.survey.key_names)
         if existing is not None:
