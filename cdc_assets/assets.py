@@ -8,6 +8,7 @@ objects, so this module does not postpone them.)
 import json
 import re
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
@@ -73,9 +74,12 @@ def _common(name: str, config: Config) -> dict[str, Any]:
 
 
 def _day_before(key: dg.AssetKey, start: int = -1, end: int = -1) -> dg.AssetDep:
-    mapping = dg.TimeWindowPartitionMapping(
-        start_offset=start, end_offset=end, allow_nonexistent_upstream_partitions=True
-    )
+    with warnings.catch_warnings():
+        # In beta for several minor versions; without it the first day would lack a parent.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        mapping = dg.TimeWindowPartitionMapping(
+            start_offset=start, end_offset=end, allow_nonexistent_upstream_partitions=True
+        )
     return dg.AssetDep(key, partition_mapping=mapping)
 
 
@@ -212,7 +216,7 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
             for kind, values in metadata.of_changes(figures[day], seconds).items():
                 _add(context, keys[kind], day, values)
             findings = checks.changes_findings(lake, name, source, day, figures[day])
-            contract = checks.Finding("contract", not faults, {"faults": faults})
+            contract = checks.listed("contract", faults)
             checks.record(context, keys["changes"], day, checks.CHANGES, [*findings, contract])
         for key in context.selected_asset_keys:
             yield _result(key)
@@ -315,7 +319,7 @@ def _table_contract(lake: Lake, identifier: str) -> checks.Finding:
     state = lake.read_state(identifier)
     key = json.loads((state.properties if state else {}).get("cdc.key", "[]"))
     faults = contracts.broken(table, snapshots.OWN_COLUMNS, needed=key)
-    return checks.Finding("contract", not faults, {"faults": faults})
+    return checks.listed("contract", faults)
 
 
 # --- lag

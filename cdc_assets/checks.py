@@ -126,11 +126,12 @@ def landing_findings(lake: Lake, name: str, days: Sequence[date]) -> dict[date, 
                 faults.append(
                     f"{where}: starts at {row['first']}, the day before ended at {old['last']}"
                 )
-        findings[day] = [_listed("offsets_contiguous", faults)]
+        findings[day] = [listed("offsets_contiguous", faults)]
     return findings
 
 
-def _listed(name: str, faults: Sequence[str]) -> Finding:
+def listed(name: str, faults: Sequence[str]) -> Finding:
+    """A finding that passes where there is no fault; the first faults are its examples."""
     metadata: dict[str, Any] = {"faults": len(faults)}
     if faults:
         metadata["examples"] = dg.MetadataValue.md("\n".join(f"- {f}" for f in faults[:20]))
@@ -199,7 +200,7 @@ def _positions_finding(lake: Lake, name: str, day: date) -> Finding:
         and (table, day - timedelta(days=1)) in newest
         and position < newest[table, day - timedelta(days=1)]
     ]
-    return _listed("positions_in_order", faults)
+    return listed("positions_in_order", faults)
 
 
 def _ddl_finding(lake: Lake, name: str, day: date) -> Finding:
@@ -213,9 +214,7 @@ def _ddl_finding(lake: Lake, name: str, day: date) -> Finding:
         .limit(20)
         .collect()
     )
-    return _listed(
-        "no_hidden_changes", [f"{r.table_name} {r.source_op}: {r.payload}" for r in rows]
-    )
+    return listed("no_hidden_changes", [f"{r.table_name} {r.source_op}: {r.payload}" for r in rows])
 
 
 def table_findings(lake: Lake, identifier: str, day: date, report: DayReport) -> list[Finding]:
@@ -239,7 +238,7 @@ def table_findings(lake: Lake, identifier: str, day: date, report: DayReport) ->
             not unfit and not report.unresolved,
             {**unfit, "unresolved_unchanged_values": report.unresolved},
         ),
-        _listed("schema_compatible", list(report.incompatible)),
+        listed("schema_compatible", list(report.incompatible)),
     ]
 
 

@@ -302,7 +302,7 @@ def read_rows(
     opened = open_table(config, table)
     days = days_of(opened, table.is_state)
     if as_of is not None and as_of not in days:
-        raise _missing_day(table, as_of, list(days))
+        raise _missing_day(config, table, as_of, list(days))
     scan: dict[str, Any] = {}
     if as_of is not None:
         if table.is_state:
@@ -319,14 +319,13 @@ def read_rows(
     return found if limit is None else found.slice(0, limit)
 
 
-def _missing_day(table: LakeTable, day: date, days: Sequence[date]) -> MissingDayError:
-    known = f"It has {days[0]} to {days[-1]}" if days else "It has no day yet"
-    return MissingDayError(
-        str(table),
-        day,
-        f"{known}. Make the day first: cdc-assets run --source {table.source} "
-        f"--from {day} --to {day}",
-    )
+def _missing_day(config: Config, table: LakeTable, day: date, days: Sequence[date]) -> CdcError:
+    remedy = f"It has {days[0]} to {days[-1]}" if days else "It has no day yet"
+    if config.start_date <= day <= config.today():
+        remedy += (
+            f". Make the day first: cdc-assets run --source {table.source} --from {day} --to {day}"
+        )
+    return MissingDayError(str(table), day, remedy)
 
 
 def _landed(table: LakeTable, day: date) -> str:
@@ -412,6 +411,11 @@ def json_value(value: Any, kind: pa.DataType) -> Any:
 
 
 # --- lag and quarantine
+
+LAG_COLUMNS = (
+    "landing_date", "table_name", "hour", "kind", "count", "excluded", "negative", "min_ms",
+    "p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_ms", "mean_ms", "complete",
+)  # fmt: skip
 
 
 def lag_rows(

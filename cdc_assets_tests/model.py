@@ -125,8 +125,8 @@ def tables(source: dict[str, Any], landed: Landed) -> dict[date, dict[str, list[
 def lag(source: dict[str, Any], landed: Landed) -> dict[date, list[dict[str, Any]]]:
     """Day → rows of the ``lag`` table: for each table and kind one a source hour, one for the day.
 
-    ``hour`` is the start of the hour in ms UTC, None for the whole day. A group in which all is
-    excluded has count 0 and no numbers. ``complete`` is always True: the model has no clock.
+    ``hour`` is the start of the hour in ms UTC, None for the whole day; snapshot reads count in the
+    whole day alone. A group in which all is excluded has count 0 and no numbers. ``complete`` is always True: the model has no clock.
     """
     with _deep_recursion():
         return {day: _lag_of_day(day, events) for day, events in _events(source, landed)}
@@ -594,6 +594,8 @@ def _exact_int(value: Any) -> int:
 
 
 def _floating(value: Any, kind: str) -> float:
+    if value == "NaN":
+        return float("nan")
     number = value if isinstance(value, float) else float(_exact_number(value))
     if kind == "float":
         try:
@@ -656,7 +658,9 @@ def _date(value: Any) -> date:
 
 
 def _timestamp(value: Any, *, zoned: bool) -> datetime:
-    """ISO text (without an offset: UTC). A bare number says no unit: it doesn't fit."""
+    """ISO text (without an offset: UTC), or a number of ms since 1970."""
+    if isinstance(value, (int, Decimal)) or (isinstance(value, str) and WHOLE.fullmatch(value)):
+        return _from_micros(_exact_int(value) * 1000, EPOCH_UTC if zoned else EPOCH)
     if isinstance(value, datetime):
         if value.tzinfo is None:
             return value.replace(tzinfo=timezone.utc) if zoned else value
@@ -720,7 +724,11 @@ def _json_kind(value: Any) -> str:
         return "boolean"
     if isinstance(value, int):
         return "integer"
-    return "fraction" if isinstance(value, Decimal) else "text"
+    if isinstance(value, Decimal):  # Spark's VARIANT doesn't tell 1.0 from 1
+        exponent = value.as_tuple().exponent
+        is_whole = isinstance(exponent, int) and exponent < 0 and value == value.to_integral_value()
+        return "integer" if is_whole else "fraction"
+    return "text"
 
 
 TYPE_NAMES = {
@@ -889,6 +897,7 @@ def _events(source: dict[str, Any], landed: Landed) -> list[tuple[date, list[Eve
     days: list[tuple[date, list[Event]]] = []
     for day in sorted(landed):
         days.append((day, [_read_record(source, r, day) for r in landed[day]]))
+    _lend_schemas([events for _, events in days])
     for _, events in days:
         for event in events:
             if event.destination == "changes" and not event.is_tombstone:
@@ -897,6 +906,16 @@ def _events(source: dict[str, Any], landed: Landed) -> list[tuple[date, list[Eve
     _settle_tombstones(source, configs, placeholder, days)
     _number_runs([event for _, events in days for event in events])
     return days
+
+
+def _lend_schemas(days: list[list[Event]]) -> None:
+    """R3: an event without schema is read by those of its table that have landed so far."""
+    known: dict[str | None, dict[str, Wire]] = defaultdict(dict)
+    for events in days:
+        for event in events:
+            known[event.table_name].update(event.wires)
+        for event in events:
+            event.wires = event.wires or dict(known[event.table_name])
 
 
 def _unavailable_value(source: dict[str, Any]) -> str:
@@ -1968,7 +1987,8 @@ def _lag_of_day(day: date, events: list[Event]) -> list[dict[str, Any]]:
             continue  # W2: an update in two halves counts once
         for kind, value in _lags(event).items():
             groups[event.table_name, None, kind].append(value)
-            if event.source_ts_ms is not None:
+            # A snapshot read's source time says nothing of when the row changed.
+            if event.source_ts_ms is not None and not (event.is_snapshot or event.is_tombstone):
                 hour = event.source_ts_ms // HOUR_MS * HOUR_MS
                 groups[event.table_name, hour, kind].append(value)
     ordered = sorted(groups, key=lambda g: (g[0], g[1] is not None, g[1] or 0, g[2]))

@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -201,8 +202,13 @@ CHANGE_FIELDS = (
 
 
 def _image(row: dict[str, Any] | None) -> str | None:
-    """The row as canonical JSON: 1.0 and 1 are one number, exact to its last digit."""
-    return None if row is None else model.json_text(row)
+    """The row as canonical JSON: 1.0 and 1 are one number, exact to 38 digits (section 4)."""
+    return None if row is None else model.json_text({n: _number(v) for n, v in row.items()})
+
+
+def _number(value: Any) -> Any:
+    is_wide = isinstance(value, Decimal) and (abs(value.adjusted()) > 38)
+    return repr(float(value)) if is_wide else value
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -48,6 +48,9 @@ _BUSY = (
     "CommitFailedException",
     "Cannot commit",
     "SQLITE_CANTOPEN",
+    # Two that create one namespace at once: the loser finds it when it tries again.
+    "SQLITE_CONSTRAINT_PRIMARYKEY",
+    "duplicate key value",
 )
 
 T = TypeVar("T")

@@ -59,8 +59,17 @@ def with_header_keys(records: DataFrame) -> DataFrame:
     )
 
 
+# ``Struct{id=1,region=eu}``: how Connect's text converter writes a struct of plain values.
+_JAVA_STRUCT = r'^Struct\{[^=,{}"\\]+=[^=,{}"\\]*(,[^=,{}"\\]+=[^=,{}"\\]*)*\}$'
+
+
 def _header_key(name: str) -> Column:
     """A header's key, as its converter wrote it: a struct, JSON text of one, or with schema."""
+
+    def as_json(text: Column) -> Column:
+        members = F.regexp_replace(text, r"([^=,{}]+)=([^=,{}]*)", '"$1":"$2"')
+        is_java = text.rlike(_JAVA_STRUCT)
+        return F.when(is_java, F.regexp_replace(members, "^Struct", "")).otherwise(text)
 
     def unquoted(document: Column) -> Column:
         # A text converter writes the struct's JSON as a JSON string.
@@ -73,7 +82,7 @@ def _header_key(name: str) -> Column:
         key = F.when(has_schema & is_object(inner), inner).otherwise(document)
         return F.when(is_object(document), F.to_json(key))
 
-    found = F.try_parse_json(_header(name).cast("string"))
+    found = F.try_parse_json(let(_header(name).cast("string"), as_json))
     return F.when(F.size("headers") > 0, let(let(found, unquoted), payload))
 
 

@@ -1,0 +1,425 @@
+"""The command line `cdc-assets`: run days, show tables and lag, look into landed files.
+
+Exit codes: 0; 1 something failed; 2 wrong usage or configuration. Heavy libraries are
+imported by the commands that need them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import tempfile
+from datetime import date
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from cdc_assets import __version__, screen
+from cdc_assets.cdc.config import Config, config_path, load_config
+from cdc_assets.cdc.errors import CdcError, ConfigError
+
+if TYPE_CHECKING:
+    from cdc_assets.inspection import Rules
+
+
+class Commands(TyperGroup):
+    """Turns the project's own errors into one readable message and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except CdcError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(2 if _is_usage(error) else 1) from None
+
+
+def _is_usage(error: CdcError) -> bool:
+    from cdc_assets.reads import UnknownTableError
+
+    return isinstance(error, (ConfigError, UnknownTableError))
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Change events of Debezium, Lindorm and DataWorks as daily Iceberg tables.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _day(text: str) -> date:
+    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+        try:
+            return date.fromisoformat(text)
+        except ValueError:
+            pass
+    raise typer.BadParameter(f"{text!r} is no day; write it as YYYY-MM-DD, such as 2026-11-05")
+
+
+class Form(str, Enum):
+    """How rows are printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+ConfigFile = Annotated[
+    str | None,
+    typer.Option("--config", metavar="FILE", help="cdc.yaml [default: CDC_CONFIG, ./cdc.yaml]"),
+]
+Source = Annotated[str | None, typer.Option("--source", help="Only this source.")]
+From = Annotated[
+    date | None, typer.Option("--from", parser=_day, metavar="DAY", help="First day, YYYY-MM-DD.")
+]
+To = Annotated[
+    date | None, typer.Option("--to", parser=_day, metavar="DAY", help="Last day, included.")
+]
+Format = Annotated[
+    Form, typer.Option("--format", help="table, json (a line each) or csv.", show_default=True)
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Spark's and Dagster's logs on the terminal, too.")
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many rows.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cdc-assets {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+def _load(file: str | None) -> Config:
+    """The configuration, which whatever is called from here finds, too."""
+    os.environ["CDC_CONFIG"] = str(config_path(file))
+    return load_config()
+
+
+def _check_range(first: date | None, last: date | None) -> None:
+    if first and last and last < first:
+        raise typer.BadParameter(f"{last} is before --from {first}", param_hint="'--to'")
+
+
+# --- demo and run
+
+
+@app.command()
+def demo(config_file: ConfigFile = None, verbose: Verbose = False) -> None:
+    """Make all days that have landed, then print tables, lag and what was quarantined."""
+    config = _load(config_file)
+    first, last = config.start_date, _last_landed_day(config)
+    _run(first, last, verbose=verbose)
+    from cdc_assets.demo import print_results
+
+    print_results(config, first, last)
+
+
+def _last_landed_day(config: Config) -> date:
+    days = []
+    for source in config.sources.values():
+        folder = Path(source.landing.files.removeprefix("file://").removeprefix("file:"))
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        days += [date.fromisoformat(n) for n in names if re.fullmatch(r"\d{4}-\d\d-\d\d", n)]
+    days = [day for day in days if config.start_date <= day <= config.today()]
+    if not days:
+        folders = ", ".join(s.landing.files for s in config.sources.values())
+        raise ConfigError(
+            [
+                f"no landed day from start_date {config.start_date} on in {folders}; "
+                "expected folders named YYYY-MM-DD"
+            ]
+        )
+    return max(days)
+
+
+@app.command()
+def run(
+    first: Annotated[
+        date, typer.Option("--from", parser=_day, metavar="DAY", help="First day, YYYY-MM-DD.")
+    ],
+    last: Annotated[
+        date | None,
+        typer.Option(
+            "--to", parser=_day, metavar="DAY", help="Last day, included [default: --from]"
+        ),
+    ] = None,
+    source: Source = None,
+    table: Annotated[
+        str | None, typer.Option("--table", help="Only this table, such as public.customers.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Make days again that are up to date.")
+    ] = False,
+    config_file: ConfigFile = None,
+    verbose: Verbose = False,
+) -> None:
+    """Make some days in this process and one Spark session, recorded in Dagster."""
+    last = last or first
+    _check_range(first, last)
+    config = _load(config_file)
+    if source:
+        config.source(source)
+    if table:
+        source, table = _state_table(config, table, source)
+    _run(first, last, source, table, force, verbose)
+
+
+def _state_table(config: Config, text: str, source: str | None) -> tuple[str, str]:
+    from cdc_assets.reads import UnknownTableError, find_table
+
+    found = find_table(config, text, source)
+    if not found.is_state:
+        raise UnknownTableError(text, "it is made with its source; leave --table out")
+    return found.source, found.name
+
+
+def _run(
+    first: date,
+    last: date,
+    source: str | None = None,
+    table: str | None = None,
+    force: bool = False,
+    verbose: bool = False,
+) -> None:
+    """Make days and show the progress; exit 1 where a step failed."""
+    home = Path(os.environ.get("DAGSTER_HOME") or Path.cwd()).absolute()
+    log = None if verbose else home / ".dagster" / "spark.log"
+    with screen.own_stderr(log) as err, screen.Progress(err) as shown:
+        from cdc_assets import progress, runs
+
+        try:
+            with progress.listen(shown):
+                outcome = runs.run_days(first, last, source=source, table=table, force=force)
+        except CdcError:
+            raise
+        except Exception as error:
+            shown.line(f"error: {type(error).__name__}: {error}")
+            _name_log(shown, log)
+            raise typer.Exit(1) from error
+        for failure in outcome.failures:
+            shown.line(f"error: {failure}")
+        span = str(first) if first == last else f"{first} to {last}"
+        if outcome.ok:
+            shown.line(f"made {span} in {outcome.seconds:.1f} s")
+            return
+        shown.line(f"{span}: {len(outcome.failures)} failed, after {outcome.seconds:.1f} s")
+        _name_log(shown, log)
+        raise typer.Exit(1)
+
+
+def _name_log(shown: screen.Progress, log: Path | None) -> None:
+    if log:
+        shown.line(f"Spark's and Dagster's logs: {log}")
+
+
+# --- show and lag
+
+
+@app.command()
+def show(
+    table: Annotated[
+        str,
+        typer.Argument(help="public.customers, inventory.public.customers, inventory.changes …"),
+    ],
+    as_of: Annotated[
+        date | None,
+        typer.Option(
+            "--as-of",
+            parser=_day,
+            metavar="DAY",
+            help="The table at the end of that day; of landing, changes … what landed on it.",
+        ),
+    ] = None,
+    form: Format = Form.table,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", min=1, help="At most so many rows [default: 20 as a table, else all]"
+        ),
+    ] = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Print the rows of a table, as of its newest day or another."""
+    from cdc_assets import reads
+
+    config = _load(config_file)
+    found = reads.find_table(config, table)
+    _quick_arrow()
+    if limit is None and form is Form.table:
+        limit = 20
+    rows = reads.read_rows(config, found, as_of, None if limit is None else limit + 1)
+    more = limit is not None and rows.num_rows > limit
+    printed = screen.print_rows(
+        rows.column_names, reads.records(rows.slice(0, limit)), form.value, fold=False
+    )
+    if form is Form.table:
+        known = reads.day_rows(config, found) if found.is_state else {}
+        day = as_of or (max(known) if known else None)
+        at = f"{found} at the end of {day}" if found.is_state else str(found)
+        of = f" of {known[day]}" if day in known else ""
+        typer.echo(f"{printed}{of} rows, {at}{'; --limit N for more' if more else ''}", err=True)
+
+
+_LAG_COLUMNS = {
+    "table_name": "table",
+    "kind": "kind",
+    "count": "count",
+    "negative": "negative",
+    "p50_ms": "p50",
+    "p95_ms": "p95",
+    "p99_ms": "p99",
+    "max_ms": "max",
+}
+
+
+@app.command()
+def lag(
+    source: Source = None,
+    first: From = None,
+    last: To = None,
+    hours: Annotated[bool, typer.Option("--hours", help="By hour of the source.")] = False,
+    form: Format = Form.table,
+    config_file: ConfigFile = None,
+) -> None:
+    """Print how late the changes came: per day and table, in ms.
+
+    capture: the source changed until the producer met it; delivery: from there to Kafka;
+    end_to_end: both.
+    """
+    from cdc_assets import reads
+
+    _check_range(first, last)
+    config = _load(config_file)
+    if source:
+        config.source(source)
+    _quick_arrow()
+    names = [source] if source else list(config.sources)
+    rows = [row for name in names for row in reads.lag_rows(config, name, first, last, hours)]
+    if form is Form.table:
+        columns = {"landing_date": "day", **({"hour": "hour"} if hours else {}), **_LAG_COLUMNS}
+        short = [{**row, "table_name": f"{row['source']}.{row['table_name']}"} for row in rows]
+        screen.print_table(
+            list(columns.values()), [{columns[c]: row[c] for c in columns} for row in short]
+        )
+    else:
+        screen.print_rows(["source", *reads.LAG_COLUMNS], rows, form.value)
+    if not rows:
+        typer.echo("no lag in these days", err=True)
+
+
+# --- inspect
+
+
+@app.command()
+def inspect(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A landed file: .jsonl, .jsonl.gz or .parquet.",
+            exists=True,
+            dir_okay=False,
+            readable=True,
+        ),
+    ],
+    source: Annotated[
+        str | None,
+        typer.Option("--source", help="Read it by this source's rules [default: by its folder]"),
+    ] = None,
+    format_of: Annotated[
+        str | None,
+        typer.Option(
+            "--format-of",
+            metavar="debezium|lindorm|dataworks",
+            help="Read it without cdc.yaml, no table configured.",
+        ),
+    ] = None,
+    form: Format = Form.table,
+    limit: Limit = None,
+    config_file: ConfigFile = None,
+    verbose: Verbose = False,
+) -> None:
+    """Print how each record of a landed file is understood: where it goes, and why.
+
+    A tombstone needs the records around it, so it is called a tombstone here: after its own
+    delete it goes to control, alone it deletes the row.
+    """
+    from cdc_assets import inspection
+
+    rules = _rules(file, source, format_of, config_file)
+    with tempfile.TemporaryDirectory(prefix="cdc-inspect-") as folder:
+        log = None if verbose else Path(folder) / "spark.log"
+        with screen.own_stderr(log):
+            rows = inspection.inspect_file(file, rules, folder, limit)
+    screen.print_rows(inspection.COLUMNS, rows, form.value, fold=False)
+
+
+def _rules(file: Path, source: str | None, format_of: str | None, config_file: str | None) -> Rules:
+    from cdc_assets import inspection
+
+    if source and format_of:
+        raise typer.BadParameter("give --source or --format-of, not both")
+    if format_of:
+        return inspection.rules_of_format(format_of, file)
+    config = _load(config_file)
+    return inspection.rules_of_source(config, source, file)
+
+
+# --- the process
+
+_is_own_process = False
+
+
+class _NoPandas:
+    """Stands before the import system and says that there is no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        """Refuse pandas, leave the rest to others."""
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+
+def _quick_arrow() -> None:
+    """Import what reads Parquet without pandas, which pyarrow would look for.
+
+    pandas takes as long to import as everything else that `show` does, and nothing of it is
+    used. Only in a process of our own: pyarrow remembers the answer.
+    """
+    if not _is_own_process or "pandas" in sys.modules:
+        return
+    refusal: Any = _NoPandas()
+    sys.meta_path.insert(0, refusal)
+    try:
+        importlib.import_module("pyarrow.dataset")
+    finally:
+        sys.meta_path.remove(refusal)
+
+
+def main() -> None:
+    """The entry point."""
+    global _is_own_process
+    _is_own_process = True
+    app()
+
+
+if __name__ == "__main__":
+    main()

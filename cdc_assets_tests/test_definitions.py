@@ -1,0 +1,221 @@
+"""The Dagster floor: what is defined, and what a run records a day each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, ClassVar
+
+import dagster as dg
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc_assets import definitions
+from cdc_assets.assets import build_assets, table_key
+from cdc_assets.cdc.config import Config, load_config
+from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.names import TableName
+from cdc_assets.resources import SparkResource
+from cdc_assets_tests import events as ev
+from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.lakes import source_config
+
+REPOSITORY = Path(__file__).parents[1]
+DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
+
+
+class SharedSpark(SparkResource):
+    """The test session's lake, which outlives the run.
+
+    Dagster makes the resource anew for a run; so the lake is the class's.
+    """
+
+    shared: ClassVar[Any] = None
+
+    def lake(self) -> Lake:
+        return self.shared
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Leave the session to the other tests."""
+
+
+def run(lake: Lake, source: str, first: date, last: date, instance: dg.DagsterInstance) -> Any:
+    SharedSpark.shared = lake
+    return dg.materialize(
+        build_assets(source, lake.config),
+        instance=instance,
+        resources={"spark": SharedSpark()},
+        tags={
+            "dagster/asset_partition_range_start": str(first),
+            "dagster/asset_partition_range_end": str(last),
+        },
+        raise_on_error=False,
+    )
+
+
+def materialized(instance: dg.DagsterInstance, key: dg.AssetKey) -> dict[str, Any]:
+    """Metadata by partition; each partition once."""
+    records = instance.fetch_materializations(key, limit=50).records
+    events = [record.asset_materialization for record in records]
+    partitions = [event.partition for event in events if event]
+    assert len(partitions) == len(set(partitions))
+    return {e.partition: e.metadata for e in events if e and e.partition}
+
+
+def evaluations(result: Any, key: dg.AssetKey) -> dict[tuple[str, str | None], bool]:
+    return {
+        (e.check_name, e.partition): e.passed
+        for e in result.get_asset_check_evaluations()
+        if e.asset_key == key
+    }
+
+
+@pytest.fixture(scope="module")
+def sample() -> Config:
+    return load_config(REPOSITORY / "cdc.yaml")
+
+
+@pytest.fixture(scope="module")
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+def test_the_sample_configuration_gives_the_assets_of_every_source(sample: Config) -> None:
+    defs = definitions.build_definitions(sample)
+    keys = {key.to_user_string() for key in defs.resolve_asset_graph().get_all_asset_keys()}
+    for source, config in sample.sources.items():
+        stages = {f"{source}/{s}" for s in ("landing", "changes", "control", "quarantine", "lag")}
+        tables = {table_key(source, t).to_user_string() for t in config.tables}
+        assert stages | tables <= keys
+    assert len(keys) == sum(5 + len(c.tables) for c in sample.sources.values())
+
+
+def test_a_table_depends_on_its_own_day_before(sample: Config) -> None:
+    graph = definitions.build_definitions(sample).resolve_asset_graph()
+    key = table_key("inventory", "public.customers")
+    mapping = graph.get_partition_mapping(key, key)
+    assert isinstance(mapping, dg.TimeWindowPartitionMapping)
+    assert (mapping.start_offset, mapping.end_offset) == (-1, -1)
+
+
+def test_all_assets_fill_a_range_in_one_run(sample: Config) -> None:
+    graph = definitions.build_definitions(sample).resolve_asset_graph()
+    for node in graph.asset_nodes:
+        assert node.backfill_policy == dg.BackfillPolicy.single_run(), node.key
+
+
+def test_the_schedule_asks_for_the_last_day_that_has_ended(sample: Config) -> None:
+    defs = definitions.build_definitions(sample)
+    schedule = defs.resolve_schedule_def("daily_schedule")
+    at = datetime(2026, 11, 6, 1, 0, tzinfo=timezone.utc)
+    with dg.build_schedule_context(
+        scheduled_execution_time=at, repository_def=defs.get_repository_def()
+    ) as context:
+        requests = schedule.evaluate_tick(context).run_requests
+    assert requests is not None
+    assert [request.partition_key for request in requests] == ["2026-11-05"]
+
+
+def test_names_that_dagster_can_not_hold_are_coded() -> None:
+    assert table_key("s", 'public."price.list"').path == ["s", "public", "price.list"]
+    assert table_key("s", "public.a b").path == ["s", "public", "a_x20_b"]
+
+
+@pytest.fixture(scope="module")
+def ran(
+    spark: SparkSession,
+    lake_of: LakeOf,
+    tmp_path_factory: pytest.TempPathFactory,
+    instance: dg.DagsterInstance,
+) -> tuple[Any, Lake]:
+    """Three days of two tables; the third day of `bad` can't be made."""
+    log = ev.PgLog("shop", "public", "good", types={"id": "int32", "name": "string"})
+    bad = ev.PgLog("shop", "public", "bad", types={"id": "int32"}, landing=log.landing)
+    log.create(id=1, name="Ann")
+    log.create(id=2, name="Bo")
+    bad.create(id=1)
+    log.next_day()
+    log.delete(id=2)
+    log.landing.put(ev.raw(b"{'no': 'json'}", topic="shop.public.good"))
+    log.next_day()
+    log.update(id=1, name="Anna")
+    bad.create(id=2)
+    other = ev.PgLog(
+        "shop", "public", "bad", types={"_cdc_mine": "string", "id": "int32"}, landing=log.landing
+    )
+    other._event(ev.created, {"id": 3, "_cdc_mine": "x"})
+    folder = tmp_path_factory.mktemp("definitions")
+    ev.write_landing(folder, log.landed)
+    tables = {"public.good": {"key": ["id"]}, "public.bad": {"key": ["id"]}}
+    lake = lake_of({"defs": source_config(folder, tables=tables, lag_slo_ms=60_000)})
+    return run(lake, "defs", DAYS[0], DAYS[-1], instance), lake
+
+
+def test_each_day_is_materialized_once_with_its_own_figures(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance
+) -> None:
+    good = materialized(instance, dg.AssetKey(["defs", "public", "good"]))
+    assert {day: m["dagster/row_count"].value for day, m in good.items()} == {
+        str(DAYS[0]): 2,
+        str(DAYS[1]): 1,
+        str(DAYS[2]): 1,
+    }
+    assert good[str(DAYS[1])]["op_d"].value == 1
+    quarantine = materialized(instance, dg.AssetKey(["defs", "quarantine"]))
+    assert quarantine[str(DAYS[1])]["reason_malformed_json"].value == 1
+    assert "reason_malformed_json" not in quarantine[str(DAYS[0])]
+
+
+def test_a_failed_day_stops_those_behind_it_and_the_other_tables_finish(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance
+) -> None:
+    result, _ = ran
+    assert not result.success
+    (failure,) = [e for e in result.all_events if e.is_step_failure]
+    data = failure.step_failure_data.user_failure_data
+    assert "rename" in data.description
+    assert "_cdc_mine" in data.description
+    bad = materialized(instance, dg.AssetKey(["defs", "public", "bad"]))
+    assert sorted(bad) == [str(DAYS[0]), str(DAYS[1])]
+
+
+def test_checks_are_evaluated_a_day_each(ran: tuple[Any, Lake]) -> None:
+    result, _ = ran
+    found = evaluations(result, dg.AssetKey(["defs", "changes"]))
+    for day in map(str, DAYS):
+        assert found["nothing_lost", day]
+        assert found["contract", day]
+        assert found["keys_present", day]
+    table = evaluations(result, dg.AssetKey(["defs", "public", "good"]))
+    assert {(name, day) for name, day in table} == {
+        (check, str(day))
+        for day in DAYS
+        for check in (
+            "keys_unique",
+            "built_on_day_before",
+            "values_representable",
+            "schema_compatible",
+            "contract",
+        )
+    }
+    assert all(table.values())
+
+
+def test_the_asset_names_a_query_of_its_day(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance
+) -> None:
+    good = materialized(instance, dg.AssetKey(["defs", "public", "good"]))
+    assert f"VERSION AS OF '{DAYS[0]}'" in good[str(DAYS[0])]["query"].value
+
+
+def test_a_second_run_of_the_range_makes_nothing_anew(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance
+) -> None:
+    _, lake = ran
+    table = lake.state("defs", TableName("public", "good"))
+    before = lake.day_commits(lake.stage("defs", "changes")), lake.read_state(table)
+    with dg.DagsterInstance.ephemeral() as another:
+        run(lake, "defs", DAYS[0], DAYS[-1], another)
+    assert (lake.day_commits(lake.stage("defs", "changes")), lake.read_state(table)) == before
