@@ -211,13 +211,12 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
             say(", ".join(f"{count} {kind}" for kind, count in totals.items()))
         seconds = round((time.monotonic() - began) / len(days), 2)
         table = lake.spark.table(lake.stage(name, "changes"))
-        faults = contracts.broken(table, columns.CHANGES)
+        contract = checks.listed("contract", contracts.broken(table, columns.CHANGES))
+        findings = checks.changes_findings(lake, name, source, figures)
         for day in days:
             for kind, values in metadata.of_changes(figures[day], seconds).items():
                 _add(context, keys[kind], day, values)
-            findings = checks.changes_findings(lake, name, source, day, figures[day])
-            contract = checks.listed("contract", faults)
-            checks.record(context, keys["changes"], day, checks.CHANGES, [*findings, contract])
+            checks.record(context, keys["changes"], day, checks.CHANGES, [*findings[day], contract])
         for key in context.selected_asset_keys:
             yield _result(key)
 

@@ -7,12 +7,14 @@ audit that stops a bad day runs before publishing, inside the step (see
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
 
 import dagster as dg
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import SourceConfig
@@ -139,88 +141,123 @@ def listed(name: str, faults: Sequence[str]) -> Finding:
 
 
 def changes_findings(
-    lake: Lake, name: str, source: SourceConfig, day: date, figures: Mapping[str, Any]
-) -> list[Finding]:
-    """The findings of a day of changes, of the figures of `count_by` and two small queries."""
-    reached = sum(sum(figures[k].values()) for k in ("changes", "control", "quarantine"))
-    reasons = figures["quarantine"]
-    extra = {t: n for t, n in figures["tables"].items() if t not in source.tables and t is not None}
-    op_reasons = {r: reasons[r] for r in ("missing_op", "unknown_op") if r in reasons}
-    key_reasons = {r: reasons[r] for r in ("malformed_key", "missing_key") if r in reasons}
-    return [
-        Finding(
-            "nothing_lost",
-            reached == figures["landed"],
-            {"landed": figures["landed"], "reached": reached},
-        ),
-        Finding("op_codes_known", not op_reasons, _with_examples(lake, name, day, op_reasons)),
-        Finding("keys_present", not key_reasons, _with_examples(lake, name, day, key_reasons)),
-        Finding("tables_configured", not extra, {"events": extra} if extra else {}),
-        _positions_finding(lake, name, day),
-        _ddl_finding(lake, name, day),
-    ]
+    lake: Lake, name: str, source: SourceConfig, figures: Mapping[date, Mapping[str, Any]]
+) -> dict[date, list[Finding]]:
+    """The findings of some days of changes: of `count_by`'s figures and three small queries."""
+    days = sorted(figures)
+    examples = _quarantine_examples(lake, name, days)
+    fallen = _fallen_positions(lake, name, days)
+    ddl = _hidden_ddl(lake, name, days)
+    findings = {}
+    for day in days:
+        of_day = figures[day]
+        reached = sum(sum(of_day[k].values()) for k in ("changes", "control", "quarantine"))
+        extra = {
+            table: count
+            for table, count in of_day["tables"].items()
+            if table not in source.tables and table is not None
+        }
+        findings[day] = [
+            Finding(
+                "nothing_lost",
+                reached == of_day["landed"],
+                {"landed": of_day["landed"], "reached": reached},
+            ),
+            _reasons_finding("op_codes_known", _OP_REASONS, of_day, examples.get(day, [])),
+            _reasons_finding("keys_present", _KEY_REASONS, of_day, examples.get(day, [])),
+            Finding("tables_configured", not extra, {"events": extra} if extra else {}),
+            listed("positions_in_order", fallen.get(day, [])),
+            listed("no_hidden_changes", ddl.get(day, [])),
+        ]
+    return findings
 
 
-def _with_examples(lake: Lake, name: str, day: date, reasons: Mapping[str, int]) -> dict[str, Any]:
-    metadata: dict[str, Any] = dict(reasons)
-    if reasons:
-        rows = (
-            lake.spark.table(lake.stage(name, "quarantine"))
-            .where((F.col("landing_date") == F.lit(day)) & F.col("reason").isin(list(reasons)))
-            .select("topic", "partition", "offset", "reason", "detail")
-            .limit(5)
-            .collect()
-        )
-        metadata["examples"] = dg.MetadataValue.md(
-            "\n".join(
-                f"- {r.topic} [{r.partition}] {r.offset}: {r.reason}, {r.detail}" for r in rows
-            )
-        )
-    return metadata
+_OP_REASONS, _KEY_REASONS = ("missing_op", "unknown_op"), ("malformed_key", "missing_key")
+_EXAMPLES = 5  # of a reason and day
 
 
-def _positions_finding(lake: Lake, name: str, day: date) -> Finding:
+def _reasons_finding(
+    name: str, reasons: Sequence[str], of_day: Mapping[str, Any], examples: Sequence[Any]
+) -> Finding:
+    found = {r: of_day["quarantine"][r] for r in reasons if r in of_day["quarantine"]}
+    metadata: dict[str, Any] = dict(found)
+    if found:
+        lines = [
+            f"- {e.topic} [{e.partition}] {e.offset}: {e.reason}, {e.detail}"
+            for e in examples
+            if e.reason in found
+        ]
+        metadata["examples"] = dg.MetadataValue.md("\n".join(lines))
+    return Finding(name, not found, metadata)
+
+
+def _of_days(lake: Lake, name: str, table: str, days: Sequence[date]) -> DataFrame:
+    within = F.col("landing_date").isin([F.lit(day) for day in days])
+    return lake.spark.table(lake.stage(name, table)).where(within)
+
+
+def _quarantine_examples(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[Any]]:
+    order = Window.partitionBy("landing_date", "reason").orderBy("topic", "partition", "offset")
+    rows = (
+        _of_days(lake, name, "quarantine", days)
+        .where(F.col("reason").isin([*_OP_REASONS, *_KEY_REASONS]))
+        .select("landing_date", "topic", "partition", "offset", "reason", "detail")
+        .withColumn("n", F.row_number().over(order))
+        .where(F.col("n") <= _EXAMPLES)
+        .orderBy("landing_date", "topic", "partition", "offset")
+        .collect()
+    )
+    return _by_day(rows, lambda row: row)
+
+
+def _by_day(rows: Sequence[Any], show: Callable[[Any], Any]) -> dict[date, list[Any]]:
+    found: dict[date, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row.landing_date, []).append(show(row))
+    return found
+
+
+def _fallen_positions(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[str]]:
     """O11: a new server starts its positions afresh; without a reset old rows beat new ones."""
     rows = (
-        lake.spark.table(lake.stage(name, "changes"))
-        .where(
-            F.col("landing_date").isin([F.lit(day), F.lit(day - timedelta(days=1))])
-            & F.col("position").isNotNull()
-        )
+        _of_days(lake, name, "changes", [days[0] - timedelta(days=1), *days])
+        .where(F.col("position").isNotNull())
         .groupBy("table_name", "landing_date")
         .agg(F.max("position").alias("newest"))
+        .orderBy("table_name")
         .collect()
     )
-    newest = {(r.table_name, r.landing_date): list(r.newest) for r in rows}
-    faults = [
-        f"{table}: {position} after {newest[table, day - timedelta(days=1)]}; if the server is "
-        "new or restored, say when in position_reset"
-        for (table, of), position in sorted(newest.items())
-        if of == day
-        and (table, day - timedelta(days=1)) in newest
-        and position < newest[table, day - timedelta(days=1)]
-    ]
-    return listed("positions_in_order", faults)
+    newest = {(row.table_name, row.landing_date): list(row.newest) for row in rows}
+    faults: dict[date, list[str]] = {}
+    for (table, day), position in newest.items():
+        before = newest.get((table, day - timedelta(days=1)))
+        if before is not None and position < before:
+            faults.setdefault(day, []).append(
+                f"{table}: {position} after {before}; if the server is new or restored, say when "
+                "in position_reset"
+            )
+    return faults
 
 
-def _ddl_finding(lake: Lake, name: str, day: date) -> Finding:
+def _hidden_ddl(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[str]]:
+    """W2: statements that may have changed rows or shape out of sight."""
+    order = Window.partitionBy("landing_date").orderBy("topic", "partition", "offset")
     rows = (
-        lake.spark.table(lake.stage(name, "control"))
-        .where(
-            (F.col("landing_date") == F.lit(day))
-            & F.col("source_op").isin("QUERY", "ERASE", "RENAME", "ALTER")
+        _of_days(lake, name, "control", days)
+        .where(F.col("source_op").isin("QUERY", "ERASE", "RENAME", "ALTER"))
+        .select(
+            "landing_date", "topic", "partition", "offset", "table_name", "source_op", "payload"
         )
-        .select("table_name", "source_op", "payload")
-        .limit(20)
+        .withColumn("n", F.row_number().over(order))
+        .where("n <= 20")
+        .orderBy("landing_date", "n")
         .collect()
     )
-    return listed("no_hidden_changes", [f"{r.table_name} {r.source_op}: {r.payload}" for r in rows])
+    return _by_day(rows, lambda row: f"{row.table_name} {row.source_op}: {row.payload}")
 
 
 def table_findings(lake: Lake, identifier: str, day: date, report: DayReport) -> list[Finding]:
     """The findings of a published day of a table."""
-    import json
-
     state = lake.read_state(identifier)
     assert state is not None
     made_of = json.loads(state.day_summary(day).get("cdc.inputs", "{}"))

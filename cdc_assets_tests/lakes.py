@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.snapshots import DayReport
 from cdc_assets_tests import events as ev
-from cdc_assets_tests.model import Landed, parse_json
+from cdc_assets_tests.model import Classified, Landed, json_text, parse_json
 
 Row = dict[str, Any]
 Reports = dict[tuple[str, date], DayReport]
@@ -97,9 +98,7 @@ def run_all(
 # -- stories -------------------------------------------------------------------------------------
 
 
-def source_config(
-    folder: Path | str, format: str = "debezium", **options: Any
-) -> dict[str, Any]:
+def source_config(folder: Path | str, format: str = "debezium", **options: Any) -> dict[str, Any]:
     """A source as cdc.yaml writes it."""
     return {"format": format, "landing": {"files": str(folder)}, **options}
 
@@ -188,9 +187,7 @@ def assert_same_rows(
     assert not difference, f"{what}\n{difference}"
 
 
-def difference_of(
-    got: Iterable[Mapping[str, Any]], expected: Iterable[Mapping[str, Any]]
-) -> str:
+def difference_of(got: Iterable[Mapping[str, Any]], expected: Iterable[Mapping[str, Any]]) -> str:
     """Rows that are only on one side, a line each; empty where both sides are the same."""
     found = Counter(row_text(row) for row in got)
     wanted = Counter(row_text(row) for row in expected)
@@ -199,6 +196,97 @@ def difference_of(
     return "\n".join(lines[:40])
 
 
+# -- the lake and the model side by side ---------------------------------------------------------
+
+CHANGE_FIELDS = (
+    "op",
+    "source_op",
+    "table_name",
+    "key",
+    "old_key",
+    "new_key",
+    "source_ts_ms",
+    "processed_ts_ms",
+    "is_snapshot",
+    "position",
+)
+
+
+def destinations_read(lake: Lake, source: str) -> list[Row]:
+    """Where each landed record of a source went, and why."""
+    names = ("landing_date", "topic", "partition", "offset", "reason")
+    return [
+        {"destination": destination, **{name: row.get(name) for name in names}}
+        for destination in ("changes", "control", "quarantine")
+        for row in stage_rows(lake, source, destination)
+    ]
+
+
+def destinations_expected(classified: Mapping[date, Iterable[Classified]]) -> list[Row]:
+    """As :func:`destinations_read`, by the model."""
+    return [
+        {"destination": found.destination, "reason": found.reason, **_place(day, found)}
+        for day, of_day in classified.items()
+        for found in of_day
+    ]
+
+
+def changes_read(lake: Lake, source: str) -> list[Row]:
+    """The changes of a source, images in canonical JSON."""
+    names = ("landing_date", "topic", "partition", "offset", *CHANGE_FIELDS)
+    return [
+        {
+            **{name: row[name] for name in names},
+            **{name: _image(json_value(row[name])) for name in ("before", "after")},
+        }
+        for row in stage_rows(lake, source, "changes")
+    ]
+
+
+def changes_expected(classified: Mapping[date, Iterable[Classified]]) -> list[Row]:
+    """As :func:`changes_read`, by the model."""
+    return [
+        {
+            **_place(day, found),
+            **{name: getattr(found, name) for name in CHANGE_FIELDS},
+            **{name: _image(getattr(found, name)) for name in ("before", "after")},
+        }
+        for day, of_day in classified.items()
+        for found in of_day
+        if found.destination == "changes"
+    ]
+
+
+def _place(day: date, found: Classified) -> Row:
+    record = found.record
+    names = ("topic", "partition", "offset")
+    return {"landing_date": day, **{name: getattr(record, name) for name in names}}
+
+
+def lag_read(lake: Lake, source: str) -> list[Row]:
+    """Lag rows, `hour` in ms UTC, without `complete`: the model has no clock."""
+    rows = stage_rows(lake, source, "lag")
+    for row in rows:
+        row["hour"] = None if row["hour"] is None else int(row["hour"].timestamp() * 1000)
+    return [{name: row[name] for name in row if name != "complete"} for row in rows]
+
+
+def lag_expected(lag: Mapping[date, Iterable[Row]]) -> list[Row]:
+    """As :func:`lag_read`, by the model."""
+    rows = [row for of_day in lag.values() for row in of_day]
+    return [{name: row[name] for name in row if name != "complete"} for row in rows]
+
+
 def json_value(text: str | None) -> Any:
-    """Parsed JSON whose numbers are exact: what differs in spelling alone is equal."""
+    """Parsed JSON whose numbers are exact."""
     return None if text is None else parse_json(text.encode())
+
+
+def _image(row: Row | None) -> str | None:
+    """The row as canonical JSON: 1.0 and 1 are one number, exact to 38 digits (section 4)."""
+    return None if row is None else json_text({n: _double_if_wide(v) for n, v in row.items()})
+
+
+def _double_if_wide(value: Any) -> Any:
+    is_wide = isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > 38
+    return repr(float(value)) if is_wide else value

@@ -1,0 +1,430 @@
+"""Measures the stages on generated events: `python -m cdc_assets_tests.bench`.
+
+Four PostgreSQL tables send changes through Debezium, the whole message schema in every
+value (about 2.6 KB a value). The first table has a million rows, landed as snapshot reads
+the day before. The same work is done a second time as one would write it without care, in
+the same session on the same events. Everything happens in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import Any, TextIO
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from cdc_assets import screen
+from cdc_assets.cdc import changes, snapshots
+from cdc_assets.cdc.config import Config, parse_config
+from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.landing.stage import land
+from cdc_assets.cdc.spark import build_session
+
+DAY_1, DAY_2 = date(2026, 11, 1), date(2026, 11, 2)
+TABLES = ("orders", "items", "payments", "visits")
+SOURCE = "shop"
+FILES = 4  # landed files a day
+
+COLUMNS = {
+    "id": "bigint",
+    "customer": "int",
+    "status": "string",
+    "note": "string",
+    "amount": "decimal(12,2)",
+    "quantity": "int",
+    "created_at": "timestamp_ntz",
+    "updated_at": "timestamp",
+}
+_FIELDS = {
+    "id": {"type": "int64", "optional": False},
+    "customer": {"type": "int32", "optional": True},
+    "status": {"type": "string", "optional": True},
+    "note": {"type": "string", "optional": True},
+    "amount": {
+        "type": "bytes",
+        "optional": True,
+        "name": "org.apache.kafka.connect.data.Decimal",
+        "version": 1,
+        "parameters": {"scale": "2", "connect.decimal.precision": "12"},
+    },
+    "quantity": {"type": "int32", "optional": True},
+    "created_at": {
+        "type": "int64",
+        "optional": True,
+        "name": "io.debezium.time.MicroTimestamp",
+        "version": 1,
+    },
+    "updated_at": {
+        "type": "string",
+        "optional": True,
+        "name": "io.debezium.time.ZonedTimestamp",
+        "version": 1,
+    },
+}
+_SOURCE_FIELDS = {
+    "version": "string",
+    "connector": "string",
+    "name": "string",
+    "ts_ms": "int64",
+    "snapshot": "string",
+    "db": "string",
+    "sequence": "string",
+    "schema": "string",
+    "table": "string",
+    "txId": "int64",
+    "lsn": "int64",
+    "xmin": "int64",
+}
+
+
+# --- events
+
+
+def _schema(table: str) -> str:
+    """The schema of a message, as the JSON converter writes it."""
+
+    def struct(name: str, fields: Mapping[str, Any], label: str, optional: bool = True) -> Any:
+        listed = [{**kind, "field": field} for field, kind in fields.items()]
+        return {
+            "type": "struct", "fields": listed, "optional": optional, "name": name, "field": label,
+        }  # fmt: skip
+
+    row = f"{SOURCE}.public.{table}.Value"
+    source = {n: {"type": kind, "optional": True} for n, kind in _SOURCE_FIELDS.items()}
+    envelope = {
+        "type": "struct",
+        "fields": [
+            struct(row, _FIELDS, "before"),
+            struct(row, _FIELDS, "after"),
+            struct("io.debezium.connector.postgresql.Source", source, "source", optional=False),
+            {"type": "string", "optional": False, "field": "op"},
+            {"type": "int64", "optional": True, "field": "ts_ms"},
+        ],
+        "optional": False,
+        "name": f"{SOURCE}.public.{table}.Envelope",
+        "version": 1,
+    }
+    return json.dumps(envelope, separators=(",", ":"))
+
+
+def _row(rng: random.Random, row_id: int, ts_ms: int, coded: bool) -> str:
+    cents = rng.randrange(1, 10**7)
+    stamp = datetime.fromtimestamp(ts_ms / 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if coded:
+        size = (cents.bit_length() + 8) // 8
+        amount = f'"{base64.b64encode(cents.to_bytes(size, "big", signed=True)).decode()}"'
+    else:
+        amount = f"{cents // 100}.{cents % 100:02}"
+    created = (ts_ms - 86_400_000) * (1000 if coded else 1)
+    return (
+        f'{{"id":{row_id},"customer":{rng.randrange(1, 50_000)},"status":"open",'
+        f'"note":"left at the door, no. {rng.randrange(10**6)}","amount":{amount},'
+        f'"quantity":{rng.randrange(1, 9)},"created_at":{created},"updated_at":"{stamp}"}}'
+    )
+
+
+def _source(table: str, ts_ms: int, snapshot: str, lsn: int) -> str:
+    return (
+        f'{{"version":"2.5.4.Final","connector":"postgresql","name":"{SOURCE}","ts_ms":{ts_ms},'
+        f'"snapshot":"{snapshot}","db":"{SOURCE}","sequence":"[\\"{lsn - 8}\\",\\"{lsn}\\"]",'
+        f'"schema":"public","table":"{table}","txId":{lsn % 2**31},"lsn":{lsn},"xmin":null}}'
+    )
+
+
+def _line(table: str, offset: int, ts_ms: int, row_id: int, value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return (
+        f'{{"topic":"{SOURCE}.public.{table}","partition":0,"offset":{offset},'
+        f'"timestamp":{ts_ms},"key":"{{\\"id\\":{row_id}}}","value":"{escaped}"}}\n'
+    )
+
+
+def _first_ms(day: date) -> int:
+    return int(datetime(day.year, day.month, day.day, tzinfo=timezone.utc).timestamp() * 1000)
+
+
+def snapshot_lines(rows: int) -> Iterator[str]:
+    """A snapshot read of each row of the first table, without schema."""
+    rng, first, table = random.Random(1), _first_ms(DAY_1), TABLES[0]
+    for i in range(rows):
+        ts_ms = first + i % 80_000_000
+        after, source = _row(rng, i + 1, ts_ms, coded=False), _source(table, ts_ms, "true", 10**9)
+        value = f'{{"before":null,"after":{after},"source":{source},"op":"r","ts_ms":{ts_ms + 9}}}'
+        yield _line(table, i, ts_ms + 20, i + 1, value)
+
+
+def change_lines(events: int, rows: int) -> Iterator[str]:
+    """A day of changes, the tables in turn: 65 % updates, 25 % creates, 10 % deletes."""
+    rng, first = random.Random(2), _first_ms(DAY_2)
+    schemas = {table: _schema(table) for table in TABLES}
+    for i in range(events):
+        table, ts_ms, lsn = (
+            TABLES[i % len(TABLES)],
+            first + i * 80_000_000 // events,
+            10**10 + i * 64,
+        )
+        op = rng.choices("ucd", (65, 25, 10))[0]
+        row_id = rows + i + 1 if op == "c" else rng.randrange(1, rows + 1)
+        after = "null" if op == "d" else _row(rng, row_id, ts_ms, coded=True)
+        payload = (
+            f'{{"before":null,"after":{after},"source":{_source(table, ts_ms, "false", lsn)},'
+            f'"op":"{op}","ts_ms":{ts_ms + rng.randrange(5, 900)}}}'
+        )
+        offset = rows + i // len(TABLES)
+        value = f'{{"schema":{schemas[table]},"payload":{payload}}}'
+        yield _line(table, offset, ts_ms + 1000, row_id, value)
+
+
+def write_day(folder: Path, day: date, lines: Iterator[str], count: int) -> int:
+    """Write a day's lines into a few files; the bytes written."""
+    of_day = folder / str(day)
+    of_day.mkdir(parents=True)
+    size, per_file = 0, -(-count // FILES)
+    out: TextIO | None = None
+    for number, line in enumerate(lines):
+        if number % per_file == 0:
+            if out:
+                out.close()
+            out = (of_day / f"part-{number // per_file:05}.jsonl").open("w", encoding="utf-8")
+        assert out is not None
+        size += out.write(line)
+    if out:
+        out.close()
+    return size
+
+
+# --- the same, written without care
+
+
+def naive_changes(spark: SparkSession, landing: DataFrame, table: str) -> None:
+    """One from_json of the whole message, its schema inferred from an example."""
+    texts = landing.select(F.col("value").cast("string").alias("value"))
+    first = texts.where(F.col("value").contains('"op":"u"')).first()
+    assert first is not None
+    inferred = spark.range(1).select(F.schema_of_json(F.lit(first.value)).alias("s")).first()
+    assert inferred is not None
+    message = F.from_json(F.col("value").cast("string"), inferred.s)
+    parsed = landing.withColumn("m", message)
+    parsed.select(
+        "landing_date", "topic", "partition", "offset",
+        F.unix_millis("timestamp").alias("kafka_ts_ms"),
+        F.col("m.payload.source.table").alias("table_name"),
+        F.col("m.payload.op").alias("op"),
+        F.col("key").cast("string").alias("key"),
+        F.col("m.payload.before").alias("before"),  # null throughout, so inferred as text
+        F.to_json("m.payload.after").alias("after"),
+        F.col("m.payload.source.ts_ms").alias("source_ts_ms"),
+        F.col("m.payload.source.lsn").alias("lsn"),
+        F.to_json("m.schema").alias("schema"),
+    ).writeTo(table).createOrReplace()  # fmt: skip
+
+
+def naive_state(changes_of_all_days: DataFrame, table: str) -> None:
+    """row_number() over all history for the latest row of each key, and a full overwrite."""
+    kinds = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if name != "amount")
+    row = F.from_json("after", kinds + ", amount string")
+    latest = Window.partitionBy("key").orderBy(F.desc("source_ts_ms"), F.desc("offset"))
+    (
+        changes_of_all_days.withColumn("n", F.row_number().over(latest))
+        .where("n = 1 AND op <> 'd'")
+        .withColumn("row", row)
+        .select("row.*", "source_ts_ms")
+        .writeTo(table)
+        .createOrReplace()
+    )
+
+
+# --- measuring
+
+
+def timed(action: Callable[[], Any]) -> float:
+    """Seconds that the action takes."""
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def peak_mb(pid: int) -> int | None:
+    """The most memory that a process has had, in MB; None where /proc does not say."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return None
+    found = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(found[0].split()[1]) // 1024 if found else None
+
+
+def _memory(spark: SparkSession) -> dict[str, int | None]:
+    jvm: Any = spark._jvm
+    return {
+        "peak MB, JVM": peak_mb(jvm.java.lang.ProcessHandle.current().pid()),
+        "peak MB, Python": peak_mb(os.getpid()),
+    }
+
+
+def measure(folder: Path, events: int, rows: int, tell: Callable[[str], None]) -> dict[str, Any]:
+    """All figures, by name."""
+    landed = folder / "landing"
+    tell(f"writing {rows} snapshot reads and {events} changes")
+    write_day(landed, DAY_1, snapshot_lines(rows), rows)
+    size = write_day(landed, DAY_2, change_lines(events, rows), events)
+    raw = _configuration(folder)
+    config = parse_config(raw, folder)
+    config = config.model_copy(
+        update={"lake": config.lake.model_copy(update={"warehouse": str(folder / "warehouse")})}
+    )
+    (folder / "cdc.yaml").write_text(json.dumps(raw, default=str), encoding="utf-8")
+    spark = build_session(config)
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        figures = {"bytes a landed line": size // events, **_stages(spark, config, events, tell)}
+        tell("the same without care")
+        figures |= _naive(Lake(spark, config), events)
+        figures |= _memory(spark)
+    finally:
+        spark.stop()
+    tell("start-up times")
+    return figures | _start_up(folder)
+
+
+def _configuration(folder: Path) -> dict[str, Any]:
+    tables = {f"public.{t}": {"key": ["id"], "columns": COLUMNS} for t in TABLES}
+    landing = {"files": str(folder / "landing")}
+    return {
+        "start_date": DAY_1,
+        "sources": {SOURCE: {"format": "debezium", "landing": landing, "tables": tables}},
+    }
+
+
+def _stages(
+    spark: SparkSession, config: Config, events: int, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    lake, big = Lake(spark, config), f"public.{TABLES[0]}"
+    tell("day 1: the table of snapshot reads")
+    figures: dict[str, Any] = {}
+
+    def make(day: date) -> snapshots.DayReport:
+        facts = snapshots.gather(lake, SOURCE, [big], [day])
+        return snapshots.make_table_day(lake, SOURCE, big, day, facts)
+
+    land(lake, SOURCE, [DAY_1])
+    changes.make_changes(lake, SOURCE, [DAY_1])
+    make(DAY_1)
+    tell("day 2: the changes")
+    seconds = timed(lambda: land(lake, SOURCE, [DAY_2]))
+    figures["landing, events/s"] = round(events / seconds)
+    seconds = timed(lambda: changes.make_changes(lake, SOURCE, [DAY_2]))
+    figures["changes, s"] = round(seconds, 1)
+    figures["changes, events/s"] = round(events / seconds)
+    began = time.perf_counter()
+    report = make(DAY_2)
+    seconds = time.perf_counter() - began
+    figures["merge, rows before"] = report.rows_before
+    figures["merge, events"] = report.events
+    figures["merge, s"] = round(seconds, 1)
+    figures["merge, events/s"] = round(report.events / seconds)
+    figures["merge, MB written"] = round(report.bytes_added / 1e6, 1)
+    figures["merge again, nothing new, s"] = round(timed(lambda: make(DAY_2)), 1)
+    return figures
+
+
+def _naive(lake: Lake, events: int) -> dict[str, Any]:
+    spark = lake.spark
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.naive")
+    landing = spark.table(lake.stage(SOURCE, "landing")).where(
+        F.col("landing_date") == F.lit(DAY_2)
+    )
+    # Once on a few records, so that neither way pays for a cold start.
+    naive_changes(spark, landing.limit(1000), "lake.naive.changes")
+    seconds = timed(lambda: naive_changes(spark, landing, "lake.naive.changes"))
+    history = spark.table(lake.stage(SOURCE, "changes")).where(
+        F.col("table_name") == f"public.{TABLES[0]}"
+    )
+    naive_state(history.limit(100), "lake.naive.orders")
+    state = timed(lambda: naive_state(history, "lake.naive.orders"))
+    files = spark.sql("SELECT sum(file_size_in_bytes) AS size FROM lake.naive.orders.files").first()
+    assert files is not None
+    return {
+        "naive changes, s": round(seconds, 1),
+        "naive changes, events/s": round(events / seconds),
+        "naive merge, s": round(state, 1),
+        "naive merge, MB written": round(files["size"] / 1e6, 1),
+    }
+
+
+def _start_up(folder: Path) -> dict[str, float]:
+    environment = {
+        **os.environ,
+        "CDC_CONFIG": str(folder / "cdc.yaml"),
+        "CDC_WAREHOUSE": str(folder / "warehouse"),
+        "DAGSTER_HOME": "",
+    }
+
+    def seconds(*arguments: str) -> float:
+        def run() -> None:
+            subprocess.run(
+                [sys.executable, *arguments], check=True, env=environment, capture_output=True
+            )
+
+        return round(min(timed(run) for _ in range(3)), 2)
+
+    big = f"{SOURCE}.public.{TABLES[0]}"
+    show = seconds("-m", "cdc_assets.cli", "show", big, "--as-of", str(DAY_2), "--limit", "20")
+    dagster = seconds("-c", "import dagster")
+    definitions = seconds("-c", "import dagster, cdc_assets.definitions")
+    return {"show, s": show, "definitions beyond dagster, s": round(definitions - dagster, 2)}
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "load before": round(os.getloadavg()[0], 1),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--events", type=int, default=200_000, help="changes of four tables")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the first table")
+    parser.add_argument("--quick", action="store_true", help="8000 events, 20000 rows")
+    parser.add_argument("--folder", help="where the temporary folder is made")
+    options = parser.parse_args()
+    if options.quick:
+        options.events, options.rows = 8_000, 20_000
+    os.environ.pop("CDC_WAREHOUSE", None)
+    asked = {"events": options.events, "rows": options.rows}
+    figures: dict[str, Any] = {**_machine(), **asked}
+    with tempfile.TemporaryDirectory(prefix="cdc-bench-", dir=options.folder) as name:
+        folder = Path(name)
+        with screen.own_stderr(folder / "spark.log") as err:
+
+            def tell(text: str) -> None:
+                print(f"{time.strftime('%H:%M:%S')} {text}", file=err)
+
+            try:
+                figures |= measure(folder, options.events, options.rows, tell)
+            except BaseException:
+                err.write((folder / "spark.log").read_text(encoding="utf-8")[-4000:])
+                raise
+    screen.print_table(["figure", "value"], [{"figure": k, "value": v} for k, v in figures.items()])
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
