@@ -166,9 +166,6 @@ def run(
     table: Annotated[
         str | None, typer.Option("--table", help="Only this table, such as public.customers.")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Make days again that are up to date.")
-    ] = False,
     config_file: ConfigFile = None,
     verbose: Verbose = False,
 ) -> None:
@@ -180,7 +177,7 @@ def run(
         config.source(source)
     if table:
         source, table = _state_table(config, table, source)
-    _run(first, last, source, table, force, verbose)
+    _run(first, last, source, table, verbose)
 
 
 def _state_table(config: Config, text: str, source: str | None) -> tuple[str, str]:
@@ -197,7 +194,6 @@ def _run(
     last: date,
     source: str | None = None,
     table: str | None = None,
-    force: bool = False,
     verbose: bool = False,
 ) -> None:
     """Make days and show the progress; exit 1 where a step failed."""
@@ -208,7 +204,7 @@ def _run(
 
         try:
             with progress.listen(shown):
-                outcome = runs.run_days(first, last, source=source, table=table, force=force)
+                outcome = runs.run_days(first, last, source=source, table=table)
         except CdcError:
             raise
         except Exception as error:
@@ -367,8 +363,8 @@ def inspect(
     rules = _rules(file, source, format_of, config_file)
     with tempfile.TemporaryDirectory(prefix="cdc-inspect-") as folder:
         log = None if verbose else Path(folder) / "spark.log"
-        with screen.own_stderr(log):
-            rows = inspection.inspect_file(file, rules, folder, limit)
+        with screen.own_stderr(log), inspection.session(rules) as spark:
+            rows = inspection.inspect_file(spark, file, rules, limit)
     screen.print_rows(inspection.COLUMNS, rows, form.value, fold=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import date, timedelta
 from typing import Any
 
@@ -59,9 +60,11 @@ def _print_next(config: Config, days: list[date]) -> None:
     state = next((t for t in reads.known_tables(config) if t.is_state), None)
     source = next(iter(config.sources))
     middle = days[len(days) // 2]
+    # In a fresh checkout the command is in .venv/bin, which is not on PATH.
+    program = "cdc-assets" if shutil.which("cdc-assets") else ".venv/bin/cdc-assets"
     _title("next:")
     if state:
-        typer.echo(f"  cdc-assets show {state} --as-of {middle}")
-    typer.echo(f"  cdc-assets show {source}.quarantine --format json")
-    typer.echo(f"  cdc-assets lag --source {source} --from {middle} --to {middle} --hours")
+        typer.echo(f"  {program} show {state} --as-of {middle}")
+    typer.echo(f"  {program} show {source}.quarantine --format json")
+    typer.echo(f"  {program} lag --source {source} --from {middle} --to {middle} --hours")
     typer.echo("  make ui    # Dagster on http://127.0.0.1:3000")

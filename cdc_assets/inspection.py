@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes import parse
 from cdc_assets.cdc.config import Config, LakeConfig, SourceConfig, parse_config
 from cdc_assets.cdc.errors import ConfigError, LandingError
-from cdc_assets.cdc.landing.files import LandedDay, read_days, unreadable
+from cdc_assets.cdc.landing.files import LandedDay, read_days
 from cdc_assets.cdc.spark import build_session
 
 COLUMNS = (
@@ -71,9 +77,9 @@ def rules_of_format(name: str, file: Path) -> Rules:
 
 
 def inspect_file(
-    file: Path, rules: Rules, folder: str, limit: int | None = None
+    spark: SparkSession, file: Path, rules: Rules, limit: int | None = None
 ) -> list[dict[str, Any]]:
-    """One row a record of the file, in its order; `folder` takes what Spark writes.
+    """One row a record of the file, in its order, with `COLUMNS`.
 
     Raises:
         LandingError: the file is of another kind, or can't be read whole.
@@ -84,22 +90,34 @@ def inspect_file(
         raise LandingError(
             rules.name, f"{path} is no landed file; expected *.jsonl, *.jsonl.gz or *.parquet", path
         )
-    day = LandedDay(
-        date.min, (path,) if is_text else (), () if is_text else (path,), fingerprint=""
-    )
-    # A lake of its own: nothing of the real one is opened or made.
-    config = rules.config.model_copy(update={"lake": LakeConfig(warehouse=folder)})
-    spark = build_session(config)
+    texts, parquets = ((path,), ()) if is_text else ((), (path,))
+    day = LandedDay(date.min, texts, parquets, fingerprint="")
+    records = parse(read_days(spark, rules.name, [day]), rules.source)
+    understood = records.select(*_columns())
     try:
-        records = parse(read_days(spark, rules.name, [day]), rules.source)
-        understood = records.select(*_columns())
-        try:
-            rows = (understood if limit is None else understood.limit(limit)).collect()
-        except Exception as error:
-            raise unreadable(rules.name, error, path) from error
-    finally:
-        spark.stop()
+        rows = (understood if limit is None else understood.limit(limit)).collect()
+    except (PySparkException, Py4JJavaError) as error:
+        raise LandingError(
+            rules.name, f"{path} can't be read whole: {_cause(error)}", path
+        ) from error
     return [row.asDict() for row in rows]
+
+
+def _cause(error: Exception) -> str:
+    causes = re.findall(r"Caused by: [\w.$]*?(\w+(?:Exception|Error): [^\n]*)", str(error))
+    return causes[-1] if causes else str(error).partition("\n")[0]
+
+
+@contextmanager
+def session(rules: Rules) -> Iterator[SparkSession]:
+    """A session with the configuration's settings and a lake of its own, which stays empty."""
+    with tempfile.TemporaryDirectory(prefix="cdc-inspect-") as folder:
+        own = LakeConfig(warehouse=folder)
+        spark = build_session(rules.config.model_copy(update={"lake": own}))
+        try:
+            yield spark
+        finally:
+            spark.stop()
 
 
 def _columns() -> list[Column]:

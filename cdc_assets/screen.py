@@ -41,7 +41,7 @@ def print_rows(
     """Print rows as `form` says; how many there were."""
     out = out or sys.stdout
     if form == "json":
-        return _count(_json_line(row, out) for row in rows)
+        return _count(out.write(_json_line(row)) for row in rows)
     if form == "csv":
         out.write(_csv_line(columns))
         return _count(out.write(_csv_line([row.get(c) for c in columns])) for row in rows)
@@ -54,8 +54,8 @@ def _count(done: Iterable[object]) -> int:
     return sum(1 for _ in done)
 
 
-def _json_line(row: Row, out: IO[str]) -> None:
-    out.write(json.dumps(row, ensure_ascii=False) + "\n")
+def _json_line(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
 
 
 def _csv_line(values: Iterable[Any]) -> str:

@@ -291,8 +291,7 @@ def measure(folder: Path, events: int, rows: int, tell: Callable[[str], None]) -
     spark.sparkContext.setLogLevel("ERROR")
     try:
         figures = {"bytes a landed line": size // events, **_stages(spark, config, events, tell)}
-        tell("the same without care")
-        figures |= _naive(Lake(spark, config), events)
+        figures |= _naive_merge(Lake(spark, config))
         figures |= _memory(spark)
     finally:
         spark.stop()
@@ -326,9 +325,7 @@ def _stages(
     tell("day 2: the changes")
     seconds = timed(lambda: land(lake, SOURCE, [DAY_2]))
     figures["landing, events/s"] = round(events / seconds)
-    seconds = timed(lambda: changes.make_changes(lake, SOURCE, [DAY_2]))
-    figures["changes, s"] = round(seconds, 1)
-    figures["changes, events/s"] = round(events / seconds)
+    figures |= _changes_both_ways(lake, events)
     began = time.perf_counter()
     report = make(DAY_2)
     seconds = time.perf_counter() - began
@@ -341,26 +338,35 @@ def _stages(
     return figures
 
 
-def _naive(lake: Lake, events: int) -> dict[str, Any]:
+def _changes_both_ways(lake: Lake, events: int) -> dict[str, Any]:
+    """The changes stage and its careless twin in turn, the better of two times of each."""
+    lake.spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.naive")
+    landing = lake.spark.table(lake.stage(SOURCE, "landing"))
+    landing = landing.where(F.col("landing_date") == F.lit(DAY_2))
+    own, naive = [], []
+    for _ in range(2):
+        own.append(timed(lambda: changes.make_changes(lake, SOURCE, [DAY_2], force=True)))
+        naive.append(timed(lambda: naive_changes(lake.spark, landing, "lake.naive.changes")))
+    return {
+        "changes, s": round(min(own), 1),
+        "changes, events/s": round(events / min(own)),
+        "naive changes, s": round(min(naive), 1),
+        "naive changes, events/s": round(events / min(naive)),
+    }
+
+
+def _naive_merge(lake: Lake) -> dict[str, Any]:
     spark = lake.spark
-    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.naive")
-    landing = spark.table(lake.stage(SOURCE, "landing")).where(
-        F.col("landing_date") == F.lit(DAY_2)
-    )
-    # Once on a few records, so that neither way pays for a cold start.
-    naive_changes(spark, landing.limit(1000), "lake.naive.changes")
-    seconds = timed(lambda: naive_changes(spark, landing, "lake.naive.changes"))
     history = spark.table(lake.stage(SOURCE, "changes")).where(
         F.col("table_name") == f"public.{TABLES[0]}"
     )
-    naive_state(history.limit(100), "lake.naive.orders")
-    state = timed(lambda: naive_state(history, "lake.naive.orders"))
+    # Once on a few records, so that neither way pays for a cold start.
+    naive_state(history.limit(1000), "lake.naive.orders")
+    seconds = timed(lambda: naive_state(history, "lake.naive.orders"))
     files = spark.sql("SELECT sum(file_size_in_bytes) AS size FROM lake.naive.orders.files").first()
     assert files is not None
     return {
-        "naive changes, s": round(seconds, 1),
-        "naive changes, events/s": round(events / seconds),
-        "naive merge, s": round(state, 1),
+        "naive merge, s": round(seconds, 1),
         "naive merge, MB written": round(files["size"] / 1e6, 1),
     }
 

@@ -126,7 +126,8 @@ def lag(source: dict[str, Any], landed: Landed) -> dict[date, list[dict[str, Any
     """Day → rows of the ``lag`` table: for each table and kind one a source hour, one for the day.
 
     ``hour`` is the start of the hour in ms UTC, None for the whole day; snapshot reads count in the
-    whole day alone. A group in which all is excluded has count 0 and no numbers. ``complete`` is always True: the model has no clock.
+    whole day alone. A group in which all is excluded has count 0 and no numbers. ``complete`` is
+    always True: the model has no clock.
     """
     with _deep_recursion():
         return {day: _lag_of_day(day, events) for day, events in _events(source, landed)}

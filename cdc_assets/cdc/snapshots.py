@@ -658,11 +658,13 @@ class Columns:
                     continue
                 found[name] = kind
         without: types.Columns = {**configured, **latest}
-        if day.survey.without_schema:
-            inferred = self._infer(set(without))
+        # A schema that names no columns, such as Lindorm's `{}`, is none (L1).
+        blank = [schema_id for schema_id in oldest_first if not self._by_schema[schema_id]]
+        if day.survey.without_schema or blank:
+            inferred = self._infer(set(without), blank)
             without = {**inferred, **without}
             self.inferred = {self._lake_name(n) for n, k in inferred.items() if k.inferred}
-        self._by_schema[None] = without
+        self._by_schema.update(dict.fromkeys([None, *blank], without))
         for name, kind in {**without, **configured}.items():
             found.setdefault(name, kind)
         self._evolve(found)
@@ -670,8 +672,9 @@ class Columns:
     def _lake_name(self, name: str) -> str:
         return self.day.config.rename.get(name, name)
 
-    def _infer(self, known: set[str]) -> types.Columns:
-        rows = self.day._events([self.day.day]).where("schema_id IS NULL AND after IS NOT NULL")
+    def _infer(self, known: set[str], blank: Sequence[str]) -> types.Columns:
+        has_none = F.col("schema_id").isNull() | F.col("schema_id").isin(list(blank))
+        rows = self.day._events([self.day.day]).where(has_none & F.col("after").isNotNull())
         row = rows.agg(F.schema_of_variant_agg(F.try_parse_json("after")).alias("kind")).first()
         inferred = types.columns_of_inference(row.kind if row and row.kind else "")
         return {name: kind for name, kind in inferred.items() if name not in known}

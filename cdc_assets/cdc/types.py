@@ -320,10 +320,10 @@ def _date(days: Column) -> Column:
 
 def _instant(count: Column, per_second: int) -> Column:
     """A count of units since 1970 as TIMESTAMP, floored to µs; null outside years 1–9999."""
-    in_range = count.between(_MIN_SECOND * per_second, (_MAX_SECOND + 1) * per_second - 1)
     if per_second == 1_000_000_000:
         # Years 1 to 9999 in ns are beyond int64: any int64 is in range.
         return F.timestamp_micros(_floor_by_1000(count))
+    in_range = count.between(_MIN_SECOND * per_second, (_MAX_SECOND + 1) * per_second - 1)
     micros = count * F.lit(1_000_000 // per_second)
     return F.when(in_range, F.timestamp_micros(micros))
 

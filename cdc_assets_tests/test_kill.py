@@ -1,0 +1,124 @@
+"""``kill -9`` in the middle of any stage, then the same again: the lake of an unhurt run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyiceberg.catalog import load_catalog
+
+from cdc_assets_tests import events as ev
+from cdc_assets_tests.killed_run import DAYS
+from cdc_assets_tests.lakes import source_config
+
+# Which announcement of which stage to strike after, and how many seconds later.
+STRIKES = [
+    ("landing", 1, 1.0),
+    ("changes", 1, 0.5),
+    ("changes", 1, 5.0),
+    ("table", 1, 0.7),
+    ("table", 2, 1.2),
+    ("table", 4, 0.4),
+]
+
+
+def start(config: Path) -> subprocess.Popen[str]:
+    """The run as a process group of its own, so that its JVM dies with it."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("CDC_WAREHOUSE",))}
+    return subprocess.Popen(
+        [sys.executable, "-m", "cdc_assets_tests.killed_run", str(config)],
+        cwd=Path(__file__).parents[1],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def strike(config: Path, stage: str, times: int, after: float) -> bool:
+    """Start a run and kill it; false where it had ended before."""
+    with start(config) as run:
+        assert run.stdout is not None
+        seen = 0
+        timer: threading.Timer | None = None
+        for line in run.stdout:
+            seen += line.strip() == stage
+            if seen == times and timer is None:
+                timer = threading.Timer(after, os.killpg, (run.pid, signal.SIGKILL))
+                timer.start()
+        if timer is not None:
+            timer.cancel()
+        return run.wait() == -signal.SIGKILL
+
+
+def contents(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
+    """Every row of every table, of state tables at every tag; order plays no part."""
+    catalog = load_catalog(
+        "lake", type="sql", uri=f"sqlite:///{warehouse}/catalog.db", init_catalog_tables="false"
+    )
+    found = {}
+    spaces = [("killed",), ("killed", "public")]
+    for identifier in (name for space in spaces for name in catalog.list_tables(space)):
+        table = catalog.load_table(identifier)
+        tags = [name for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type == "tag"]
+        for tag in [None, *tags]:
+            snapshot = table.snapshot_by_name(tag) if tag else table.current_snapshot()
+            assert snapshot is not None
+            rows = table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()
+            found[f"{'.'.join(identifier)}@{tag}"] = sorted(rows, key=repr)
+        assert [name for name in table.metadata.refs if name.startswith("ld_")] == []
+    return found
+
+
+@pytest.mark.slow
+def test_a_killed_run_that_is_run_again_leaves_the_lake_of_one_never_killed(
+    tmp_path: Path,
+) -> None:
+    types = {"id": "int32", "name": "string"}
+    log = ev.PgLog("killed", "public", "first", types=types)
+    second = ev.PgLog("killed", "public", "second", types=types, landing=log.landing)
+    for day in range(3):
+        for n in range(40):
+            log.create(id=100 * day + n, name=f"row {n}")
+            second.create(id=100 * day + n, name=f"row {n}")
+        log.update(id=100 * day, name="changed")
+        log.delete(id=100 * day + 1, _tombstone=True)
+        second.change_key({"id": 100 * day}, id=1000 + day, name="moved")
+        log.landing.put(ev.raw(b"{'no': 'json'}", topic="killed.public.first"))
+        log.next_day()
+    files = tmp_path / "files"
+    ev.write_landing(files, log.landed)
+    tables = {"public.first": {"key": ["id"]}, "public.second": {}}
+    configs = {}
+    for name in ("unhurt", "hurt"):
+        raw = {
+            "lake": {"warehouse": str(tmp_path / name)},
+            "spark": {"master": "local[2]", "memory": "1g"},
+            "start_date": DAYS[0],
+            "sources": {"killed": source_config(files, tables=tables)},
+        }
+        configs[name] = tmp_path / f"{name}.yaml"
+        configs[name].write_text(yaml.safe_dump(raw))
+
+    with start(configs["unhurt"]) as run:
+        assert run.stdout is not None
+        assert run.stdout.read().split()[-1] == "end"
+    killed = [strike(configs["hurt"], *where) for where in STRIKES]
+    assert all(killed[:4])
+    with start(configs["hurt"]) as run:
+        assert run.stdout is not None
+        assert run.stdout.read().split()[-1] == "end"
+
+    expected, found = contents(tmp_path / "unhurt"), contents(tmp_path / "hurt")
+    assert expected.keys() == found.keys()
+    for table in expected:
+        assert found[table] == expected[table], table
+    assert len(expected["killed.public.first@2026-11-06"]) == 3 * 39
