@@ -117,3 +117,28 @@ def directly_after(base: Column, day: Column, partition: Column, offset: Column)
     )
     empty = F.array().cast(_POSITION)
     return F.concat(F.coalesce(base, empty), tail)
+
+
+def literal_position(position: Sequence[int] | None) -> Column:
+    """A position that the driver knows, null for none."""
+    if position is None:
+        return F.lit(None).cast("array<bigint>")
+    return F.array(*(F.lit(int(n)).cast("bigint") for n in position))
+
+
+def latest(*positions: Column) -> Column:
+    """The highest of some positions, null where all are."""
+    return F.array_max(F.array(*positions))
+
+
+def cut_before() -> Column:
+    """The highest truncate of the same partition at a lower offset; `cuts` lists them."""
+    earlier = F.filter(
+        "cuts",
+        lambda t: (
+            (t["topic"] == F.col("topic"))
+            & (t["partition"] == F.col("partition"))
+            & (t["offset"] < F.col("offset"))
+        ),
+    )
+    return F.array_max(F.transform(earlier, lambda t: t["position"]))

@@ -1,0 +1,295 @@
+"""The moves of a day: upserts and removals by key, each at its place in the order of events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc import types
+from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.names import column
+from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position, real_part
+from cdc_assets.cdc.table_columns import POSITION, Columns
+from cdc_assets.cdc.unchanged import Unchanged
+
+if TYPE_CHECKING:
+    from cdc_assets.cdc.snapshots import TableDay
+
+
+class Keyed:
+    """The moves of a day (upserts and removals by typed key) and their winners."""
+
+    def __init__(self, day: TableDay, columns: Columns) -> None:
+        self.day, self.columns = day, columns
+        self.lake = day.lake
+        self._types = {c.name: c.spark for c in columns.own}
+        self.truncated: list[int] | None = None
+        self.base: DataFrame | None = None
+
+    def moves(self) -> DataFrame:
+        """Upserts and removals of the day.
+
+        Returns:
+            `k` (typed key), `pos` (effective position), `is_removal`, `after`, `schema_id`,
+            `source_ts_ms`, `link` (the key that the row had before, where it changed).
+        """
+        day = self.day
+        events = self._keyed(day._events([day.day]))
+        past_cut = day._truncates_before()
+        removed = self.removed()
+        self.base = self._base_positions(removed) if self._needs_base() else None
+        if day.survey.without_position:
+            events = self._placed(events, [day.day], self.base, past_cut)
+        else:
+            events = events.withColumn("pos", F.col("position"))
+        row = (
+            events.where("op = 't'").agg(F.max("pos").alias("p")).first()
+            if day.survey.truncates
+            else None
+        )
+        self.truncated = row.p if row else None
+        floor = max([p for p in (self.truncated, past_cut) if p is not None], default=None)
+        moves = self._expand(events)
+        if self._halves_near():
+            moves = moves.unionByName(self._pair_removals())
+        if floor is not None:
+            moves = moves.where(F.col("pos") > literal_position(floor))
+        if removed is not None:
+            moves = self._guarded(moves, removed)
+        return moves
+
+    def winners(self, moves: DataFrame, unchanged: Unchanged) -> DataFrame:
+        """One row a key: its highest event, and what unchanged columns last carried."""
+        names = {c.lake: (c.index, c.name) for c in self.columns.own}
+        moves = unchanged.prepare(moves, names)
+        removal_pos = F.max(F.when(F.col("is_removal"), F.col("pos")))
+        what = F.struct("is_removal", "pos", "after", "schema_id", "source_ts_ms", *unchanged.flags)
+        grouped = moves.groupBy("k").agg(
+            F.max_by(what, "pos").alias("w"),
+            removal_pos.alias("removed_pos"),
+            *unchanged.aggregates(),
+        )
+        winners = grouped.select("k", "w.*", "removed_pos", *unchanged.carried_names)
+        return unchanged.settle(winners, moves, self.base, self.target)
+
+    # --- keys
+
+    def _keyed(self, events: DataFrame) -> DataFrame:
+        """Add `k` and `ok`: key and old key as structs of the table's own types."""
+        docs = events.withColumns(
+            {"kv": F.try_parse_json("key"), "okv": F.try_parse_json("old_key")}
+        )
+        return docs.withColumns({"k": self._struct("kv"), "ok": self._struct("okv")}).drop(
+            "kv", "okv"
+        )
+
+    def _struct(self, document: str) -> Column:
+        members, complete = [], F.lit(True)
+        for name, work in zip(self.columns.key_names, self.columns.key_work, strict=True):
+            at = types.of_member(F.col(document), name)
+            value = types.read_key(at, self._types[name])
+            complete = complete & value.isNotNull()
+            members.append(value.alias(work))
+        return F.when(complete, F.struct(*members))
+
+    def target(self) -> DataFrame | None:
+        """The table at the end of the day before: `k`, `pos` and its columns."""
+        state = self.columns.state
+        before = self.day.day - timedelta(days=1)
+        if state is None or before not in state.tags or self.day.day <= self.day.start:
+            return None
+        return self._table_at(state.tags[before])
+
+    def _table_at(self, snapshot: int) -> DataFrame:
+        table = self.lake.at(self.day.identifier, snapshot)
+        present = set(table.columns)
+        key = F.struct(
+            *(
+                (column(name) if name in present else F.lit(None).cast(self._types[of])).alias(work)
+                for name, of, work in zip(
+                    self.columns.key_lake,
+                    self.columns.key_names,
+                    self.columns.key_work,
+                    strict=True,
+                )
+            )
+        )
+        values = [
+            (column(c.lake) if c.lake in present else F.lit(None)).cast(c.spark).alias(c.work)
+            for c in self.columns.own
+        ]
+        return table.select(key.alias("k"), F.col(POSITION).alias("pos"), *values)
+
+    # --- moves
+
+    def _expand(self, events: DataFrame) -> DataFrame:
+        common = ("pos", "schema_id", "source_ts_ms")
+        upserts = events.where("op IN ('c', 'u', 'r') AND after IS NOT NULL").select(
+            "k", F.lit(False).alias("is_removal"), *common, "after", F.col("ok").alias("link")
+        )
+        gone = F.lit(None)
+        removals = events.where("op = 'd'").select(
+            "k",
+            F.lit(True).alias("is_removal"),
+            *common,
+            gone.cast("string").alias("after"),
+            F.lit(None).cast(_kind(events, "ok")).alias("link"),
+        )
+        moves = upserts.unionByName(removals)
+        if self.day.survey.removals:
+            left = events.where("ok IS NOT NULL AND op IN ('c', 'u', 'r')").select(
+                F.col("ok").alias("k"),
+                F.lit(True).alias("is_removal"),
+                *common,
+                gone.cast("string").alias("after"),
+                F.lit(None).cast(_kind(events, "ok")).alias("link"),
+            )
+            moves = moves.unionByName(left)
+        return moves.where("k IS NOT NULL")
+
+    def _halves_near(self) -> bool:
+        return bool(self.day.survey.halves or any(s.halves for s in self.day.past))
+
+    def _pairs(self) -> DataFrame:
+        """Completed pairs of split updates (W2, W3): both keys, and the day that completed them."""
+        near = self._keyed(self.day._events([*self.day.window, self.day.day]))
+        near = near.withColumn("sequence", F.slice("position", 2, 3))
+        is_before = F.col("source_op").isin(*BEFORE_OPS)
+        before = near.where(is_before).select(
+            "sequence",
+            F.col("k").alias("before_k"),
+            F.col("position").alias("pos"),
+            "source_ts_ms",
+            F.col("landing_date").alias("before_day"),
+        )
+        after = near.where(
+            (F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()
+        ).select("sequence", F.col("k").alias("after_k"), F.col("landing_date").alias("after_day"))
+        none = F.array(*[F.lit(0).cast("bigint")] * 3)
+        return (
+            before.join(after, "sequence")
+            .where((F.col("before_k") != F.col("after_k")) & (F.col("sequence") != none))
+            .withColumn("day", F.greatest("before_day", "after_day"))
+        )
+
+    def _pair_removals(self) -> DataFrame:
+        pairs = self._pairs().where(F.col("day") == F.lit(self.day.day))
+        return pairs.select(
+            F.col("before_k").alias("k"),
+            F.lit(True).alias("is_removal"),
+            "pos",
+            F.lit(None).cast("string").alias("schema_id"),
+            "source_ts_ms",
+            F.lit(None).cast("string").alias("after"),
+            F.lit(None).cast(_kind(pairs, "before_k")).alias("link"),
+        ).distinct()
+
+    # --- late and repeated events (O12)
+
+    def removed(self) -> DataFrame | None:
+        """`k`, `pos` of what was removed on the days looked back on; None where nothing was."""
+        day = self.day
+        if not any(s.removals or s.halves for s in day.past):
+            return None
+        events = self._keyed(day._events(day.window))
+        if any(s.tombstones for s in day.past):
+            events = self._placed(events, day.window, self._start_of_window(), None)
+        else:
+            events = events.withColumn("pos", F.col("position"))
+        removals = events.where("op = 'd'").select("k", "pos")
+        left = events.where("ok IS NOT NULL AND op <> 'd'").select(F.col("ok").alias("k"), "pos")
+        removed = removals.unionByName(left)
+        if any(s.halves for s in day.past):
+            earlier = self._pairs().where(F.col("day") < F.lit(day.day))
+            removed = removed.unionByName(earlier.select(F.col("before_k").alias("k"), "pos"))
+        return (
+            removed.where("k IS NOT NULL AND pos IS NOT NULL")
+            .groupBy("k")
+            .agg(F.max("pos").alias("pos"))
+        )
+
+    def _start_of_window(self) -> DataFrame | None:
+        state = self.columns.state
+        before = self.day.window[0] - timedelta(days=1)
+        if state is None or before not in state.tags:
+            return None
+        return self._table_at(state.tags[before]).select("k", "pos")
+
+    def _guarded(self, moves: DataFrame, removed: DataFrame) -> DataFrame:
+        """Drop what an earlier day's removal of the same key beats."""
+        beaten = removed.select(F.col("k").alias("rk"), F.col("pos").alias("rpos"))
+        return moves.join(
+            beaten, (F.col("k") == F.col("rk")) & (F.col("rpos") > F.col("pos")), "left_anti"
+        )
+
+    # --- events without a position (O6)
+
+    def _needs_base(self) -> bool:
+        return bool(
+            self.day.survey.without_position
+            or self.day.survey.maybe_unchanged
+            or self.day.source.missing_columns == "keep"
+        )
+
+    def _base_positions(self, removed: DataFrame | None) -> DataFrame | None:
+        """`k`, `pos`: the highest event of each key that landed before the day."""
+        parts = [
+            frame.select("k", "pos") for frame in (self.target(), removed) if frame is not None
+        ]
+        if not parts:
+            return None
+        both = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+        return both.groupBy("k").agg(F.max("pos").alias("pos"))
+
+    def _placed(
+        self,
+        events: DataFrame,
+        days: Sequence[date],
+        base: DataFrame | None,
+        past_cut: Sequence[int] | None,
+    ) -> DataFrame:
+        """Add `pos`: the event's own position, or directly after what landed before it."""
+        within = (
+            Window.partitionBy("k", "topic", "partition")
+            .orderBy("offset")
+            .rangeBetween(Window.unboundedPreceding, -1)
+        )
+        earlier_days = (
+            Window.partitionBy("k")
+            .orderBy(F.unix_date("landing_date"))
+            .rangeBetween(Window.unboundedPreceding, -1)
+        )
+        cuts = events.where("op = 't' AND position IS NOT NULL").agg(
+            F.collect_list(
+                F.struct("topic", "partition", "offset", "position", "landing_date")
+            ).alias("cuts")
+        )
+        seen = [F.max("position").over(within)]
+        if len(days) > 1:
+            seen.append(F.max("position").over(earlier_days))
+        placed = events.crossJoin(F.broadcast(cuts)).withColumn("seen", latest(*seen))
+        cut_earlier_day = F.array_max(
+            F.transform(
+                F.filter("cuts", lambda t: t["landing_date"] < F.col("landing_date")),
+                lambda t: t["position"],
+            )
+        )
+        known = [F.col("seen"), cut_before(), cut_earlier_day, literal_position(past_cut)]
+        if base is not None:
+            bases = base.select(F.col("k").alias("bk"), real_part(F.col("pos")).alias("base_pos"))
+            placed = placed.join(bases, F.col("k") == F.col("bk"), "left")
+            known.append(F.col("base_pos"))
+        after = directly_after(
+            latest(*known), F.col("landing_date"), F.col("partition"), F.col("offset")
+        )
+        return placed.withColumn("pos", F.coalesce("position", after)).drop(
+            "cuts", "seen", "bk", "base_pos"
+        )
+
+
+def _kind(frame: DataFrame, name: str) -> Any:
+    return frame.schema[name].dataType

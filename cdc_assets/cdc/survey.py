@@ -1,0 +1,127 @@
+"""What the days of a run need to know before they are made, read in few jobs for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc import changes
+from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.lake import DayCommit, Lake
+from cdc_assets.cdc.unchanged import placeholder_forms
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a day holds for one table: the facts that choose the plan of its merge."""
+
+    events: int = 0
+    ops: Mapping[str, int] = field(default_factory=dict)
+    truncates: int = 0
+    without_position: int = 0
+    tombstones: int = 0
+    removals: int = 0
+    halves: int = 0
+    maybe_unchanged: int = 0
+    without_schema: int = 0
+    schema_ids: tuple[str, ...] = ()
+    key_names: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the days of a run need to know of their source, read once for all of them."""
+
+    surveys: Mapping[tuple[str, date], Survey]
+    schemas: changes.KnownSchemas
+    commits: Mapping[str, Mapping[date, DayCommit]]
+
+
+def gather(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -> Facts:
+    """Read the facts for some tables and days: two Spark jobs, however many there are."""
+    listed = list(tables)
+    return Facts(
+        survey(lake, name, listed, days),
+        changes.known_schemas(lake, name, listed),
+        {
+            table: lake.day_commits(lake.stage(name, table))
+            for table in ("landing", "changes", "control", "quarantine")
+        },
+    )
+
+
+def window_of(lake: Lake, name: str, day: date) -> list[date]:
+    """The days whose changes a day looks back on (O12), oldest first, without the day."""
+    first = max(lake.config.start_date, day - timedelta(days=lake.config.source(name).late_days))
+    return [first + timedelta(days=i) for i in range((day - first).days)]
+
+
+def survey(
+    lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]
+) -> dict[tuple[str, date], Survey]:
+    """Survey the changes of some tables and days in one job, with the days they look back on."""
+    source = lake.config.source(name)
+    identifier = lake.stage(name, "changes")
+    if not days or not lake.exists(identifier):
+        return {}
+    first = min([days[0], *window_of(lake, name, days[0])])
+    forms = placeholder_forms(source.unavailable_value)
+    has_form = F.lit(False)
+    for form in forms:
+        has_form = has_form | F.col("after").contains(form)
+    is_half = F.col("source_op").isin(*BEFORE_OPS)
+    rows = (
+        lake.spark.table(identifier)
+        .where(
+            F.col("landing_date").between(F.lit(first), F.lit(days[-1]))
+            & F.col("table_name").isin(list(tables))
+        )
+        .groupBy("table_name", "landing_date")
+        .agg(
+            F.count("*").alias("events"),
+            F.count_if(F.col("op") == "t").alias("truncates"),
+            F.count_if(F.col("position").isNull()).alias("without_position"),
+            F.count_if(F.col("position").isNull() & (F.col("op") == "d")).alias("tombstones"),
+            F.count_if((F.col("op") == "d") | F.col("old_key").isNotNull()).alias("removals"),
+            F.count_if(is_half).alias("halves"),
+            F.count_if(has_form).alias("maybe_unchanged"),
+            F.count_if(F.col("schema_id").isNull() & F.col("after").isNotNull()).alias(
+                "without_schema"
+            ),
+            F.collect_set("schema_id").alias("schema_ids"),
+            F.collect_set(F.json_object_keys("key")).alias("key_names"),
+            *(
+                # A split update's first half is no change of its own (W2).
+                F.count_if((F.col("op") == op) & ~F.coalesce(is_half, F.lit(False))).alias(
+                    f"op_{op}"
+                )
+                for op in "cudrt"
+            ),
+        )
+        .collect()
+    )
+    found: dict[tuple[str, date], Survey] = {}
+    for row in rows:
+        facts = row.asDict()
+        found[row.table_name, row.landing_date] = Survey(
+            events=row.events,
+            ops={op: facts[f"op_{op}"] for op in "cudrt" if facts[f"op_{op}"]},
+            **{
+                k: facts[k]
+                for k in (
+                    "truncates",
+                    "without_position",
+                    "tombstones",
+                    "removals",
+                    "halves",
+                    "maybe_unchanged",
+                    "without_schema",
+                )
+            },
+            schema_ids=tuple(sorted(row.schema_ids)),
+            key_names=tuple(sorted(tuple(sorted(names)) for names in row.key_names if names)),
+        )
+    return found

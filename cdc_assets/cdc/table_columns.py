@@ -1,0 +1,367 @@
+"""The columns of a state table: found in the day's schemas, added and widened (FORMATS R3–R6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, DateType, LongType, StructField, StructType
+
+from cdc_assets.cdc import types
+from cdc_assets.cdc.config import RESERVED_PREFIX
+from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
+from cdc_assets.cdc.jsontext import field as json_field
+from cdc_assets.cdc.lake import TableState, column_ddl, with_retry
+from cdc_assets.cdc.names import TableName, quote
+from cdc_assets.cdc.unchanged import Unchanged
+
+if TYPE_CHECKING:
+    from cdc_assets.cdc.snapshots import TableDay
+
+POSITION, SOURCE_TS, LANDED = "_cdc_position", "_cdc_source_ts_ms", "_cdc_landing_date"
+OWN_COLUMNS = StructType(
+    [
+        StructField(
+            POSITION,
+            ArrayType(LongType()),
+            True,
+            {"comment": "position of the event that the row is from"},
+        ),
+        StructField(SOURCE_TS, LongType(), True, {"comment": "when the source changed it, ms UTC"}),
+        StructField(LANDED, DateType(), True, {"comment": "day whose changes wrote the row"}),
+    ]
+)
+KEY, INFERRED = "cdc.key", "cdc.inferred-columns"
+
+
+@dataclass(frozen=True)
+class OwnColumn:
+    """A column of the table: its name in messages and in the lake, its type, its work names."""
+
+    name: str
+    lake: str
+    spark: str
+    index: int
+
+    @property
+    def work(self) -> str:
+        """The value's name in work frames, free of characters that need quoting."""
+        return f"c{self.index}"
+
+    @property
+    def unfit(self) -> str:
+        """The text of a value that the column can't hold, null where it can."""
+        return f"x{self.index}"
+
+
+class Columns:
+    """The columns of a table on a day, and how each value of the day is read."""
+
+    def __init__(self, day: TableDay, state: TableState | None) -> None:
+        self.day = day
+        self.lake = day.lake
+        self.state = state
+        self.own: list[OwnColumn] = []
+        self.inferred: set[str] = set()
+        self.incompatible: list[str] = []
+        self._by_schema: dict[str | None, types.Columns] = {}
+        self.key_names: tuple[str, ...] = ()
+
+    @property
+    def key_work(self) -> list[str]:
+        """Names of the key's members in work frames."""
+        return [f"k{i}" for i in range(len(self.key_names))]
+
+    @property
+    def key_lake(self) -> list[str]:
+        """Names of the key columns in the lake."""
+        return [self._lake_name(name) for name in self.key_names]
+
+    def prepare(self) -> None:
+        """Find the day's types, create or alter the table, and fix how values are read."""
+        day = self.day
+        schemas = day.facts.schemas
+        latest = schemas.latest(day.table, day.day)
+        configured = types.columns_of_config(day.config.columns)
+        found: types.Columns = {}
+        oldest_first = sorted(
+            day.survey.schema_ids, key=lambda i: (schemas.first_landed[day.table, i], i)
+        )
+        for schema_id in oldest_first:
+            of_schema = schemas.columns[day.table, schema_id]
+            self._by_schema[schema_id] = of_schema
+            for name, kind in of_schema.items():
+                if name in found and types.holds(found[name].spark, kind.spark):
+                    continue
+                found[name] = kind
+        without: types.Columns = {**configured, **latest}
+        # A schema that names no columns, such as Lindorm's `{}`, is none (L1).
+        blank = [schema_id for schema_id in oldest_first if not self._by_schema[schema_id]]
+        if day.survey.without_schema or blank:
+            inferred = self._infer(set(without), blank)
+            without = {**inferred, **without}
+            self.inferred = {self._lake_name(n) for n, k in inferred.items() if k.inferred}
+        self._by_schema.update(dict.fromkeys([None, *blank], without))
+        for name, kind in {**without, **configured}.items():
+            found.setdefault(name, kind)
+        self._evolve(found)
+
+    def _lake_name(self, name: str) -> str:
+        return self.day.config.rename.get(name, name)
+
+    def _infer(self, known: set[str], blank: Sequence[str]) -> types.Columns:
+        has_none = F.col("schema_id").isNull() | F.col("schema_id").isin(list(blank))
+        rows = self.day._events([self.day.day]).where(has_none & F.col("after").isNotNull())
+        row = rows.agg(F.schema_of_variant_agg(F.try_parse_json("after")).alias("kind")).first()
+        inferred = types.columns_of_inference(row.kind if row and row.kind else "")
+        return {name: kind for name, kind in inferred.items() if name not in known}
+
+    def _key_names(self, existing: Sequence[str] | None) -> tuple[str, ...]:
+        config = self.day.config.key
+        if config == "none":
+            return ()
+        if isinstance(config, tuple):
+            if existing is not None and set(existing) != set(config):
+                raise ConfigError(
+                    [
+                        f"sources.{self.day.name}.tables.{self.day.table}.key: got {list(config)}, "
+                        f"but the table in the lake is keyed by {list(existing)}. Keep that key, "
+                        "or drop the table and make its days again"
+                    ]
+                )
+            return config
+        seen = set(self.day.survey.key_names)
+        if existing is not None:
+            seen.add(tuple(sorted(existing)))
+        if len(seen) > 1:
+            listed = " and ".join(str(list(names)) for names in sorted(seen))
+            raise SchemaDriftError(
+                f"{self.day.label} {self.day.day}: message keys name different columns, {listed}. "
+                f"Say which are the key: sources.{self.day.name}.tables.{self.day.table}.key: […]"
+            )
+        return tuple(existing) if existing is not None else next(iter(seen), ())
+
+    def _evolve(self, found: types.Columns) -> None:
+        """Create the table, or add and widen columns (R5)."""
+        day = self.day
+        for name in found:
+            if self._lake_name(name).startswith(RESERVED_PREFIX):
+                raise ConfigError(
+                    [
+                        f"{day.label}: the column {name!r} starts with {RESERVED_PREFIX}, which "
+                        f"is taken. Give it another name: sources.{day.name}.tables.{day.table}."
+                        f"rename: {{{name}: {name.removeprefix(RESERVED_PREFIX)}}}"
+                    ]
+                )
+        lake_types = {self._lake_name(name): kind.spark for name, kind in found.items()}
+        if len(lake_types) != len(found):
+            raise ConfigError([f"{day.label}: rename gives two columns the same name"])
+        state = self.state
+        properties = state.properties if state else {}
+        stored = json.loads(properties[KEY]) if KEY in properties else None
+        self.key_names = self._key_names(stored)
+        lake_types.update(self._types_of_bare_keys(lake_types))
+        if state is None:
+            fields = [StructField(n, DataType.fromDDL(t), True) for n, t in lake_types.items()]
+            self.lake.create_state(
+                day.name,
+                TableName.parse(day.table),
+                StructType([*fields, *OWN_COLUMNS.fields]),
+                f"{day.label} as it stood at the end of each day: VERSION AS OF '<day>'",
+                self._bucket(lake_types),
+            )
+        existing = self._existing()
+        is_altered = self._alter(existing, lake_types)
+        inferred = set(json.loads(properties.get(INFERRED, "[]"))) | (
+            self.inferred - set(existing) if state else self.inferred
+        )
+        self.inferred = inferred - {self._lake_name(n) for n in day.config.columns}
+        wanted = {INFERRED: json.dumps(sorted(inferred), ensure_ascii=False)}
+        if self.key_names:
+            wanted[KEY] = json.dumps(list(self.key_names), ensure_ascii=False)
+        if any(properties.get(k) != v for k, v in wanted.items()):
+            self._set_properties(wanted)
+        back = {self._lake_name(name): name for name in [*found, *self.key_names]}
+        back.update({to: name for name, to in day.config.rename.items()})
+        final = self._existing() if is_altered else existing
+        self.own = [OwnColumn(back.get(n, n), n, t, i) for i, (n, t) in enumerate(final.items())]
+
+    def _existing(self) -> dict[str, str]:
+        return {
+            f.name: f.dataType.simpleString()
+            for f in self.lake.spark.table(self.day.identifier).schema.fields
+            if not f.name.startswith(RESERVED_PREFIX)
+        }
+
+    def _types_of_bare_keys(self, known: Mapping[str, str]) -> dict[str, str]:
+        """Types of key columns that no image carried yet, as on a day of deletes alone."""
+        missing = [n for n in self.key_names if self._lake_name(n) not in known]
+        if not missing or not self.day.survey.events:
+            return {}
+        rows = self.day._events([self.day.day])
+        row = rows.agg(F.schema_of_variant_agg(F.try_parse_json("key")).alias("kind")).first()
+        inferred = types.columns_of_inference(row.kind if row and row.kind else "")
+        return {self._lake_name(n): inferred[n].spark for n in missing if n in inferred}
+
+    def _bucket(self, lake_types: Mapping[str, str]) -> str | None:
+        buckets, keys = self.day.config.bucket, self.key_lake
+        if buckets is None or not keys or keys[0] not in lake_types:
+            return None
+        return f"bucket({buckets}, {quote(keys[0])})"
+
+    def _alter(self, existing: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+        """Add and widen columns; true where something was altered."""
+        identifier = self.day.identifier
+        statements = []
+        last = list(existing)[-1] if existing else None
+        keys = set(self.key_lake)
+        for name, kind in wanted.items():
+            if name not in existing:
+                place = f"AFTER {quote(last)}" if last else "FIRST"
+                statements.append(f"ADD COLUMN {column_ddl(name, kind)} {place}")
+                last = name
+            elif types.widened(existing[name], kind):
+                statements.append(f"ALTER COLUMN {quote(name)} TYPE {kind}")
+            elif not types.holds(existing[name], kind):
+                if name in keys:
+                    raise SchemaDriftError(
+                        f"{self.day.label} {self.day.day}: key column {name!r} is "
+                        f"{existing[name]} and now comes as {kind}. Rebuild the table under the "
+                        "new type, or say the key's type in columns:."
+                    )
+                self.incompatible.append(f"{name}: {existing[name]} ← {kind}")
+        for statement in statements:
+            with_retry(partial(self.lake.spark.sql, f"ALTER TABLE {identifier} {statement}"))
+        return bool(statements)
+
+    def _set_properties(self, properties: Mapping[str, str]) -> None:
+        def commit() -> None:
+            update = self.lake.handle(self.day.identifier).updateProperties()
+            for key, value in properties.items():
+                update.set(key, value)
+            update.commit()
+
+        with_retry(commit)
+
+    # --- values
+
+    def typed(self, winners: DataFrame, unchanged: Unchanged) -> DataFrame:
+        """Each winner's row as typed columns `c<i>`, and `x<i>` what a column can't hold."""
+        opened = winners.withColumn("row", F.try_parse_json("after"))
+        by_work: dict[str, Column] = {}
+        for c in self.own:
+            value = self._value(F.col("row"), c)
+            raw = json_field(F.col("row"), c.name, "variant")
+            is_sent = raw.isNotNull() & ~F.is_variant_null(raw)
+            if c.lake in unchanged.columns:
+                is_sent = is_sent & ~F.col(unchanged.flag(c.index))
+                value = F.when(~F.col(unchanged.flag(c.index)), value)
+            by_work[c.work] = value
+            by_work[f"s{c.index}"] = F.when(is_sent, F.to_json(raw))
+        valued = opened.withColumns(by_work)
+        fills = {
+            unchanged.fill(c.index): self._value_of_text(c, unchanged)
+            for c in self.own
+            if c.lake in unchanged.columns
+        }
+        unfit = {c.unfit: F.when(F.col(c.work).isNull(), F.col(f"s{c.index}")) for c in self.own}
+        return valued.withColumns({**unfit, **fills}).drop(
+            "row", "after", *(f"s{c.index}" for c in self.own)
+        )
+
+    def _value(self, row: Column, c: OwnColumn) -> Column:
+        return self._by_kind(types.of_member(row, c.name), c, F.col("schema_id"))
+
+    def _value_of_text(self, c: OwnColumn, unchanged: Unchanged) -> Column:
+        carried = F.col(unchanged.carried(c.index))
+        text = F.try_parse_json(carried["json"])
+        at: types.At = lambda kind: F.try_variant_get(text, "$", kind)  # noqa: E731
+        value = self._by_kind(at, c, carried["schema_id"])
+        of_old_row = F.col(unchanged.old_row(c.index)).cast(c.spark)
+        return F.when(carried.isNotNull(), value).otherwise(of_old_row)
+
+    def _by_kind(self, at: types.At, c: OwnColumn, schema_id: Column) -> Column:
+        """The value by its schema's type; one branch a type, not one a schema."""
+        ids: dict[types.ColumnType | None, list[str | None]] = {}
+        for schema, columns in self._by_schema.items():
+            ids.setdefault(columns.get(c.name), []).append(schema)
+        kinds = [kind for kind in ids if kind is not None]
+        if not kinds:
+            return F.lit(None).cast(c.spark)
+        result: Column | None = None
+        for kind in kinds[:-1]:
+            of_kind = F.lit(False)
+            for schema in ids[kind]:
+                of_kind = of_kind | schema_id.eqNullSafe(F.lit(schema))
+            value = types.read_value(at, kind, c.spark)
+            result = F.when(of_kind, value) if result is None else result.when(of_kind, value)
+        last = types.read_value(at, kinds[-1], c.spark)
+        return last if result is None else result.otherwise(last)
+
+    # --- SQL
+
+    def merge_sql(self, branch: str, view: str, unchanged: Unchanged) -> str:
+        """The MERGE of the day's winners; names are quoted, values come from the view alone."""
+        on = " AND ".join(
+            f"t.{quote(name)} = s.k.{work}"
+            for name, work in zip(self.key_lake, self.key_work, strict=True)
+        )
+        updates = [f"t.{quote(c.lake)} = {self._update(c, unchanged)}" for c in self.own]
+        updates += [
+            f"t.{POSITION} = s.pos",
+            f"t.{SOURCE_TS} = s.source_ts_ms",
+            f"t.{LANDED} = DATE'{self.day.day}'",
+        ]
+        names = ", ".join([*(quote(c.lake) for c in self.own), POSITION, SOURCE_TS, LANDED])
+        values = ", ".join(
+            [
+                *(self._insert(c, unchanged) for c in self.own),
+                "s.pos",
+                "s.source_ts_ms",
+                f"DATE'{self.day.day}'",
+            ]
+        )
+        return (
+            f"MERGE INTO {branch} t USING (SELECT * FROM {view}) s ON {on} "
+            f"WHEN MATCHED AND s.pos > t.{POSITION} AND s.is_removal THEN DELETE "
+            f"WHEN MATCHED AND s.pos > t.{POSITION} THEN UPDATE SET {', '.join(updates)} "
+            f"WHEN NOT MATCHED AND NOT s.is_removal THEN INSERT ({names}) VALUES ({values})"
+        )
+
+    def _update(self, c: OwnColumn, unchanged: Unchanged) -> str:
+        if c.lake not in unchanged.columns:
+            return f"s.{c.work}"
+        carried = f"s.{unchanged.carried(c.index)}.pos"
+        return (
+            f"CASE WHEN NOT s.{unchanged.flag(c.index)} THEN s.{c.work} "
+            f"WHEN {carried} > t.{POSITION} OR s.removed_pos > t.{POSITION} "
+            f"OR s.link_pos > t.{POSITION} "
+            f"THEN s.{unchanged.fill(c.index)} ELSE t.{quote(c.lake)} END"
+        )
+
+    def _insert(self, c: OwnColumn, unchanged: Unchanged) -> str:
+        if c.lake not in unchanged.columns:
+            return f"s.{c.work}"
+        return (
+            f"CASE WHEN s.{unchanged.flag(c.index)} THEN s.{unchanged.fill(c.index)} "
+            f"ELSE s.{c.work} END"
+        )
+
+    def unresolved(self, rows: DataFrame, base: DataFrame | None, unchanged: Unchanged) -> int:
+        """How many rows hold an unchanged value that nothing known fills (R2)."""
+        open_flags = F.lit(False)
+        for c in self.own:
+            if c.lake in unchanged.columns:
+                no_fill = F.col(unchanged.fill(c.index)).isNull()
+                open_flags = open_flags | (F.col(unchanged.flag(c.index)) & no_fill)
+        lacking = rows.where(open_flags & ~F.col("is_removal"))
+        if base is None:
+            return lacking.count()
+        known = base.select(F.col("k").alias("bk"), F.col("pos").alias("bpos"))
+        still = F.col("removed_pos").isNull() | (F.col("removed_pos") < F.col("bpos"))
+        return lacking.join(known, (F.col("k") == F.col("bk")) & still, "left_anti").count()
