@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any, Literal
 
@@ -119,7 +119,7 @@ def envelope_schema(types: Types, name: str = "server.Envelope") -> dict[str, An
 
 def unscaled(number: Decimal, scale: int) -> str:
     """Base64 of the big-endian two's complement, as Connect writes a Decimal."""
-    whole = int(number.scaleb(scale))
+    whole = int(number.scaleb(scale, Context(prec=100)))
     size = (whole if whole >= 0 else ~whole).bit_length() // 8 + 1
     return base64.b64encode(whole.to_bytes(size, "big", signed=True)).decode()
 

@@ -495,7 +495,7 @@ def read_wire(wire: Wire, raw: Any) -> Any:
         if not isinstance(raw, dict):
             raise DoesNotFitError("not an object")
         if isinstance(name, str) and name.startswith(GEOMETRY):
-            return {"wkb": raw.get("wkb"), "srid": raw.get("srid")}
+            return {"wkb": raw["wkb"], "srid": raw.get("srid")} if raw.get("wkb") else None
         fields = schema_fields(wire)
         return {n: read_wire(fields[n], v) if n in fields else v for n, v in raw.items()}
     return raw  # hold() reads base64, ISO text and numbers
@@ -555,8 +555,8 @@ def hold(value: Any, column_type: Type) -> Any:
         return _fixed(_exact_number(value), *column_type[1:])
     if kind == "string":
         return _text(value)
-    if kind == "boolean" and isinstance(value, bool):
-        return value
+    if kind == "boolean" and json_text(value).strip('"') in ("true", "false", "0", "1"):
+        return json_text(value).strip('"') in ("true", "1")
     if kind == "binary" and isinstance(value, (bytes, str)):
         return value if isinstance(value, bytes) else _from_base64(value)
     if kind == "date":
@@ -595,8 +595,8 @@ def _exact_int(value: Any) -> int:
 
 
 def _floating(value: Any, kind: str) -> float:
-    if value == "NaN":
-        return float("nan")
+    if isinstance(value, str) and value.lower() in ("nan", "infinity", "-infinity"):
+        return float(value)
     number = value if isinstance(value, float) else float(_exact_number(value))
     if kind == "float":
         try:
@@ -638,7 +638,7 @@ def _from_base64(text: str) -> bytes:
 
 ISO_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})(Z|[+-]\d{2}:?\d{2})?", re.ASCII)
 ISO_TIMESTAMP = re.compile(
-    r"(\d{4})-(\d{2})-(\d{2})[T ](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d+))?)?"
+    r"(\d{4})-(\d{2})-(\d{2})(?:[T ](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d+))?)?)?"
     r"(Z|[+-]\d{2}(?::?\d{2})?)?",
     re.ASCII,
 )
@@ -651,7 +651,7 @@ def _date(value: Any) -> date:
             return value.date()
         if isinstance(value, date):
             return value
-        if isinstance(value, str) and (found := ISO_DATE.fullmatch(value)):
+        if isinstance(value, str) and (found := ISO_DATE.match(value)):
             return date(*(int(part) for part in found.groups()[:3]))
         return (EPOCH + timedelta(days=_exact_int(value))).date()
     except (OverflowError, ValueError) as error:
@@ -675,7 +675,7 @@ def _timestamp(value: Any, *, zoned: bool) -> datetime:
     try:
         year, month, day, hour, minute, second = (int(part or 0) for part in clock)
         local = datetime(year, month, day, hour, minute, second, micros)
-        utc = local - _offset(offset)
+        utc = local - _offset(offset) if zoned else local
     except (OverflowError, ValueError) as error:
         raise DoesNotFitError("no timestamp of the years 1 to 9999") from error
     return utc.replace(tzinfo=timezone.utc) if zoned else utc

@@ -75,6 +75,11 @@ def is_object(value: Column) -> Column:
     return F.coalesce(F.schema_of_variant(value).startswith("OBJECT"), F.lit(False))
 
 
+def is_text(value: Column) -> Column:
+    """True for a VARIANT that is a JSON string."""
+    return F.coalesce(F.schema_of_variant(value) == "STRING", F.lit(False))
+
+
 def is_present(value: Column) -> Column:
     """True for a VARIANT that is there and is not JSON null."""
     return value.isNotNull() & ~F.is_variant_null(value)

@@ -16,7 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.jsontext import field as json_field
-from cdc_assets.cdc.jsontext import let
+from cdc_assets.cdc.jsontext import is_present, is_text, let
 
 _MIN_DAY, _MAX_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31 in days since 1970
 _MIN_SECOND, _MAX_SECOND = -62_135_596_800, 253_402_300_799
@@ -297,21 +297,51 @@ def _exact(value: Column, target: str) -> Column:
     return let(value.cast("string"), fitted)
 
 
-def _whole_number(at: At, kind: ColumnType) -> Column:
+def _integer(at: At, spark: str = "bigint") -> Column:
+    """An integer; null for a fraction, which a cast would cut, and for true and false."""
     text = at("string")
-    return F.when(text.rlike(r"^[+-]?\d+$"), text.try_cast(kind.spark))
+    return F.when(text.rlike(r"^[+-]?\d+$"), text.try_cast(spark))
+
+
+def _whole_number(at: At, kind: ColumnType) -> Column:
+    return _integer(at, kind.spark)
+
+
+def _boolean(at: At, _: ColumnType) -> Column:
+    text = at("string")
+    return F.when(text.isin("true", "1"), True).when(text.isin("false", "0"), False)
+
+
+def _floating(at: At, kind: ColumnType) -> Column:
+    """A double or float; null for an overflow, but not for the text that says infinity."""
+
+    def fitted(value: Column) -> Column:
+        is_infinite = value.isin(
+            F.lit("Infinity").cast(kind.spark), F.lit("-Infinity").cast(kind.spark)
+        )
+        says_so = at("string").rlike("^[+-]?(?i:infinity)$") & is_text(at("variant"))
+        return F.when(~is_infinite | says_so, value)
+
+    is_boolean = at("string").isin("true", "false")
+    return F.when(~is_boolean, let(at(kind.spark), fitted))
 
 
 def _text(at: At, _: ColumnType) -> Column:
     return F.coalesce(at("string"), F.nullif(F.to_json(at("variant")), F.lit("null")))
 
 
+def _from_base64(text: Column) -> Column:
+    """Bytes of padded base64; Spark alone would read the text NaN as two bytes."""
+    return F.when(F.length(text) % 4 == 0, F.try_to_binary(text, F.lit("base64")))
+
+
 def _base64(at: At, _: ColumnType) -> Column:
-    return F.try_to_binary(at("string"), F.lit("base64"))
+    # A number's digits are base64, too.
+    return F.when(is_text(at("variant")), _from_base64(at("string")))
 
 
 def _days(at: At, _: ColumnType) -> Column:
-    return _date(at("bigint"))
+    return _date(_integer(at))
 
 
 def _date(days: Column) -> Column:
@@ -334,7 +364,7 @@ def _floor_by_1000(count: Column) -> Column:
 
 
 def _local(per_second: int) -> Callable[[At, ColumnType], Column]:
-    return lambda at, _: _instant(at("bigint"), per_second).cast("timestamp_ntz")
+    return lambda at, _: _instant(_integer(at), per_second).cast("timestamp_ntz")
 
 
 _ISO = r"^[+-]?\d{4,6}-\d{2}-\d{2}"
@@ -374,10 +404,9 @@ def _unscaled(binary: Column) -> Column:
     def number(digits: Column) -> Column:
         high, low = half(digits, 1), half(digits, 17)
         is_negative = F.substring(digits, 1, 1) >= "8"
-        # -n is ~(n - 1): through the magnitude, as high * 2^64 alone may be beyond 38 digits.
-        below = F.try_subtract(
-            F.negate(magnitude(mask - high, mask - low)), F.lit(1).cast("decimal(1,0)")
-        )
+        # n is -1 - ~n: through the magnitude, as high * 2^64 alone may be beyond 38 digits, and
+        # by subtraction, as Spark's negation rounds to 34 digits.
+        below = F.try_subtract(F.lit(-1).cast("decimal(1,0)"), magnitude(mask - high, mask - low))
         return F.when(is_negative, below).otherwise(magnitude(high, low)).cast("decimal(38,0)")
 
     def filled(digits: Column) -> Column:
@@ -402,7 +431,8 @@ def _with_point(unscaled: Column, scale: Column) -> Column:
         digits = F.ltrim(number, F.lit("-"))
         width = F.greatest(F.length(digits), scale + 1)
         fraction = let(F.lpad(digits, width, F.lit("0")), pointed)
-        whole = F.concat(digits, F.repeat(F.lit("0"), F.greatest(-scale, F.lit(0))))
+        zeros = F.when(digits == "0", 0).otherwise(F.greatest(-scale, F.lit(0)))
+        whole = F.concat(digits, F.repeat(F.lit("0"), zeros))
         return F.concat(sign, F.when(scale > 0, fraction).otherwise(whole))
 
     return let(unscaled.cast("string"), text)
@@ -410,22 +440,18 @@ def _with_point(unscaled: Column, scale: Column) -> Column:
 
 def _decimal_value(at: At, kind: ColumnType) -> Column:
     """Base64 of the unscaled bytes, or a JSON number (decimal.format NUMERIC)."""
-    is_text = F.schema_of_variant(at("variant")) == "STRING"
-    of_bytes = _with_point(
-        _unscaled(F.try_to_binary(at("string"), F.lit("base64"))), F.lit(kind.scale)
-    )
+    coded = is_text(at("variant"))
+    of_bytes = _with_point(_unscaled(_from_base64(at("string"))), F.lit(kind.scale))
     if kind.spark == "string":
-        return F.when(is_text, of_bytes).otherwise(at("string"))
-    return F.when(is_text, of_bytes.try_cast(kind.spark)).otherwise(
-        _exact(at("string"), kind.spark)
-    )
+        return F.when(coded, of_bytes).otherwise(at("string"))
+    return F.when(coded, of_bytes.try_cast(kind.spark)).otherwise(_exact(at("string"), kind.spark))
 
 
 def _variable_decimal(at: At, _: ColumnType) -> Column:
     value = at("variant")
     scale = F.try_variant_get(value, "$.scale", "int")
     coded = F.try_variant_get(value, "$.value", "string")
-    return _with_point(_unscaled(F.try_to_binary(coded, F.lit("base64"))), scale)
+    return _with_point(_unscaled(_from_base64(coded)), scale)
 
 
 def _number(at: At, kind: ColumnType) -> Column:
@@ -436,7 +462,7 @@ def _number(at: At, kind: ColumnType) -> Column:
 
 def _geometry(at: At, kind: ColumnType) -> Column:
     value = at("variant")
-    wkb = F.try_to_binary(F.try_variant_get(value, "$.wkb", "string"), F.lit("base64"))
+    wkb = _from_base64(F.try_variant_get(value, "$.wkb", "string"))
     shape = F.struct(wkb.alias("wkb"), F.try_variant_get(value, "$.srid", "int").alias("srid"))
     return F.when(wkb.isNotNull(), shape)
 
@@ -444,15 +470,33 @@ def _geometry(at: At, kind: ColumnType) -> Column:
 def _array(at: At, kind: ColumnType) -> Column:
     assert kind.element is not None
     element = kind.element
-    return F.transform(at("array<variant>"), lambda v: read_value(_itself(v), element))
+    read = F.transform(at("array<variant>"), lambda v: _checked(v, element))
+    return let(read, _all_or_none)
 
 
 def _map(at: At, kind: ColumnType) -> Column:
     assert kind.element is not None
     element = kind.element
-    return F.transform_values(
-        at("map<string,variant>"), lambda _, v: read_value(_itself(v), element)
+
+    def read(members: Column) -> Column:
+        values = let(
+            F.transform(F.map_values(members), lambda v: _checked(v, element)), _all_or_none
+        )
+        return F.when(values.isNotNull(), F.map_from_arrays(F.map_keys(members), values))
+
+    return let(at("map<string,variant>"), read)
+
+
+def _checked(value: Column, element: ColumnType) -> Column:
+    return F.struct(
+        read_value(_itself(value), element).alias("value"), is_present(value).alias("is_sent")
     )
+
+
+def _all_or_none(elements: Column) -> Column:
+    """The values, or null where one of them does not fit: part of a list is no value (R4)."""
+    is_lost = F.exists(elements, lambda e: e["is_sent"] & e["value"].isNull())
+    return F.when(~is_lost, F.transform(elements, lambda e: e["value"]))
 
 
 def _itself(value: Column) -> At:
@@ -460,23 +504,23 @@ def _itself(value: Column) -> At:
 
 
 _READERS: dict[str, Callable[[At, ColumnType], Column]] = {
-    "boolean": lambda at, _: at("boolean"),
+    "boolean": _boolean,
     "int": _whole_number,
     "bigint": _whole_number,
-    "float": lambda at, _: at("float"),
-    "double": lambda at, _: at("double"),
+    "float": _floating,
+    "double": _floating,
     "string": _text,
     "bytes": _base64,
     "days": _days,
     "timestamp_ms": _local(1_000),
     "timestamp_us": _local(1_000_000),
     "timestamp_ns": _local(1_000_000_000),
-    "instant_ms": lambda at, _: _instant(at("bigint"), 1_000),
+    "instant_ms": lambda at, _: _instant(_integer(at), 1_000),
     "zoned": _iso,
     "iso_timestamp": _iso,
     "iso_date": _iso,
-    "time_ms": lambda at, _: F.try_multiply(at("bigint"), F.lit(1_000)),
-    "time_ns": lambda at, _: _floor_by_1000(at("bigint")),
+    "time_ms": lambda at, _: F.try_multiply(_integer(at), F.lit(1_000)),
+    "time_ns": lambda at, _: _floor_by_1000(_integer(at)),
     "decimal": _decimal_value,
     "variable_decimal": _variable_decimal,
     "number": _number,

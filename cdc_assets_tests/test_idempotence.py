@@ -1,0 +1,198 @@
+"""Making a day again, late files, failures: the same landing gives the same lake."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_assets.cdc.errors import AuditError
+from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.snapshots import TableDay
+from cdc_assets_tests import events as ev
+from cdc_assets_tests import lakes
+from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.events import TOAST, Landing, PgLog
+
+pytestmark = pytest.mark.slow
+
+DAYS = [ev.DAY + timedelta(days=n) for n in range(4)]
+TABLES: dict[str, Any] = {"public.customers": {"key": ["id"]}, "public.log": {"key": "none"}}
+STAGES = ("landing", "changes", "control", "quarantine", "lag")
+
+
+def a_story(landing: Landing) -> None:
+    """Four days of a keyed table and a log, with late and repeated events."""
+    log = PgLog("idem", landing=landing)
+    rows = PgLog("idem", table="log", key=None, landing=landing)
+    first = log.create(id=1, v="a", note="long")
+    log.create(id=2, v="a", note="two")
+    log.create(id=3, v="a", note="three")
+    rows.create(a=1)
+    log.next_day()
+    log.update(id=1, v="b", note=TOAST)
+    log.delete(id=2, _tombstone=True)
+    log.landing.put(ev.raw(b"no json", topic="idem.public.customers"))
+    log.next_day()
+    log.again(first)
+    log.change_key({"id": 3}, id=4, v="c", note=TOAST)
+    rows.create(a=2)
+    log.heartbeat()
+    log.next_day()
+    log.update(id=1, v="d", note=TOAST)
+    rows.create(a=2)
+
+
+def commits(lake: Lake, source: str) -> dict[str, Any]:
+    """The commits of every day of every stage, and the references of every table."""
+    found: dict[str, Any] = {
+        stage: {
+            day: commit.snapshot_id
+            for day, commit in lake.day_commits(lake.stage(source, stage)).items()
+        }
+        for stage in STAGES
+    }
+    return {**found, **{table: lakes.refs_of(lake, source, table) for table in TABLES}}
+
+
+def contents(lake: Lake, source: str, days: list[date] | None = None) -> dict[str, list[Any]]:
+    """Rows of all stages and of all days of all tables; only `file` may differ."""
+    days = days or DAYS
+    found = {
+        stage: [
+            {k: v for k, v in row.items() if k != "file"}
+            for row in lakes.stage_rows(lake, source, stage, days)
+        ]
+        for stage in STAGES
+    }
+    for table in TABLES:
+        for day in days:
+            found[f"{table} {day}"] = lakes.plain(lakes.table_at(lake, source, table, day))
+    return found
+
+
+def assert_same(got: dict[str, list[Any]], expected: dict[str, list[Any]]) -> None:
+    assert got.keys() == expected.keys()
+    for what, rows in expected.items():
+        lakes.assert_same_rows(got[what], rows, what)
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Landing:
+    landing = Landing(DAYS[0])
+    a_story(landing)
+    ev.write_landing(tmp_path / "files", landing.landed)
+    return landing
+
+
+def test_a_second_run_changes_nothing_and_a_forced_one_no_row(
+    lake_of: LakeOf, tmp_path: Path, told: Landing, name: str
+) -> None:
+    lake = lake_of({name: lakes.source_config(tmp_path / "files", tables=TABLES)})
+    lakes.run_all(lake, name, DAYS)
+    before, rows = commits(lake, name), contents(lake, name)
+    again = lakes.run_all(lake, name, DAYS)
+    assert not any(report.made for report in again.values())
+    assert commits(lake, name) == before
+
+    lakes.run_all(lake, name, DAYS, force=True)
+    assert commits(lake, name)["landing"] != before["landing"]
+    assert_same(contents(lake, name), rows)
+
+
+def test_a_late_file_ends_in_the_lake_that_saw_it_from_the_start(
+    lake_of: LakeOf, tmp_path: Path, told: Landing, name: str
+) -> None:
+    late = [
+        ev.updated({"id": 1, "v": "late", "note": "newer"}, server="idem", lsn=1100, offset=50),
+        ev.created({"id": 9, "v": "late", "note": "x"}, server="idem", lsn=1101, offset=51),
+        ev.deleted({"id": 3}, server="idem", lsn=900, offset=52),
+    ]
+    sources = {}
+    for suffix in ("late", "whole"):
+        shutil.copytree(tmp_path / "files", tmp_path / suffix)
+        sources[f"{name}_{suffix}"] = lakes.source_config(tmp_path / suffix, tables=TABLES)
+    lake = lake_of(sources)
+
+    def deliver(suffix: str) -> None:
+        text = "".join(ev.kcat_line(record) + "\n" for record in late)
+        (tmp_path / suffix / str(DAYS[1]) / "late.jsonl").write_text(text, "utf-8")
+
+    deliver("whole")
+    lakes.run_all(lake, f"{name}_whole", DAYS)
+    lakes.run_all(lake, f"{name}_late", DAYS)
+    first = commits(lake, f"{name}_late")["public.customers"][str(DAYS[0])]
+    deliver("late")
+    lakes.run_all(lake, f"{name}_late", DAYS[1:])
+    assert_same(contents(lake, f"{name}_late"), contents(lake, f"{name}_whole"))
+    assert commits(lake, f"{name}_late")["public.customers"][str(DAYS[0])] == first
+    rows = lakes.rows_of(lake, f"{name}_late", "public.customers", DAYS[1])
+    assert {"id": 9, "v": "late", "note": "x"} in rows
+
+
+def test_making_an_old_day_again_replaces_its_tag_alone(
+    lake_of: LakeOf, tmp_path: Path, told: Landing, name: str
+) -> None:
+    lake = lake_of({name: lakes.source_config(tmp_path / "files", tables=TABLES)})
+    days = DAYS[:3]
+    lakes.run_all(lake, name, days)
+    before = lakes.refs_of(lake, name, "public.customers")
+    rows = lakes.rows_of(lake, name, "public.customers", days[1])
+    _, errors = lakes.run_tables(lake, name, [days[1]], ["public.customers"], force=True)
+    assert errors == {}
+    after = lakes.refs_of(lake, name, "public.customers")
+    changed = {ref for ref in before if before[ref] != after[ref]}
+    assert changed == {str(days[1])}
+    assert before.keys() == after.keys()
+    lakes.assert_same_rows(lakes.rows_of(lake, name, "public.customers", days[1]), rows)
+
+
+def test_a_failed_audit_leaves_tags_and_main_as_they_were(
+    lake_of: LakeOf, tmp_path: Path, told: Landing, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = lake_of({name: lakes.source_config(tmp_path / "files", tables=TABLES)})
+    lakes.run_all(lake, name, DAYS[:2])
+    before = lakes.refs_of(lake, name, "public.customers")
+    rows = lakes.rows_of(lake, name, "public.customers", "main")
+    lakes.run_stages(lake, name, DAYS[:3])
+
+    def fails(self: TableDay, *_: Any) -> int:
+        raise AuditError(self.label, self.day, "a key stands twice")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TableDay, "_audit_keys", fails)
+        for days, force in (([DAYS[2]], False), ([DAYS[1]], True)):
+            _, errors = lakes.run_tables(lake, name, days, ["public.customers"], force=force)
+            assert [type(error) for error in errors.values()] == [AuditError]
+            assert lakes.refs_of(lake, name, "public.customers") == before
+    lakes.assert_same_rows(lakes.rows_of(lake, name, "public.customers", "main"), rows)
+    _, errors = lakes.run_tables(lake, name, [DAYS[2]], ["public.customers"])
+    assert errors == {}
+    assert str(DAYS[2]) in lakes.refs_of(lake, name, "public.customers")
+
+
+def test_days_made_at_once_are_those_made_one_by_one(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    """Types of a day use only what landed by that day (R3): also those of its keys."""
+    landing = Landing(DAYS[0])
+    log = PgLog("idem", landing=landing)
+    log.create(id="1", v="a")
+    log.delete(id="2", _tombstone=True)
+    log.tombstone(id="3")
+    log.next_day()
+    log.update(id=1, v="b", _types={"id": "int32", "v": "string"})
+    PgLog("idem", table="log", key=None, landing=landing).create(a=1)
+    ev.write_landing(tmp_path / "files", landing.landed)
+    tables = {"public.log": {"key": "none"}, "public.customers": {"key": ["id"]}}
+    source = lakes.source_config(tmp_path / "files", tables=tables)
+    lake = lake_of({f"{name}_once": source, f"{name}_daily": source})
+    lakes.run_stages(lake, f"{name}_once", DAYS[:2])
+    for day in DAYS[:2]:
+        lakes.run_stages(lake, f"{name}_daily", [day])
+    for stage in STAGES:
+        got = lakes.stage_rows(lake, f"{name}_once", stage)
+        lakes.assert_same_rows(got, lakes.stage_rows(lake, f"{name}_daily", stage), stage)

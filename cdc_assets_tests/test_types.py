@@ -1,0 +1,171 @@
+"""Values and column types: every odd JSON value in every type, as the model reads it (R3, R4)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc import types
+from cdc_assets_tests import events as ev
+from cdc_assets_tests import lakes, model
+
+TYPES: dict[str, Any] = {
+    **{name: name for name in ("boolean", "int8", "int16", "int32", "int64")},
+    **{name: name for name in ("float", "double", "string", "bytes")},
+    **{
+        name.rsplit(".", 1)[1]: name
+        for name in (
+            "io.debezium.time.Date",
+            "io.debezium.time.MicroTimestamp",
+            "io.debezium.time.NanoTimestamp",
+            "io.debezium.time.ZonedTimestamp",
+            "io.debezium.time.IsoDate",
+            "io.debezium.time.IsoTimestamp",
+            "io.debezium.time.ZonedTime",
+            "io.debezium.time.Interval",
+            "io.debezium.time.Time",
+            "io.debezium.time.MicroTime",
+            "io.debezium.time.NanoTime",
+            "io.debezium.time.MicroDuration",
+            "io.debezium.time.Year",
+            "io.debezium.data.Bits",
+            "io.debezium.data.Json",
+            "io.debezium.data.Uuid",
+            "io.debezium.data.Enum",
+            "io.debezium.data.geometry.Point",
+            ev.VARIABLE_SCALE_DECIMAL,
+        )
+    },
+    "timestamp_ms": "io.debezium.time.Timestamp",
+    "connect_timestamp": "org.apache.kafka.connect.data.Timestamp",
+    "connect_date": "org.apache.kafka.connect.data.Date",
+    "connect_time": "org.apache.kafka.connect.data.Time",
+    "decimal_5_2": (ev.DECIMAL, 2, 5),
+    "decimal_38_0": (ev.DECIMAL, 0, 38),
+    "decimal_38_38": (ev.DECIMAL, 38, 38),
+    "decimal_without_precision": (ev.DECIMAL, 4),
+    "decimal_beyond_38": (ev.DECIMAL, 2, 60),
+    "decimal_of_negative_scale": (ev.DECIMAL, -2, 10),
+    "array_of_int": {"type": "array", "items": {"type": "int32"}},
+    "array_of_day": {"type": "array", "items": ev.field_schema("io.debezium.time.Date")},
+    "map_of_text": {
+        "type": "map",
+        "keys": {"type": "string"},
+        "values": {"type": "string"},
+    },
+}
+
+
+def _bytes_of(number: int, size: int | None = None) -> str:
+    length = size or (number if number >= 0 else ~number).bit_length() // 8 + 1
+    return json.dumps(base64.b64encode(number.to_bytes(length, "big", signed=True)).decode())
+
+
+NUMBERS = [0, 1, -1, 127, 128, -129, 2**31 - 1, 2**31, -(2**31) - 1, 2**53 + 1]
+NUMBERS += [2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 10**38 - 1, 10**38, 10**60]
+NUMBERS += [2932896, 2932897, -719162, -719163, 253402300799999, 253402300800000]
+NUMBERS += [-62135596800000, -62135596800001, 253402300799999999, 86_400_000, -86_400_000_001]
+FRACTIONS = ["0.5", "-0.1", "1.0", "1E+400", "123.45", "-999.99", "999.995"]
+FRACTIONS += ["0.123456789012345678901234567890123456789", "12345678901234567890.123456789"]
+TEXTS = ["", " ", "x", "NaN", "Infinity", "-Infinity", "infinity", "-infinity", "true", "null"]
+TEXTS += ["1", "-1", "1.5", "0x10", "9" * 40, "١٢"]
+TEXTS += ["2026-11-04", "2026-02-30", "0000-01-01", "0001-01-01", "9999-12-31", "10000-01-01"]
+TEXTS += ["2026-11-04T12:00:00Z", "2026-11-04T12:00:00.123456789+02:00", "2026-11-04 12:00:00"]
+TEXTS += ["2026-11-04T12:00:00.1-0130"]
+TEXTS += ["+12345-01-01T00:00:00Z", "-0044-03-15T00:00:00Z", "9999-12-31T23:59:59.999999Z"]
+TEXTS += ["12:00:00+02", "P1Y", "AA==", "AP8=", "!!!", "A", "b68a35a7-17ad-35b3-af2a-ae46edb4545a"]
+OTHERS = ["true", "false", "[]", "{}", "[1,2]", "[null]", '["a"]', "[[1]]", "[2147483648]"]
+OTHERS += ['{"a":1}', '{"a":"b"}', '{"a":null}', '{"wkb":"AA==","srid":5}', '{"wkb":null}']
+OTHERS += ['{"wkb":"!","srid":"x"}', '{"scale":2,"value":"AP8="}', '{"scale":-2,"value":"AQ=="}']
+OTHERS += ['{"scale":0,"value":""}', '{"scale":99,"value":"AQ=="}', '{"scale":"x","value":1}']
+OTHERS += [_bytes_of(n) for n in (*NUMBERS[:20], -(10**38), -(10**38) + 1, 2**127 - 1, -(2**127))]
+OTHERS += [_bytes_of(5, 16), _bytes_of(-5, 16), _bytes_of(-(10**37) - 7)]
+VALUES = [*map(str, NUMBERS), *FRACTIONS, *map(json.dumps, TEXTS), *OTHERS]
+
+
+@pytest.fixture(scope="module")
+def read(spark: SparkSession) -> dict[tuple[str, str], Any]:
+    """(type, JSON text) → the value in its column."""
+    rows = spark.createDataFrame([(text,) for text in VALUES], "text string")
+    opened = rows.withColumn("row", F.parse_json(F.concat(F.lit('{"v":'), "text", F.lit("}"))))
+    at = types.of_member(F.col("row"), "v")
+    columns = {
+        name: types.read_value(at, types.type_of(ev.field_schema(kind)))
+        for name, kind in TYPES.items()
+    }
+    found = opened.select("text", *(column.alias(name) for name, column in columns.items()))
+    return {(name, row["text"]): row[name] for row in lakes.plain(found) for name in columns}
+
+
+ISO = {"ZonedTimestamp", "IsoDate", "IsoTimestamp"}
+NANOS = {"NanoTimestamp", "NanoTime"}
+OBJECTS = {"VariableScaleDecimal", "Point", "map_of_text"}
+DAYS = {"Date", "connect_date"}
+WIDE = {"decimal_beyond_38", "decimal_of_negative_scale"}
+
+
+def _is_asked(name: str, text: str) -> bool:
+    """Left out is what no producer writes, or what VARIANT does not tell apart."""
+    value = model.parse_json(text.encode())
+    is_number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
+    digits = sum(char.isdigit() for char in text)
+    is_exact = digits <= 38 and "E" not in text
+    if name in ISO:
+        return not is_number and value not in ("1", "-1")
+    if name in NANOS:
+        return not is_number or abs(value) < 2**63
+    if name in OBJECTS:
+        return isinstance(value, dict)
+    if name in DAYS:
+        return not isinstance(value, str)
+    if name in WIDE:  # numbers of more than 38 digits are null
+        return isinstance(value, str) and len(value) <= 12
+    column = model.wire_type(ev.field_schema(TYPES[name])) or ("string",)
+    return is_exact or column[0] not in ("string", "decimal") or not is_number
+
+
+def _expected(kind: Any, text: str) -> Any:
+    wire = ev.field_schema(kind)
+    column = model.wire_type(wire) or ("string",)
+    try:
+        return model.hold(model.read_wire(wire, model.parse_json(text.encode())), column)
+    except model.DoesNotFitError:
+        return None
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    if isinstance(value, dict):
+        return sorted(value.items())
+    if isinstance(value, list) and value and isinstance(value[0], tuple):
+        return sorted(value)
+    return value
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_value_is_read_or_null_but_never_fails(
+    read: dict[tuple[str, str], Any], name: str
+) -> None:
+    different = {}
+    for text in filter(lambda text: _is_asked(name, text), VALUES):
+        got, expected = _comparable(read[name, text]), _comparable(_expected(TYPES[name], text))
+        if got != expected:
+            different[text] = (got, expected)
+    assert not different, "\n".join(f"{t}: got {g!r}, not {e!r}" for t, (g, e) in different.items())
+
+
+def test_the_decimal_of_a_connect_schema_is_exact_to_38_digits(spark: SparkSession) -> None:
+    kind = types.type_of(ev.field_schema((ev.DECIMAL, 0, 38)))
+    numbers = [sign * (10**digits - 1) for digits in range(1, 39) for sign in (1, -1)]
+    rows = spark.createDataFrame([(_bytes_of(n),) for n in numbers], "text string")
+    at = types.of_member(F.parse_json(F.concat(F.lit('{"v":'), "text", F.lit("}"))), "v")
+    got = [row["v"] for row in lakes.plain(rows.select(types.read_value(at, kind).alias("v")))]
+    assert got == [Decimal(n) for n in numbers]
