@@ -28,31 +28,35 @@ class Reader(Protocol):
     def __call__(self, path: str, kind: str, /) -> Column: ...
 
 
-def debezium_elements(at: Reader) -> Column:
-    """The source elements of a Debezium or Lindorm event (O2, O8); a missing one is 0."""
+def debezium_elements(connector: Column, at: Reader) -> Column:
+    """The source elements of a Debezium or Lindorm event (O2, O8); a missing one is 0.
+
+    Args:
+        connector: the event's connector, null for Lindorm.
+        at: reads a member of the event's `source`.
+    """
 
     def number(path: str) -> Column:
         return _element(at(path, "bigint"))
 
-    connector = at("source.connector", "string")
-    file_number = F.regexp_extract(at("source.file", "string"), r"(\d{1,18})$", 1)
+    file_number = F.regexp_extract(at("file", "string"), r"(\d{1,18})$", 1)
     mysql = F.array(
         _element(F.nullif(file_number, F.lit("")).try_cast("bigint")),
-        number("source.pos"),
-        number("source.row"),
+        number("pos"),
+        number("row"),
     )
     sqlserver = F.array(
-        *_hex_parts(at("source.commit_lsn", "string")),
-        *_hex_parts(at("source.change_lsn", "string")),
-        number("source.event_serial_no"),
+        *_hex_parts(at("commit_lsn", "string")),
+        *_hex_parts(at("change_lsn", "string")),
+        number("event_serial_no"),
     )
-    oracle = F.array(number("source.commit_scn"), number("source.scn"))
+    oracle = F.array(number("commit_scn"), number("scn"))
     return (
-        F.when(connector == "postgresql", F.array(number("source.lsn")))
+        F.when(connector == "postgresql", F.array(number("lsn")))
         .when(connector.isin("mysql", "mariadb"), mysql)
         .when(connector == "sqlserver", sqlserver)
         .when(connector == "oracle", oracle)
-        .otherwise(F.array(number("source.ts_ms")))
+        .otherwise(F.array(number("ts_ms")))
     )
 
 

@@ -51,24 +51,30 @@ def read_dataworks(records: DataFrame) -> DataFrame:
     Returns:
         The records with the columns of `Envelope`.
     """
-    doc = F.col("doc")
 
     def at(path: str, kind: str) -> Column:
-        return F.try_variant_get(doc, f"$[0].{path}", kind)
+        return F.try_variant_get("doc", f"$[0].{path}", kind)
 
-    payload = at("payload", "variant")
-    op_value = at("payload.op", "variant")
+    # Read once, named often: Spark would read a member anew wherever an expression names it.
+    records = records.withColumns(
+        {
+            "v_payload": at("payload", "variant"),
+            "v_op": at("payload.op", "variant"),
+            "v_before": at("payload.before.dataColumn", "variant"),
+            "v_after": at("payload.after.dataColumn", "variant"),
+            "v_schema": at("schema", "variant"),
+        }
+    )
+    payload = F.col("v_payload")
+    op_value = F.col("v_op")
     op = F.when(F.schema_of_variant(op_value) == "STRING", at("payload.op", "string"))
     known = F.lit(False)
     for name in ("timestamp", "before", "after", "sequenceId", "ddl"):
         known = known | at(f"payload.{name}", "variant").isNotNull()
-    is_envelope = is_object(payload) & known & is_object(at("schema", "variant"))
+    is_envelope = is_object(payload) & known & is_object(F.col("v_schema"))
     row_op, control_op = _lookup(op, ROW_OPS), _lookup(op, CONTROL_OPS)
     table = _table(at)
-    before, after = (
-        at("payload.before.dataColumn", "variant"),
-        at("payload.after.dataColumn", "variant"),
-    )
+    before, after = F.col("v_before"), F.col("v_after")
     no_image = (op.isin("INSERT", "UPDATE_AFTER") & ~is_object(after)) | (
         op.isin(*BEFORE_OPS) & ~is_object(before)
     )
@@ -112,7 +118,7 @@ def read_dataworks(records: DataFrame) -> DataFrame:
         tx_order=F.lit(None).cast("bigint"),
         rank=F.when((op == "DELETE") | is_before, 0).otherwise(1),
         is_snapshot=F.lit(False),
-        schema=F.when(_has_columns(at), at("schema", "variant")),
+        schema=F.when(_has_columns(at), F.col("v_schema")),
         # W7: ddlMeta is a serialised object; it stays text in the landing.
         payload=F.when(control_op == "ddl", at("payload.ddl.text", "string")),
     ).add_to(records)

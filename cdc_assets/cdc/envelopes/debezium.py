@@ -34,36 +34,68 @@ def read_lindorm(records: DataFrame) -> DataFrame:
 
 def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFrame:
     opened = _open(records)
-    event = F.col("event")
 
     def at(path: str, kind: str) -> Column:
-        return F.try_variant_get(event, f"$.{path}", kind)
+        return F.try_variant_get("event", f"$.{path}", kind)
 
-    op_value = at("op", "variant")
-    op = F.when(F.schema_of_variant(op_value) == "STRING", at("op", "string"))
-    has_op = is_present(op_value)
-    source = at("source", "variant")
-    before, after = at("before", "variant"), at("after", "variant")
+    # Read once, named often: Spark would read a member anew wherever an expression names it.
+    opened = opened.withColumns(
+        {
+            "v_op": at("op", "variant"),
+            "v_source": at("source", "variant"),
+            "v_before": at("before", "variant"),
+            "v_after": at("after", "variant"),
+            "v_ddl": at("ddl", "string"),
+            "v_status": at("status", "string"),
+            "v_id": at("id", "string"),
+            "v_ts_ms": at("ts_ms", "bigint"),
+        }
+    )
+    source = F.col("v_source")
+
+    def of_source(path: str, kind: str) -> Column:
+        return F.try_variant_get(source, f"$.{path}", kind)
+
+    parts = ("namespace",) if lindorm else ("schema", "db")
+    namespaces = [F.nullif(of_source(part, "string"), F.lit("")) for part in parts]
+    table = F.nullif(of_source("table", "string"), F.lit(""))
+    opened = opened.withColumns(
+        {
+            "v_op_text": F.when(
+                F.schema_of_variant("v_op") == "STRING", F.try_variant_get("v_op", "$", "string")
+            ),
+            "v_has_op": is_present(F.col("v_op")),
+            "v_source_is_object": is_object(source),
+            "v_before_is_object": is_object(F.col("v_before")),
+            "v_after_is_object": is_object(F.col("v_after")),
+            "v_namespace": F.coalesce(*namespaces),
+            "v_table": table,
+            "v_connector": of_source("connector", "string"),
+            "v_mark": of_source("snapshot", "string"),
+        }
+    ).withColumn("v_name", table_name(F.col("v_namespace"), F.col("v_table")))
+    op_value, op = F.col("v_op"), F.col("v_op_text")
+    before, after = F.col("v_before"), F.col("v_after")
+    has_op, name = F.col("v_has_op"), F.col("v_name")
     has_body = source.isNotNull() | before.isNotNull() | after.isNotNull()
     is_event = has_op & has_body
-    has_ddl = ~has_op & is_present(at("ddl", "variant"))
-    is_mark = ~has_op & at("status", "string").isin("BEGIN", "END") & at("id", "string").isNotNull()
-    is_heartbeat = ~has_op & ~has_body & _only_times(event)
+    has_ddl = ~has_op & F.col("v_ddl").isNotNull()
+    is_mark = ~has_op & F.col("v_status").isin("BEGIN", "END") & F.col("v_id").isNotNull()
+    is_heartbeat = ~has_op & ~has_body & _only_times(F.col("event"))
     is_message = is_event & (op == MESSAGE_OP) if not lindorm else F.lit(False)
     is_row = is_event & op.isin(*row_ops)
     is_control = has_ddl | is_mark | is_heartbeat | is_message
-
-    parts = ("namespace",) if lindorm else ("schema", "db")
-    namespaces = [F.nullif(at(f"source.{part}", "string"), F.lit("")) for part in parts]
-    name = table_name(F.coalesce(*namespaces), F.nullif(at("source.table", "string"), F.lit("")))
+    has_object = (
+        F.col("v_source_is_object") | F.col("v_before_is_object") | F.col("v_after_is_object")
+    )
     needs_after = op.isin("c", "r", "u")
     reason = (
         F.when(is_control, None)
-        .when(~has_op & (is_object(source) | is_object(before) | is_object(after)), "missing_op")
+        .when(~has_op & has_object, "missing_op")
         .when(~is_event, "not_an_envelope")
         .when(op.isNull() | ~op.isin(*row_ops), "unknown_op")
         .when(name.isNull(), "missing_table")
-        .when(needs_after & ~is_object(after), "missing_image")
+        .when(needs_after & ~F.col("v_after_is_object"), "missing_image")
     )
     detail = (
         F.when(reason == "missing_op", F.lit("an envelope without op"))
@@ -80,7 +112,7 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
         .when(is_mark, "transaction")
         .when(is_heartbeat, "heartbeat")
     )
-    mark = at("source.snapshot", "string")
+    mark = F.col("v_mark")
     return Envelope(
         reason=reason,
         detail=detail,
@@ -89,19 +121,17 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
         .when(is_row, "row"),
         op=F.coalesce(control_op, op),
         source_op=op,
-        connector=F.coalesce(
-            at("source.connector", "string"), F.lit("lindorm" if lindorm else None)
-        ),
-        server=at("source.name", "string"),
-        db=at("source.db", "string"),
+        connector=F.coalesce("v_connector", F.lit("lindorm" if lindorm else None)),
+        server=of_source("name", "string"),
+        db=of_source("db", "string"),
         table_name=name,
-        before_row=F.when(is_object(before), before),
-        after_row=F.when(is_object(after), after),
+        before_row=F.when(F.col("v_before_is_object"), before),
+        after_row=F.when(F.col("v_after_is_object"), after),
         key_names=F.lit(None).cast("array<string>"),
-        source_ts_ms=at("source.ts_ms", "bigint"),
-        processed_ts_ms=at("ts_ms", "bigint"),
-        elements=positions.debezium_elements(at),
-        tx_id=F.coalesce(at("transaction.id", "string"), at("source.txId", "string")),
+        source_ts_ms=of_source("ts_ms", "bigint"),
+        processed_ts_ms=F.col("v_ts_ms"),
+        elements=positions.debezium_elements(F.col("v_connector"), of_source),
+        tx_id=F.coalesce(at("transaction.id", "string"), of_source("txId", "string")),
         tx_order=at("transaction.total_order", "bigint"),
         rank=F.when(op == "d", 0).otherwise(1),
         # D14: a mark that is not yet known counts as a snapshot read.
@@ -113,19 +143,26 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
 
 def _open(records: DataFrame) -> DataFrame:
     """Unwrap `{"schema": …, "payload": …}`; a bare envelope stays as it is (D1, D2)."""
-    doc = F.col("doc")
-
-    def root(path: str, kind: str = "variant") -> Column:
-        return F.try_variant_get(doc, f"$[0].{path}", kind)
-
-    has_body = root("source").isNotNull() | root("before").isNotNull() | root("after").isNotNull()
+    root = {
+        f"r_{name}": F.try_variant_get("doc", f"$[0].{name}", "variant")
+        for name in ("op", "source", "before", "after", "payload", "schema")
+    }
+    read = records.withColumns(root)
+    has_body = F.col("r_source").isNotNull() | F.col("r_before").isNotNull()
+    has_body = has_body | F.col("r_after").isNotNull()
     # A row may itself have a column called payload: op beside an image decides first.
-    is_bare = root("op").isNotNull() & has_body
-    wrapped = ~is_bare & root("payload").isNotNull()
-    event = F.when(wrapped, root("payload")).otherwise(F.try_variant_get(doc, "$[0]", "variant"))
-    schema = F.when(wrapped & is_object(root("schema")), root("schema"))
-    return records.withColumns({"event": event, "schema_member": schema}).withColumn(
-        "is_null_payload", F.coalesce(F.is_variant_null("event"), F.lit(False))
+    is_bare = F.col("r_op").isNotNull() & has_body
+    wrapped = ~is_bare & F.col("r_payload").isNotNull()
+    bare = F.try_variant_get("doc", "$[0]", "variant")
+    return (
+        read.withColumns(
+            {
+                "event": F.when(wrapped, F.col("r_payload")).otherwise(bare),
+                "schema_member": F.when(wrapped & is_object(F.col("r_schema")), F.col("r_schema")),
+            }
+        )
+        .withColumn("is_null_payload", F.coalesce(F.is_variant_null("event"), F.lit(False)))
+        .drop(*root)
     )
 
 

@@ -210,16 +210,17 @@ def _configured_key(names: tuple[str, ...], images: list[Column], scalar: Column
             found.append(scalar)
         return F.coalesce(*found)
 
-    values = {name: value(name) for name in sorted(names)}
-    complete, has_null = F.lit(True), F.lit(False)
-    for column in values.values():
-        complete = complete & is_present(column)
-        has_null = has_null | F.coalesce(F.is_variant_null(column), F.lit(False))
-    return _result(
-        F.to_json(F.struct(*(column.alias(name) for name, column in values.items()))),
-        complete,
-        has_null,
-    )
+    ordered = sorted(names)
+
+    def result(key: Column) -> Column:
+        complete, has_null = F.lit(True), F.lit(False)
+        for name in ordered:
+            member = key.getField(name)
+            complete = complete & is_present(member)
+            has_null = has_null | F.coalesce(F.is_variant_null(member), F.lit(False))
+        return _result(F.to_json(key), complete, has_null)
+
+    return let(F.struct(*(value(name).alias(name) for name in ordered)), result)
 
 
 def _named_key(images: list[Column]) -> Column:
