@@ -44,5 +44,11 @@ def step(source: str, stage: str, day: str) -> Iterator[Callable[[str], None]]:
     tell(Step(source, stage, day, "…"))
     began = time.monotonic()
     said: list[str] = []
-    yield said.append
-    tell(Step(source, stage, day, " ".join(said) or "done", round(time.monotonic() - began, 1)))
+    try:
+        yield said.append
+    except BaseException:
+        said = ["failed"]
+        raise
+    finally:
+        text = " ".join(said) or "done"
+        tell(Step(source, stage, day, text, round(time.monotonic() - began, 1)))

@@ -37,7 +37,6 @@ def run_days(
     last: date,
     source: str | None = None,
     table: str | None = None,
-    force: bool = False,
     config_file: str | None = None,
 ) -> Outcome:
     """Make some days of all assets, or of one source, or of one table.

@@ -44,8 +44,9 @@ _IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
 
 @dataclass(frozen=True)
 class Shape:
-    """How the keys of one table's records look: which columns, under which schema."""
+    """How the keys of one table's records of a day look: which columns, under which schema."""
 
+    day: date
     table_name: str
     schema_id: str | None
     names: tuple[str, ...]
@@ -263,11 +264,10 @@ def with_canonical_keys(
     source: SourceConfig,
     shapes: Iterable[Shape],
     schemas: KnownSchemas,
-    day: date,
 ) -> DataFrame:
     """Replace raw keys by canonical ones (DESIGN, column `key`) and judge unfit values.
 
-    A key whose columns have no known type is canonical as JSON wrote it.
+    A key whose columns have no type that is known by its day is canonical as JSON wrote it.
     """
     by_types: dict[TypedNames, list[Shape]] = {}
     for shape in shapes:
@@ -277,7 +277,7 @@ def with_canonical_keys(
         )
         fallback = {
             **types.columns_of_config(config.columns if config else {}),
-            **schemas.latest(shape.table_name, day),
+            **schemas.latest(shape.table_name, shape.day),
         }
         typed = tuple(
             (name, known.get(name) or fallback[name])
@@ -308,22 +308,24 @@ def with_canonical_keys(
 def _with_plans(parsed: DataFrame, plans: Sequence[Sequence[Shape]]) -> DataFrame:
     """Add `key_plan`: which of the plans reads the record's key, null where none does."""
     rows = [
-        (shape.table_name, shape.schema_id or "", json.dumps(shape.names), number)
+        (shape.day, shape.table_name, shape.schema_id or "", json.dumps(shape.names), number)
         for number, shapes in enumerate(plans)
         for shape in shapes
     ]
     if not rows:
         return parsed.withColumn("key_plan", F.lit(None).cast("int"))
     known = parsed.sparkSession.createDataFrame(
-        rows, "plan_table string, plan_schema string, plan_names string, key_plan int"
+        rows,
+        "plan_day date, plan_table string, plan_schema string, plan_names string, key_plan int",
     ).withColumn("plan_names", F.from_json("plan_names", "array<string>"))
     same = (
-        (F.col("table_name") == F.col("plan_table"))
+        (F.col("landing_date") == F.col("plan_day"))
+        & (F.col("table_name") == F.col("plan_table"))
         & (F.coalesce("schema_id", F.lit("")) == F.col("plan_schema"))
         & (F.json_object_keys("key_raw") == F.col("plan_names"))
     )
     return parsed.join(F.broadcast(known), same, "left").drop(
-        "plan_table", "plan_schema", "plan_names"
+        "plan_day", "plan_table", "plan_schema", "plan_names"
     )
 
 
@@ -536,8 +538,8 @@ def _make_run(
         if tombstones:
             verdicts = kept.keep(settle_tombstones(lake, name, parsed, landing, days[0]))
             settled = _with_verdicts(parsed, verdicts, source)
-            shapes |= {Shape(t, None, names) for t in source.tables for names in tombstones}
-        keyed = with_canonical_keys(settled, source, sorted(shapes, key=str), schemas, days[-1])
+            shapes |= {Shape(day, t, None, n) for t in source.tables for day, n in tombstones}
+        keyed = with_canonical_keys(settled, source, sorted(shapes, key=str), schemas)
         routed = kept.keep(keyed.withColumn("destination", _destination()))
         inputs = {day: made_of[day] for day in days}
         lake.overwrite_days(identifiers["quarantine"], _quarantined(of_days, routed), inputs)
@@ -545,20 +547,27 @@ def _make_run(
         lake.overwrite_days(identifiers["changes"], _ordered(_changes(routed)), inputs)
 
 
-def _survey(parsed: DataFrame) -> tuple[set[Shape], set[tuple[str, ...]]]:
-    """The shapes of row keys, and the key columns of tombstones: one pass over the records."""
+def _survey(parsed: DataFrame) -> tuple[set[Shape], set[tuple[date, tuple[str, ...]]]]:
+    """The shapes of row keys, and the key columns of each day's tombstones: one pass."""
     rows = (
         parsed.where("reason IS NULL AND kind IN ('row', 'tombstone')")
-        .groupBy("kind", "table_name", "schema_id", F.json_object_keys("key_raw").alias("names"))
+        .groupBy(
+            "kind",
+            "landing_date",
+            "table_name",
+            "schema_id",
+            F.json_object_keys("key_raw").alias("names"),
+        )
         .count()
         .collect()
     )
     shapes = {
-        Shape(r.table_name, r.schema_id, tuple(r.names))
+        Shape(r.landing_date, r.table_name, r.schema_id, tuple(r.names))
         for r in rows
         if r.kind == "row" and r.table_name is not None and r.names
     }
-    return shapes, {tuple(r.names or ()) for r in rows if r.kind == "tombstone"}
+    tombstones = {(r.landing_date, tuple(r.names or ())) for r in rows if r.kind == "tombstone"}
+    return shapes, tombstones
 
 
 def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig) -> DataFrame:
@@ -586,7 +595,7 @@ def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig)
     return joined.withColumns(
         {
             "reason": F.coalesce("reason", reason),
-            "detail": F.coalesce("detail", detail),
+            "detail": F.coalesce(detail, "detail"),
             "op": F.when(is_lone, "d").when(is_tombstone, "tombstone").otherwise(F.col("op")),
             "table_name": F.when(is_tombstone, F.col("tombstone_table")).otherwise(
                 F.col("table_name")
