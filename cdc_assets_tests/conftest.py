@@ -20,7 +20,7 @@ from cdc_assets_tests.lakes import config_of, source_config
 LakeOf = Callable[..., Lake]
 SPARK = {
     "spark.master": "local[2]",
-    "spark.driver.memory": "2g",
+    "spark.driver.memory": "4g",
     "spark.sql.shuffle.partitions": "2",
 }
 
