@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -43,6 +44,12 @@ def start(config: Path) -> subprocess.Popen[str]:
     )
 
 
+def kill(run: subprocess.Popen[str]) -> None:
+    """SIGKILL for Python and its JVM, unless the run ended meanwhile."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(run.pid, signal.SIGKILL)
+
+
 def strike(config: Path, stage: str, times: int, after: float) -> bool:
     """Start a run and kill it; false where it had ended before."""
     with start(config) as run:
@@ -52,7 +59,7 @@ def strike(config: Path, stage: str, times: int, after: float) -> bool:
         for line in run.stdout:
             seen += line.strip() == stage
             if seen == times and timer is None:
-                timer = threading.Timer(after, os.killpg, (run.pid, signal.SIGKILL))
+                timer = threading.Timer(after, kill, (run,))
                 timer.start()
         if timer is not None:
             timer.cancel()
