@@ -1027,12 +1027,19 @@ def _read_lindorm(document: dict[str, Any], event: Event) -> None:
 def _read_flat(document: dict[str, Any], event: Event) -> None:
     """D18: ExtractNewRecordState puts what it keeps of the envelope into ``__`` fields."""
     marks = ("__op", "__deleted")
-    wrapped = not any(mark in document for mark in marks)
-    schema, row = _unwrap(document) if wrapped else (None, document)
+    is_bare = any(mark in document for mark in marks)
+    schema, row = (None, document) if is_bare else _unwrap(document)
     if row is None:
         event.is_tombstone = True
         return
-    if not isinstance(row, dict) or not any(mark in row for mark in marks):
+    if not isinstance(row, dict):
+        raise QuarantinedError("not_an_envelope")
+    if not any(mark in row for mark in marks):
+        # The transform leaves what is no row event as it was (D13, D16).
+        if row.get("op") == "m":
+            _read_debezium(document, event)
+        if not any(name in row for name in ("op", "source", "before", "after")):
+            _read_without_op(row, event)
         raise QuarantinedError("not_an_envelope")
 
     def meta(name: str) -> Any:

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc import positions, types
 from cdc_assets.cdc.config import Config, SourceConfig
+from cdc_assets.cdc.connect import known_starts, schema_id, with_document
 from cdc_assets.cdc.envelopes import columns
 from cdc_assets.cdc.envelopes.keys import (
     message_key_text,
@@ -30,14 +31,14 @@ from cdc_assets.cdc.envelopes.keys import (
 )
 from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.errors import MissingDayError
-from cdc_assets.cdc.jsontext import let, text_of, with_strict_json
+from cdc_assets.cdc.jsontext import let, text_of
 from cdc_assets.cdc.kept import keeping
 from cdc_assets.cdc.lake import DayCommit, Lake, with_retry
 
 log = logging.getLogger(__name__)
 
 # Raised when the reading of records changes, so that days made before are made again.
-READER_VERSION = 1
+READER_VERSION = 2
 
 _IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
 
@@ -55,8 +56,13 @@ class Shape:
 # --- parse: landing rows → records in common columns
 
 
-def parse(landing: DataFrame, source: SourceConfig) -> DataFrame:
+def parse(landing: DataFrame, source: SourceConfig, starts: DataFrame | None = None) -> DataFrame:
     """Read landing rows; one row out for each row in.
+
+    Args:
+        landing: has the columns of `LANDING`.
+        source: the rules.
+        starts: of :func:`~cdc_assets.cdc.connect.known_starts`, to read faster.
 
     Returns:
         `landing_date, topic, partition, offset, kafka_ts_ms, value_hash, message_key`, the
@@ -77,7 +83,7 @@ def parse(landing: DataFrame, source: SourceConfig) -> DataFrame:
             "kafka_ts_ms": F.unix_millis("timestamp"),
         }
     )
-    documents = with_strict_json(typed, doc=F.col("value_text"), key_doc=message_key_text())
+    documents = with_document(typed, starts, key_doc=message_key_text())
     events = reader(source.format)(documents)
     keyed = with_raw_keys(with_header_keys(with_message_key(events)), source)
     is_null_document = F.coalesce(
@@ -111,16 +117,21 @@ def parse(landing: DataFrame, source: SourceConfig) -> DataFrame:
         F.when(is_tombstone, F.to_json("key_row")).otherwise(F.col("key_raw")).alias("key_raw"),
         "old_key_raw",
         "new_key_raw",
-        F.to_json("key_row").alias("message_key_json"),
+        # A control event shows its message key as it came.
+        F.when(F.col("e_kind") != "row", F.to_json("key_row")).alias("message_key_json"),
         text_of(F.col("e_before_row")).alias("before"),
         text_of(F.col("e_after_row")).alias("after"),
         F.col("e_source_ts_ms").alias("source_ts_ms"),
         F.col("e_processed_ts_ms").alias("processed_ts_ms"),
         _position(source, is_tombstone).alias("position"),
+        F.when(_has_source() & ~is_tombstone, F.col("e_elements")).alias("source_elements"),
         F.col("e_tx_id").alias("tx_id"),
         F.col("e_tx_order").alias("tx_order"),
         F.col("e_is_snapshot").alias("is_snapshot"),
-        F.sha2(F.to_json("e_schema"), 256).alias("schema_id"),
+        F.when(
+            F.col("e_schema").isNotNull(),
+            F.coalesce("start_schema_id", schema_id(F.col("e_schema"))),
+        ).alias("schema_id"),
         F.col("e_payload").alias("payload"),
     )
 
@@ -128,9 +139,8 @@ def parse(landing: DataFrame, source: SourceConfig) -> DataFrame:
 def _position(source: SourceConfig, is_tombstone: Column) -> Column:
     """O6: a snapshot read and a tombstone have no position of their own."""
     has_none = is_tombstone | F.coalesce(F.col("e_is_snapshot"), F.lit(False))
-    has_source = (F.col("e_kind") == "row") | (F.col("e_op") == "message")
     return F.when(
-        has_source & ~has_none,
+        _has_source() & ~has_none,
         positions.position(
             F.col("e_elements"),
             F.col("e_tx_order"),
@@ -139,6 +149,10 @@ def _position(source: SourceConfig, is_tombstone: Column) -> Column:
             source.position_reset,
         ),
     )
+
+
+def _has_source() -> Column:
+    return (F.col("e_kind") == "row") | (F.col("e_op") == "message")
 
 
 def _unreadable_detail(reason: Column) -> Column:
@@ -193,7 +207,7 @@ def register_schemas(lake: Lake, name: str, parsed: DataFrame, landing: DataFram
         ["landing_date", "topic", "partition", "offset"],
         "left_semi",
     )
-    documents = with_strict_json(rows, doc=F.col("value").cast("string"))
+    documents = with_document(rows.withColumn("value_text", F.col("value").cast("string")), None)
     texts = reader(source.format)(documents).select(
         F.to_json("e_schema").alias("schema"), "landing_date", "topic", "partition", "offset"
     )
@@ -231,8 +245,8 @@ class KnownSchemas:
             if name == table_name and landed <= day
         )
         merged: types.Columns = {}
-        for _, schema_id in ids:
-            merged.update(self.columns[table_name, schema_id])
+        for _, known in ids:
+            merged.update(self.columns[table_name, known])
         return merged
 
 
@@ -530,7 +544,8 @@ def _make_run(
     landing = lake.spark.table(lake.stage(name, "landing"))
     of_days = landing.where(F.col("landing_date").isin([F.lit(day) for day in days]))
     with keeping() as kept:
-        parsed = kept.keep(parse(of_days, source))
+        starts = kept.keep(known_starts(of_days))
+        parsed = kept.keep(parse(of_days, source, starts))
         shapes, tombstones = _survey(parsed)
         register_schemas(lake, name, parsed, landing)
         schemas = known_schemas(lake, name)
@@ -579,17 +594,20 @@ def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig)
         & ~F.coalesce("follows_delete", F.lit(False))
     )
     no_table = is_lone & F.col("message_key").isNotNull() & F.col("tombstone_table").isNull()
-    configured = F.col("tombstone_table").isin(list(source.tables))
-    no_key = (
-        is_lone
-        & F.col("key_raw").isNull()
-        & (F.col("message_key").isNull() | F.coalesce(configured, F.lit(False)))
+    configured = F.coalesce(F.col("tombstone_table").isin(list(source.tables)), F.lit(False))
+    # O14: nothing says which row of a table without a key it deletes.
+    unkeyed = [name for name, table in source.tables.items() if table.key in ("none", "row")]
+    of_unkeyed = is_lone & F.coalesce(F.col("tombstone_table").isin(unkeyed), F.lit(False))
+    no_key = is_lone & F.col("key_raw").isNull() & (F.col("message_key").isNull() | configured)
+    reason = (
+        F.when(no_table, "missing_table")
+        .when(of_unkeyed | (no_key & F.col("message_key").isNull()), "missing_key")
+        .when(no_key, "malformed_key")
     )
-    reason = F.when(no_table, "missing_table").when(
-        no_key, F.when(F.col("message_key").isNull(), "missing_key").otherwise("malformed_key")
-    )
-    detail = F.when(no_table, F.lit("a lone tombstone on a topic of no table, or of several")).when(
-        no_key, F.lit("a lone tombstone without a readable key")
+    detail = (
+        F.when(no_table, F.lit("a lone tombstone on a topic of no table, or of several"))
+        .when(of_unkeyed, F.lit("a lone tombstone of a table without a key"))
+        .when(no_key, F.lit("a lone tombstone without a readable key"))
     )
     is_tombstone = F.col("kind") == "tombstone"
     return joined.withColumns(

@@ -51,9 +51,10 @@ def _empty_mapping(value: Any) -> Any:
 class TableConfig(_Model):
     """How one table is read; every setting has a default."""
 
-    key: tuple[str, ...] | Literal["none"] | None = Field(
+    key: tuple[str, ...] | Literal["none", "row"] | None = Field(
         default=None,
-        description="Key columns; `none` appends; unset takes the message key (FORMATS D5).",
+        description="Key columns; `none` appends, `row` takes the whole old row (FORMATS O14); "
+        "unset takes the message key (D5).",
     )
     replica_identity: Literal["unknown", "default", "nothing", "index", "full"] = "unknown"
     columns: dict[str, str] = Field(
@@ -68,11 +69,11 @@ class TableConfig(_Model):
     @field_validator("key", mode="before")
     @classmethod
     def _key(cls, value: Any) -> Any:
-        if value is None or value == "none":
+        if value in (None, "none", "row"):
             return value
         if not isinstance(value, list) or not value:
             raise ValueError(
-                f"got {value!r}; expected a list of column names such as [id], or none"
+                f"got {value!r}; expected a list of column names such as [id], none, or row"
             )
         if any(not isinstance(name, str) or not name for name in value):
             raise ValueError(f"got {value!r}; every key column is a non-empty text")
@@ -131,7 +132,7 @@ class LandingConfig(_Model):
 class SourceConfig(_Model):
     """One producer of change events: its format, its landing and its tables."""
 
-    format: Literal["debezium", "lindorm", "dataworks"]
+    format: Literal["debezium", "debezium-flat", "lindorm", "dataworks"]
     landing: LandingConfig
     lag_slo_ms: int | None = Field(default=None, ge=0)
     on_quarantine: Literal["publish", "block"] = "publish"
@@ -185,6 +186,16 @@ class SourceConfig(_Model):
                 raise ValueError(
                     f"tables.{text}: the namespace of this table is the name of one of the "
                     f"source's own tables ({', '.join(OWN_ASSETS)}); set lake.namespaces: flat"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _whole_row_keys(self) -> SourceConfig:
+        for text, table in self.tables.items():
+            if table.key == "row" and self.format != "debezium":
+                raise ValueError(
+                    f"tables.{text}.key: got row, which needs Debezium's `before` (replica "
+                    f"identity FULL); format is {self.format}. Name key columns, or none"
                 )
         return self
 

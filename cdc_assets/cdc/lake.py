@@ -195,6 +195,7 @@ class Lake:
                         f"cut in {zone}. Set timezone: {zone}, or use another warehouse"
                     ]
                 )
+            self._add_columns(identifier, schema)
         else:
             self.create_namespace(source)
             partitioned = any(f.name == "landing_date" for f in schema.fields)
@@ -210,6 +211,15 @@ class Lake:
                 },
             )
         return identifier
+
+    def _add_columns(self, identifier: str, schema: StructType) -> None:
+        """A table of an earlier version lacks what was added since, at the end."""
+        present = set(self.spark.table(identifier).columns)
+        for new in schema.fields:
+            if new.name not in present:
+                kind = new.dataType.simpleString()
+                ddl = column_ddl(new.name, kind, new.metadata.get("comment"))
+                with_retry(partial(self.spark.sql, f"ALTER TABLE {identifier} ADD COLUMN {ddl}"))
 
     def _create(
         self,

@@ -29,7 +29,7 @@ class Reader(Protocol):
 
 
 def debezium_elements(connector: Column, at: Reader) -> Column:
-    """The source elements of a Debezium or Lindorm event (O2, O8); a missing one is 0.
+    """The source elements of a Debezium or Lindorm event (O2, O8); a missing one is null.
 
     Args:
         connector: the event's connector, null for Lindorm.
@@ -37,11 +37,11 @@ def debezium_elements(connector: Column, at: Reader) -> Column:
     """
 
     def number(path: str) -> Column:
-        return _element(at(path, "bigint"))
+        return at(path, "bigint")
 
     file_number = F.regexp_extract(at("file", "string"), r"(\d{1,18})$", 1)
     mysql = F.array(
-        _element(F.nullif(file_number, F.lit("")).try_cast("bigint")),
+        F.nullif(file_number, F.lit("")).try_cast("bigint"),
         number("pos"),
         number("row"),
     )
@@ -61,7 +61,7 @@ def debezium_elements(connector: Column, at: Reader) -> Column:
 
 
 def wide_number(digits: Column) -> Column:
-    """A decimal text of up to 39 digits as three elements of 13 digits (O10); zeros if unfit."""
+    """A decimal text of up to 39 digits as three elements of 13 digits (O10); nulls if unfit."""
     padded = F.lpad(digits, _NUMBER_WIDTH * _NUMBER_PARTS, "0")
     parts = F.array(
         *(
@@ -69,8 +69,8 @@ def wide_number(digits: Column) -> Column:
             for i in range(_NUMBER_PARTS)
         )
     )
-    zeros = F.array(*[F.lit(0).cast("bigint")] * _NUMBER_PARTS)
-    return F.when(digits.rlike(r"^\d{1,39}$"), parts).otherwise(zeros)
+    nulls = F.array(*[F.lit(None).cast("bigint")] * _NUMBER_PARTS)
+    return F.when(digits.rlike(r"^\d{1,39}$"), parts).otherwise(nulls)
 
 
 def _element(value: Column) -> Column:
@@ -81,7 +81,7 @@ def _element(value: Column) -> Column:
 def _hex_parts(lsn: Column) -> list[Column]:
     """SQL Server's ``00000027:00000ac0:0002`` as three numbers."""
     parts = F.split(lsn, ":")
-    return [_element(F.conv(F.get(parts, F.lit(i)), 16, 10).try_cast("bigint")) for i in range(3)]
+    return [F.conv(F.get(parts, F.lit(i)), 16, 10).try_cast("bigint") for i in range(3)]
 
 
 def position(
@@ -102,7 +102,7 @@ def position(
         F.col("partition").cast("bigint"),
         F.col("offset").cast("bigint"),
     )
-    return F.concat(F.array(epoch), elements, tail).cast(_POSITION)
+    return F.concat(F.array(epoch), F.transform(elements, _element), tail).cast(_POSITION)
 
 
 def real_part(effective: Column) -> Column:

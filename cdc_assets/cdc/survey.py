@@ -29,6 +29,8 @@ class Survey:
     without_schema: int = 0
     schema_ids: tuple[str, ...] = ()
     key_names: tuple[tuple[str, ...], ...] = ()
+    lowest: tuple[int, ...] | None = None
+    highest: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ def survey(
             ),
             F.collect_set("schema_id").alias("schema_ids"),
             F.collect_set(F.json_object_keys("key")).alias("key_names"),
+            F.min("position").alias("lowest"),
+            F.max("position").alias("highest"),
             *(
                 # A split update's first half is no change of its own (W2).
                 F.count_if((F.col("op") == op) & ~F.coalesce(is_half, F.lit(False))).alias(
@@ -123,5 +127,7 @@ def survey(
             },
             schema_ids=tuple(sorted(row.schema_ids)),
             key_names=tuple(sorted(tuple(sorted(names)) for names in row.key_names if names)),
+            lowest=tuple(row.lowest) if row.lowest else None,
+            highest=tuple(row.highest) if row.highest else None,
         )
     return found

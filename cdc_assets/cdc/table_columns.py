@@ -123,7 +123,7 @@ class Columns:
 
     def _key_names(self, existing: Sequence[str] | None) -> tuple[str, ...]:
         config = self.day.config.key
-        if config == "none":
+        if config in ("none", "row"):
             return ()
         if isinstance(config, tuple):
             if existing is not None and set(existing) != set(config):

@@ -106,6 +106,8 @@ def columns_of_schema(text: str, format_name: str) -> Columns:
             for column in schema.get("dataColumn") or []
             if isinstance(column, dict) and isinstance(column.get("name"), str)
         }
+    if format_name == "debezium-flat":
+        return {n: type_of(kind) for n, kind in _named(schema) if not n.startswith("__")}
     row: Mapping[str, Any] = {}
     for field in _fields(schema):
         if field.get("field") in ("after", "before") and _fields(field):

@@ -124,6 +124,8 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
     key = F.when(complete, F.col("picked.json"))
     old = F.when(F.col("picked_old.complete"), F.col("picked_old.json"))
     appends = _is_one_of(table, (n for n, t in source.tables.items() if t.key == "none"))
+    by_row = _is_one_of(table, (n for n, t in source.tables.items() if t.key == "row"))
+    has_no_key = appends | by_row | (F.col("e_op") == "t")
     is_configured = _is_one_of(table, source.tables)
     needs_key = (
         (F.col("e_kind") == "row")
@@ -139,12 +141,18 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
     reason = (
         F.when(~needs_key, None)
         .when(appends, F.when(~F.col("e_op").isin("c", "r"), "missing_key"))
+        # O14: the old row itself is the key.
+        .when(by_row, F.when(F.col("e_op").isin("u", "d") & before.isNull(), "missing_key"))
         .when(F.coalesce(complete, F.lit(False)), None)
         .when(malformed, "malformed_key")
         .otherwise("missing_key")
     )
     detail = (
         F.when(appends, F.concat(F.lit("op "), F.col("e_op"), F.lit(" on a table with key: none")))
+        .when(
+            by_row,
+            F.concat(F.lit("op "), F.col("e_op"), F.lit(" without before, with key: row")),
+        )
         .when(
             reason == "malformed_key",
             F.lit("a key column is null, or the message key is unreadable"),
@@ -156,9 +164,11 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
     )
     return keyed.withColumns(
         {
-            "key_raw": F.when(~appends & (F.col("e_op") != "t"), key),
-            "old_key_raw": F.coalesce("header_old_key", F.when(old != key, old)),
-            "new_key_raw": F.col("header_new_key"),
+            "key_raw": F.when(~has_no_key, key),
+            "old_key_raw": F.when(
+                ~has_no_key, F.coalesce("header_old_key", F.when(old != key, old))
+            ),
+            "new_key_raw": F.when(~has_no_key, F.col("header_new_key")),
             "key_reason": reason,
             "key_detail": F.when(reason.isNotNull(), detail),
         }
