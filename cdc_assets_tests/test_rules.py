@@ -398,6 +398,29 @@ def a_column_that_is_absent_is_kept_where_the_producer_sends_changes_only(log: P
     return [{"id": 1, "v": None, "w": "c", "x": 1}]
 
 
+@story("R2", days=2)
+def an_unchanged_value_follows_a_row_through_several_keys_of_a_day(log: PgLog) -> Rows:
+    log.create(id=1, doc="long", note="a")
+    log.create(id=5, doc="there", note="a")
+    log.next_day()
+    log.change_key({"id": 1}, id=2, doc=TOAST, note=TOAST)
+    log.change_key({"id": 2}, id=3, doc=TOAST, note="b")
+    log.change_key({"id": 3}, id=4, doc=TOAST, note=TOAST)
+    log.change_key({"id": 5}, id=6, doc=TOAST, note="b")
+    log.change_key({"id": 6}, id=5, doc=TOAST, note="c")
+    return [{"id": 4, "doc": "long", "note": "b"}, {"id": 5, "doc": "there", "note": "c"}]
+
+
+@story("R2", days=3)
+def an_unchanged_value_stays_when_a_key_change_is_delivered_again(log: PgLog) -> Rows:
+    log.create(id=1, doc="long")
+    log.next_day()
+    moved = log.change_key({"id": 1}, id=2, doc=TOAST)
+    log.next_day()
+    log.again(*moved)
+    return [{"id": 2, "doc": "long"}]
+
+
 @story("R2", days=3)
 def an_unsent_value_keeps_its_last_one_over_days(log: PgLog) -> Rows:
     log.create(id=1, v=1, note="one")
