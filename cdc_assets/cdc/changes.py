@@ -37,7 +37,7 @@ from cdc_assets.cdc.lake import DayCommit, Lake, with_retry
 log = logging.getLogger(__name__)
 
 # Raised when the reading of records changes, so that days made before are made again.
-READER_VERSION = 1
+READER_VERSION = 2
 
 _IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
 
@@ -386,7 +386,9 @@ def settle_tombstones(
         slim.join(tombstones.select(*place).distinct(), place, "left_semi")
         .unionByName(earlier)
         .withColumn(
-            "is_delete", (F.col("kind") == "row") & (F.col("op") == "d") & F.col("reason").isNull()
+            # Also a delete that was quarantined, for want of a key or under `key: none`.
+            "is_delete",
+            F.coalesce((F.col("kind") == "row") & (F.col("op") == "d"), F.lit(False)),
         )
     )
     from pyspark.sql import Window
@@ -580,16 +582,22 @@ def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig)
     )
     no_table = is_lone & F.col("message_key").isNotNull() & F.col("tombstone_table").isNull()
     configured = F.col("tombstone_table").isin(list(source.tables))
+    appended = [name for name, table in source.tables.items() if table.key == "none"]
+    appends = is_lone & F.coalesce(F.col("tombstone_table").isin(appended), F.lit(False))
     no_key = (
         is_lone
         & F.col("key_raw").isNull()
         & (F.col("message_key").isNull() | F.coalesce(configured, F.lit(False)))
     )
-    reason = F.when(no_table, "missing_table").when(
-        no_key, F.when(F.col("message_key").isNull(), "missing_key").otherwise("malformed_key")
+    reason = (
+        F.when(no_table, "missing_table")
+        .when(appends | (no_key & F.col("message_key").isNull()), "missing_key")
+        .when(no_key, "malformed_key")
     )
-    detail = F.when(no_table, F.lit("a lone tombstone on a topic of no table, or of several")).when(
-        no_key, F.lit("a lone tombstone without a readable key")
+    detail = (
+        F.when(no_table, F.lit("a lone tombstone on a topic of no table, or of several"))
+        .when(appends, F.lit("a lone tombstone of a table with key: none"))
+        .when(no_key, F.lit("a lone tombstone without a readable key"))
     )
     is_tombstone = F.col("kind") == "tombstone"
     return joined.withColumns(
