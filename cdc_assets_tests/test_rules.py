@@ -208,6 +208,21 @@ def an_update_may_change_the_key_by_its_images(log: PgLog) -> Rows:
     return [{"id": 2, "v": "b"}]
 
 
+@story("D10", replica_identity="full")
+def images_are_asked_for_the_columns_that_the_message_key_names(log: PgLog) -> Rows:
+    log.create(id=1, part="x", v="a", _key=("id", "part"))
+    before = {"id": 1, "part": "x", "v": "a"}
+    log.update(id=2, part="x", v="b", _before=before, _key=("id", "part"))
+    return [{"id": 2, "part": "x", "v": "b"}]
+
+
+@story("D10", source="lindorm")
+def lindorm_changes_a_key_that_only_the_message_key_names(log: LindormLog) -> Rows:
+    log.create(id="a", v=1)
+    log.update({"id": "a", "v": 1}, id="b", v=2)
+    return [{"id": "b", "v": 2}]
+
+
 @story("D10", key=["id"])
 def an_old_key_that_nobody_vouches_for_removes_nothing(log: PgLog) -> Rows:
     log.create(id=1, v="a")
@@ -366,6 +381,16 @@ def equal_rows_of_one_transaction_count_and_repeated_ones_do_not(log: PgLog) -> 
     log.again(*sent)
     log.create(a=1, _lsn=700)
     return [{"a": number} for number in (1, 1, 2, 3, 1)]
+
+
+@story("O14", key="none")
+def tombstones_change_nothing_where_there_is_no_key(log: PgLog) -> Rows:
+    log.create(id=1)
+    log.delete(id=1, _tombstone=True)
+    log.tombstone(id=1)
+    log.tombstone(id=2)
+    log.change_key({"id": 3}, id=4)
+    return [{"id": 1}, {"id": 4}]
 
 
 @story("O14", days=2, key="none", log={"key": None})

@@ -26,7 +26,7 @@ from cdc_assets_tests.events import TOAST
 from cdc_assets_tests.model import Landed, Record
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(4)]
-FAMILIES, KEYS = 9, 3
+FAMILIES, KEYS = 24, 3
 PARTITIONS = 3
 NOON = datetime(2026, 11, 4, 12, tzinfo=timezone.utc)
 
@@ -173,17 +173,17 @@ class Traits:
 
 
 ACTIONS = {
-    "write": 24,
-    "delete": 9,
-    "move": 8,
-    "chain": 4,
-    "there_and_back": 2,
-    "shift": 4,
-    "read": 4,
-    "lone_tombstone": 2,
-    "again": 6,
-    "odd": 2,
-    "bad": 2,
+    "write": 72,
+    "delete": 27,
+    "move": 24,
+    "chain": 12,
+    "there_and_back": 6,
+    "shift": 12,
+    "read": 12,
+    "lone_tombstone": 6,
+    "again": 18,
+    "odd": 6,
+    "bad": 3,
     "control": 1,
     "alter": 2,
     "truncate": 1,
@@ -207,7 +207,7 @@ def steps() -> st.SearchStrategy[Step]:
 
 
 def traits(format: str) -> st.SearchStrategy[Traits]:
-    keys: list[Any] = [None, ["id"], ["id"]]
+    keys: list[Any] = [None, None, ["id"], ["id"], ["id"]]
     if format == "debezium":
         keys.append("none")
     return st.builds(
@@ -238,7 +238,7 @@ def settings_of(format: str) -> st.SearchStrategy[Settings]:
 @st.composite
 def worlds(draw: st.DrawFn, settings: Settings, name: str) -> World:
     teller = TELLERS[settings.format](name, settings, draw(traits(settings.format)))
-    for of_day in draw(st.tuples(*(st.lists(steps(), min_size=9, max_size=32) for _ in DAYS))):
+    for of_day in draw(st.tuples(*(st.lists(steps(), min_size=24, max_size=90) for _ in DAYS))):
         for step in of_day:
             teller.tell(step)
         teller.next_day()
