@@ -5,7 +5,7 @@ of the table, lag. Spark reads all worlds in one run, each as a table of a sourc
 
 ``CDC_WORLDS=200 CDC_SEED=7 pytest cdc_assets_tests/test_worlds.py -k worlds`` hunts longer and
 elsewhere; the run is the same for the same two numbers. Of what differs, the first world is made
-smaller in ``CDC_SHRINK`` more runs (default 6) and printed: make a golden case of it
+smaller in ``CDC_SHRINK`` more runs (default 8) and printed: make a golden case of it
 (test_golden.py).
 """
 
@@ -28,18 +28,27 @@ from cdc_assets import reads
 from cdc_assets.cdc.lake import Lake
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.worlds import DAYS, Settings, World, landing_lines, settings_of, worlds
+from cdc_assets_tests.worlds import (
+    DAYS,
+    Settings,
+    World,
+    family_of,
+    landing_lines,
+    settings_of,
+    worlds,
+)
 
 pytestmark = pytest.mark.slow
 
 WORLDS = int(os.environ.get("CDC_WORLDS", "8"))
 SEED = int(os.environ.get("CDC_SEED", "1"))
-SHRINK = int(os.environ.get("CDC_SHRINK", "6"))
+SHRINK = int(os.environ.get("CDC_SHRINK", "8"))
 SHARES = (("debezium", 3), ("debezium", 2), ("lindorm", 1), ("dataworks", 2))  # of eight worlds
-CANDIDATES = 8
+CANDIDATES = 8  # how many smaller worlds a round tries, or more where it leaves out shorter parts
 
 T = TypeVar("T")
 Differences = dict[str, list[str]]  # world → what differs
+Run = Callable[[Iterable[World]], Differences]
 
 
 def examples(strategy: st.SearchStrategy[T], count: int, seed: int) -> list[T]:
@@ -189,32 +198,30 @@ def _rows(lake: Lake, name: str, table: str, day: date) -> list[dict[str, Any]]:
 # -- making smaller ------------------------------------------------------------------------------
 
 
-def shrink(run: Runner, world: World, rounds: int) -> tuple[World, list[str]]:
-    """Leave stretches of records out, ever shorter ones, as long as something differs."""
+def shrink(run: Run, world: World, rounds: int) -> tuple[World, list[str]]:
+    """Keep one family of keys, then leave out ever shorter stretches, while something differs."""
     texts: list[str] = []
-    size = max(1, len(world.records) // CANDIDATES)
+    size = 0
     for number in range(rounds):
-        records = world.records
-        starts = range(0, len(records), size)
-        cut = [[*records[:n], *records[n + size :]] for n in starts][: 2 * CANDIDATES]
-        candidates = {
-            f"s{number:01}{n:03}": world.of(kept, f"s{number:01}{n:03}")
-            for n, kept in enumerate(cut)
-        }
-        differing = run(candidates.values())
-        if differing:
-            name = min(differing, key=lambda n: len(candidates[n].records))
-            # What can be left out alone can often be left out together.
-            together = [n for n in range(len(cut)) if f"s{number:01}{n:03}" in differing]
-            gone = {at for n in together for at in range(n * size, (n + 1) * size)}
-            both = world.of([r for i, r in enumerate(records) if i not in gone], f"t{number:04}")
-            again = run([both]) if len(together) > 1 else {}
-            world = both if again else candidates[name]
-            texts = again.get(both.name) or differing[name]
-        if not differing or len(world.records) <= size * CANDIDATES // 2:
-            if size == 1 and not differing:
-                break
-            size = max(1, size // 2)
+        families, records = world.families, world.records
+        if size == 0 and len(families) > 1:
+            share = -(-len(families) // CANDIDATES)
+            groups = [{None, *families[n : n + share]} for n in range(0, len(families), share)]
+            kept = [[(d, r) for d, r in records if family_of(r) in group] for group in groups]
+        else:
+            size = size or max(1, len(records) // CANDIDATES)
+            starts = range(0, len(records), size)
+            kept = [[*records[:n], *records[n + size :]] for n in starts]
+        named = [world.of(some, f"s{number:02}{n:02}") for n, some in enumerate(kept[:100])]
+        differing = run(named)
+        smaller = [candidate for candidate in named if candidate.name in differing]
+        if smaller:
+            world = min(smaller, key=lambda candidate: len(candidate.records))
+            texts = differing[world.name]
+        elif size == 1:
+            break
+        else:
+            size = max(1, (size or len(records)) // 2)
     return world, texts
 
 

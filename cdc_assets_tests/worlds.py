@@ -13,6 +13,7 @@ derive a Teller and name it in `TELLERS`.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -75,6 +76,12 @@ class World:
         """All days, also those on which nothing landed."""
         return {day: list(self.landed.get(day, ())) for day in DAYS}
 
+    @property
+    def families(self) -> list[int]:
+        """The families of which something landed."""
+        found = {family_of(record) for _, record in self.records}
+        return sorted(family for family in found if family is not None)
+
     def of(self, records: Iterable[tuple[date, Record]], name: str) -> World:
         """The same world under another name, of a length that is the same, with these records."""
         assert len(name) == len(self.name)
@@ -95,6 +102,12 @@ class World:
         for day in DAYS:
             lines += [f"  {day}", *(f"    {compact(r)}" for r in self.landed.get(day, ()))]
         return "\n".join(lines)
+
+
+def family_of(record: Record) -> int | None:
+    """The family of the key that a record is about; None for a truncate and the like."""
+    found = re.search(rb'"id":"?k?(\d+)', (record.key or b"") + (record.value or b""))
+    return int(found[1]) // 10 if found else None
 
 
 def landing_lines(landed: Mapping[date, Iterable[Record]]) -> list[str]:
