@@ -548,7 +548,7 @@ class DebeziumTeller(Teller):
 
     @property
     def is_mysql(self) -> bool:
-        return self.traits.lanes == 2 and self.traits.text_keys
+        return self.traits.lanes == 2 and self.traits.text_keys and self.traits.key != "none"
 
     def event(self, build: Callable[..., Record], *images: Any, **options: Any) -> Record:
         # Rows of one statement may share their LSN (O4).
@@ -624,7 +624,10 @@ class DebeziumTeller(Teller):
         row = self.rows.get(place) or self.row_of(place)
         self.rows[place] = row
         mark = self.pick("incremental", "true", "first", True)
-        lsn = None if mark == "incremental" else self.lsn
+        # `changes` holds no source elements of snapshot reads (O6): without a key, one that has
+        # them in its message can't be told from its redelivery.
+        has_lsn = mark != "incremental" and self.traits.key != "none"
+        lsn = self.lsn if has_lsn else None
         build = self.pick(ev.read, ev.read, ev.created)
         self.event(build, row, snapshot=mark, lsn=lsn)
 
