@@ -1850,6 +1850,7 @@ class KeyedTable(Table):
             if event.half == "after"
             and before.half == "before"
             and before.day <= day
+            and abs((before.day - event.day).days) <= self.late_days
             and before.sequence_id is not None
             and before.sequence_id == event.sequence_id
         ]

@@ -214,6 +214,21 @@ def an_update_may_change_the_key_by_its_images(log: PgLog) -> Rows:
     return [{"id": 2, "v": "b"}]
 
 
+@story("D10", replica_identity="full")
+def images_are_asked_for_the_columns_that_the_message_key_names(log: PgLog) -> Rows:
+    log.create(id=1, part="x", v="a", _key=("id", "part"))
+    before = {"id": 1, "part": "x", "v": "a"}
+    log.update(id=2, part="x", v="b", _before=before, _key=("id", "part"))
+    return [{"id": 2, "part": "x", "v": "b"}]
+
+
+@story("D10", source="lindorm")
+def lindorm_changes_a_key_that_only_the_message_key_names(log: LindormLog) -> Rows:
+    log.create(id="a", v=1)
+    log.update({"id": "a", "v": 1}, id="b", v=2)
+    return [{"id": "b", "v": 2}]
+
+
 @story("D10", key=["id"])
 def an_old_key_that_nobody_vouches_for_removes_nothing(log: PgLog) -> Rows:
     log.create(id=1, v="a")
@@ -374,6 +389,16 @@ def equal_rows_of_one_transaction_count_and_repeated_ones_do_not(log: PgLog) -> 
     return [{"a": number} for number in (1, 1, 2, 3, 1)]
 
 
+@story("O14", key="none")
+def tombstones_change_nothing_where_there_is_no_key(log: PgLog) -> Rows:
+    log.create(id=1)
+    log.delete(id=1, _tombstone=True)
+    log.tombstone(id=1)
+    log.tombstone(id=2)
+    log.change_key({"id": 3}, id=4)
+    return [{"id": 1}, {"id": 4}]
+
+
 @story("O14", days=2, key="none", log={"key": None})
 def a_truncate_empties_a_table_without_key(log: PgLog) -> Rows:
     log.create(a=1)
@@ -499,6 +524,29 @@ def a_column_that_is_absent_is_kept_where_the_producer_sends_changes_only(log: P
     log.update(id=1, w="c")
     log.update(id=1, v=None)
     return [{"id": 1, "v": None, "w": "c", "x": 1}]
+
+
+@story("R2", days=2)
+def an_unchanged_value_follows_a_row_through_several_keys_of_a_day(log: PgLog) -> Rows:
+    log.create(id=1, doc="long", note="a")
+    log.create(id=5, doc="there", note="a")
+    log.next_day()
+    log.change_key({"id": 1}, id=2, doc=TOAST, note=TOAST)
+    log.change_key({"id": 2}, id=3, doc=TOAST, note="b")
+    log.change_key({"id": 3}, id=4, doc=TOAST, note=TOAST)
+    log.change_key({"id": 5}, id=6, doc=TOAST, note="b")
+    log.change_key({"id": 6}, id=5, doc=TOAST, note="c")
+    return [{"id": 4, "doc": "long", "note": "b"}, {"id": 5, "doc": "there", "note": "c"}]
+
+
+@story("R2", days=3)
+def an_unchanged_value_stays_when_a_key_change_is_delivered_again(log: PgLog) -> Rows:
+    log.create(id=1, doc="long")
+    log.next_day()
+    moved = log.change_key({"id": 1}, id=2, doc=TOAST)
+    log.next_day()
+    log.again(*moved)
+    return [{"id": 2, "doc": "long"}]
 
 
 @story("R2", days=3)

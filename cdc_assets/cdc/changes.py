@@ -400,7 +400,9 @@ def settle_tombstones(
         slim.join(tombstones.select(*place).distinct(), place, "left_semi")
         .unionByName(earlier)
         .withColumn(
-            "is_delete", (F.col("kind") == "row") & (F.col("op") == "d") & F.col("reason").isNull()
+            # Also a delete that was quarantined, for want of a key or under `key: none`.
+            "is_delete",
+            F.coalesce((F.col("kind") == "row") & (F.col("op") == "d"), F.lit(False)),
         )
     )
     from pyspark.sql import Window

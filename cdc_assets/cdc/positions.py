@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 _POSITION = "array<bigint>"
 _NUMBER_WIDTH, _NUMBER_PARTS = 13, 3
+_TAIL = 4  # order in the transaction, rank, partition, offset
 
 
 class Reader(Protocol):
@@ -103,6 +104,26 @@ def position(
         F.col("offset").cast("bigint"),
     )
     return F.concat(F.array(epoch), F.transform(elements, _element), tail).cast(_POSITION)
+
+
+def of_removal(position: Column) -> Column:
+    """The position of what an event removes beside its own row: the rank of a removal (O4)."""
+    before_rank = F.slice(position, F.lit(1), F.size(position) - _TAIL + 1)
+    rank = F.array(F.lit(0).cast("bigint"))
+    return F.concat(before_rank, rank, F.slice(position, F.size(position) - 1, F.lit(2)))
+
+
+def is_one_change(one: Column, other: Column) -> Column:
+    """Do two effective positions share epoch and source elements, as the parts of a key change?
+
+    Never where the source gave no elements: all zeros say nothing.
+    """
+    shared = F.size(other) - _TAIL
+    prefix = F.slice(other, F.lit(1), F.greatest(shared, F.lit(0)))
+    is_known = ~F.array_contains(other, -1) & F.exists(
+        F.slice(prefix, F.lit(2), F.size(prefix)), lambda element: element != 0
+    )
+    return is_known & (F.slice(one, F.lit(1), F.size(prefix)) == prefix)
 
 
 def real_part(effective: Column) -> Column:

@@ -28,7 +28,7 @@ from cdc_assets.cdc.lake import DayCommit, Lake, TableState, with_retry
 from cdc_assets.cdc.moves import Keyed
 from cdc_assets.cdc.names import TableName, column
 from cdc_assets.cdc.positions import literal_position
-from cdc_assets.cdc.survey import Facts, Survey, gather, window_of
+from cdc_assets.cdc.survey import Facts, Survey, gather, pair_window_of, window_of
 from cdc_assets.cdc.table_columns import OWN_COLUMNS, POSITION, Columns
 from cdc_assets.cdc.unchanged import Unchanged
 from cdc_assets.cdc.unkeyed import Unkeyed
@@ -75,7 +75,8 @@ class TableDay:
         self.source: SourceConfig = lake.config.source(name)
         self.config: TableConfig = self.source.tables[table]
         self.start = lake.config.start_of(name, table)
-        self.window = [d for d in window_of(lake, name, day) if d >= self.start]
+        self.window = window_of(lake, name, day)
+        self.pair_window = pair_window_of(lake, name, day)
         self.survey = facts.surveys.get((table, day), Survey())
         self.past = [facts.surveys.get((table, d), Survey()) for d in self.window]
         self.identifier = lake.state(name, TableName.parse(table))
@@ -158,7 +159,7 @@ class TableDay:
                 )
         made_of = {
             str(d): commits["changes"][d].snapshot_id
-            for d in [*self.window, self.day]
+            for d in [*self.pair_window, self.day]
             if d in commits["changes"]
         }
         return {
@@ -271,6 +272,11 @@ class TableDay:
                 f"lake.{self.name}.quarantine; mend the landing, or set on_quarantine: publish.",
             )
 
+    @property
+    def may_be_unsent(self) -> bool:
+        """Whether an event of the day may leave a column as it was (R1, R2)."""
+        return self.survey.maybe_unchanged > 0 or self.source.missing_columns == "keep"
+
     # --- events
 
     def _events(self, days: Sequence[date]) -> DataFrame:
@@ -291,10 +297,10 @@ class TableDay:
         view = f"cdc_day_{uuid.uuid4().hex}"
         with keeping() as kept:
             # Unsent values are looked for several times in the same moves.
-            moves = kept.keep(keyed.moves()) if self.survey.maybe_unchanged else keyed.moves()
-            winners = keyed.winners(moves, unchanged)
+            moves = kept.keep(keyed.moves()) if self.may_be_unsent else keyed.moves()
+            winners = keyed.winners(moves, unchanged, kept)
             rows = kept.keep(columns.typed(winners, unchanged))
-            figures = self._values_audit(rows, columns, unchanged, keyed.target())
+            figures = self._values_audit(rows, columns, unchanged, keyed.standing())
             truncated = keyed.truncated
             if truncated is not None:
                 self._delete_below(branch, truncated)

@@ -61,6 +61,17 @@ def window_of(lake: Lake, name: str, day: date) -> list[date]:
     return [first + timedelta(days=i) for i in range((day - first).days)]
 
 
+def pair_window_of(lake: Lake, name: str, day: date) -> list[date]:
+    """The days that hold halves of updates completed on the days looked back on (W2).
+
+    The first half of an update that was completed in the window may be older than the window.
+    """
+    days = window_of(lake, name, day)
+    if not days or lake.config.source(name).format != "dataworks":
+        return days
+    return [*window_of(lake, name, days[0]), *days]
+
+
 def survey(
     lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]
 ) -> dict[tuple[str, date], Survey]:
@@ -75,6 +86,7 @@ def survey(
     for form in forms:
         has_form = has_form | F.col("after").contains(form)
     is_half = F.col("source_op").isin(*BEFORE_OPS)
+    is_second = (F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()
     rows = (
         lake.spark.table(identifier)
         .where(
@@ -88,7 +100,7 @@ def survey(
             F.count_if(F.col("position").isNull()).alias("without_position"),
             F.count_if(F.col("position").isNull() & (F.col("op") == "d")).alias("tombstones"),
             F.count_if((F.col("op") == "d") | F.col("old_key").isNotNull()).alias("removals"),
-            F.count_if(is_half).alias("halves"),
+            F.count_if(is_half | is_second).alias("halves"),
             F.count_if(has_form).alias("maybe_unchanged"),
             F.count_if(F.col("schema_id").isNull() & F.col("after").isNotNull()).alias(
                 "without_schema"

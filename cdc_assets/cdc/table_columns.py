@@ -282,8 +282,7 @@ class Columns:
         text = F.try_parse_json(carried["json"])
         at: types.At = lambda kind: F.try_variant_get(text, "$", kind)  # noqa: E731
         value = self._by_kind(at, c, carried["schema_id"])
-        of_old_row = F.col(unchanged.old_row(c.index)).cast(c.spark)
-        return F.when(carried.isNotNull(), value).otherwise(of_old_row)
+        return F.coalesce(carried["row"].cast(c.spark), value)
 
     def _by_kind(self, at: types.At, c: OwnColumn, schema_id: Column) -> Column:
         """The value by its schema's type; one branch a type, not one a schema."""
@@ -336,11 +335,10 @@ class Columns:
     def _update(self, c: OwnColumn, unchanged: Unchanged) -> str:
         if c.lake not in unchanged.columns:
             return f"s.{c.work}"
-        carried = f"s.{unchanged.carried(c.index)}.pos"
+        carried = f"s.{unchanged.carried_pos(c.index)}"
         return (
             f"CASE WHEN NOT s.{unchanged.flag(c.index)} THEN s.{c.work} "
             f"WHEN {carried} > t.{POSITION} OR s.removed_pos > t.{POSITION} "
-            f"OR s.link_pos > t.{POSITION} "
             f"THEN s.{unchanged.fill(c.index)} ELSE t.{quote(c.lake)} END"
         )
 

@@ -111,18 +111,19 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
         else [after, F.col("key_row"), old_row]
     )
     picked = _pick(source, table, images, scalar=F.col("key_scalar"))
+    # D10: both images are asked for the same columns, be they only named by the message key.
+    has_both = (F.col("e_op") == "u") & whole_old & after.isNotNull() & before.isNotNull()
     keyed = records.withColumns(
         {
             "picked": picked,
-            "picked_old": F.when(
-                (F.col("e_op") == "u") & whole_old & after.isNotNull() & before.isNotNull(),
-                _pick(source, table, [before]),
-            ),
+            "picked_old": F.when(has_both, _pick(source, table, [before], of_image=True)),
+            "picked_now": F.when(has_both, _pick(source, table, [after], of_image=True)),
         }
     )
     complete = F.col("picked.complete")
     key = F.when(complete, F.col("picked.json"))
     old = F.when(F.col("picked_old.complete"), F.col("picked_old.json"))
+    now = F.coalesce(F.when(F.col("picked_now.complete"), F.col("picked_now.json")), key)
     appends = _is_one_of(table, (n for n, t in source.tables.items() if t.key == "none"))
     by_row = _is_one_of(table, (n for n, t in source.tables.items() if t.key == "row"))
     has_no_key = appends | by_row | (F.col("e_op") == "t")
@@ -166,13 +167,13 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
         {
             "key_raw": F.when(~has_no_key, key),
             "old_key_raw": F.when(
-                ~has_no_key, F.coalesce("header_old_key", F.when(old != key, old))
+                ~has_no_key, F.coalesce("header_old_key", F.when(old != now, old))
             ),
             "new_key_raw": F.when(~has_no_key, F.col("header_new_key")),
             "key_reason": reason,
             "key_detail": F.when(reason.isNotNull(), detail),
         }
-    ).drop("picked", "picked_old")
+    ).drop("picked", "picked_old", "picked_now")
 
 
 def _is_one_of(table: Column, names: Iterable[str]) -> Column:
@@ -181,12 +182,16 @@ def _is_one_of(table: Column, names: Iterable[str]) -> Column:
 
 
 def _pick(
-    source: SourceConfig, table: Column, images: list[Column], scalar: Column | None = None
+    source: SourceConfig,
+    table: Column,
+    images: list[Column],
+    scalar: Column | None = None,
+    of_image: bool = False,
 ) -> Column:
     """The key columns out of these images: STRUCT<json, complete, has_null>.
 
     The configured columns of the table, else the columns that the message names, else the
-    message key as it is.
+    message key as it is; or, `of_image`, the message key's columns in the images.
     """
     by_key: dict[tuple[str, ...], list[str]] = {}
     for name, config in source.tables.items():
@@ -196,8 +201,11 @@ def _pick(
         (_is_one_of(table, names), _configured_key(key, images, scalar))
         for key, names in by_key.items()
     ]
-    named = _named_key(images)
-    cases.append((F.col("e_key_names").isNotNull(), named))
+    names = F.col("e_key_names")
+    if of_image:
+        names = F.coalesce(names, F.map_keys(_members(F.col("key_row"))))
+    named = _named_key(images, names)
+    cases.append((names.isNotNull(), named))
     result: Column | None = None
     for condition, value in cases:
         result = F.when(condition, value) if result is None else result.when(condition, value)
@@ -233,9 +241,8 @@ def _configured_key(names: tuple[str, ...], images: list[Column], scalar: Column
     return let(F.struct(*(value(name).alias(name) for name in ordered)), result)
 
 
-def _named_key(images: list[Column]) -> Column:
+def _named_key(images: list[Column], names: Column) -> Column:
     """The key columns that the message itself lists, whose names only the data knows."""
-    names = F.col("e_key_names")
     results = []
     for image in images:
         chosen = F.map_filter(_members(image), lambda name, _: F.array_contains(names, name))
