@@ -104,6 +104,7 @@ class Columns:
                 of_column = found.setdefault(name, [])
                 if kind.spark not in of_column:
                     of_column.append(kind.spark)
+        self._find_narrower(oldest_first)
         of_schemas = {self._lake_name(name) for name in {**latest, **found}}
         without: types.Columns = {**configured, **latest}
         # A schema that names no columns, such as Lindorm's `{}`, is none (L1).
@@ -116,6 +117,21 @@ class Columns:
         for name, kind in {**without, **configured}.items():
             found.setdefault(name, [kind.spark])
         self._evolve(found, of_schemas)
+
+    def _find_narrower(self, schema_ids: Sequence[str]) -> None:
+        """Note columns that a newer schema makes narrower than one of an earlier day did (R5)."""
+        table, schemas = self.day.table, self.day.facts.schemas
+        older = [
+            (landed, schemas.columns[table, schema_id])
+            for (name, schema_id), landed in schemas.first_landed.items()
+            if name == table and landed < self.day.day
+        ]
+        for schema_id in schema_ids:
+            landed = schemas.first_landed[table, schema_id]
+            for name, kind in self._by_schema[schema_id].items():
+                for wide in {of[name].spark for day, of in older if day < landed and name in of}:
+                    if wide != kind.spark and types.evolution(wide, kind.spark) == []:
+                        self._unlike[self._lake_name(name)] = f"{name}: {wide} ← {kind.spark}"
 
     def _lake_name(self, name: str) -> str:
         return self.day.config.rename.get(name, name)

@@ -121,6 +121,11 @@ def columns_of_schema(text: str, format_name: str) -> Columns:
     return {name: type_of(kind) for name, kind in _named(row)}
 
 
+def columns_of_key(text: str) -> Columns:
+    """The key columns of a message key's own schema."""
+    return {name: type_of(kind) for name, kind in _named(json.loads(text))}
+
+
 def _fields(schema: Any) -> list[Any]:
     found = schema.get("fields") if isinstance(schema, dict) else None
     return [f for f in found if isinstance(f, dict)] if isinstance(found, list) else []
@@ -441,10 +446,13 @@ _DECIMAL_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
 def _unrounded(text: Column, target: str) -> Column:
-    """A text as float or double; null for an integer that it would round (R3)."""
+    """A text as float or double; null for an integer that it would round, or an overflow (R3)."""
     number = text.try_cast(target)
-    is_same = text.try_cast("bigint") == number.try_cast("bigint")
-    return F.when(~text.rlike(_WHOLE) | is_same, number)
+    # A cast to BIGINT stops at the largest one.
+    is_same = (text.try_cast("bigint") == number.try_cast("bigint")) & (number < F.lit(2.0**63))
+    is_whole, is_word = text.rlike(_WHOLE), text.rlike(r"^-?[A-Z]")
+    is_finite = F.abs(number) < F.lit(float("inf"))
+    return F.when((is_whole & is_same) | (~is_whole & (is_finite | is_word)), number)
 
 
 def _exact(text: Column, target: str) -> Column:
