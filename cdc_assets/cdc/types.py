@@ -317,6 +317,31 @@ def _nested_evolution(
     return changes
 
 
+def grown(value: Column, old: DataType, column: str) -> Column:
+    """A value of an older schema as its column's type now: widened, with new members null."""
+    if ddl_of(old) == column:
+        return value
+    return _grown(value, old, DataType.fromDDL(column)) if "<" in column else value.cast(column)
+
+
+def _grown(value: Column, old: DataType, new: DataType) -> Column:
+    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
+        return F.transform(value, lambda v: _grown(v, old.elementType, new.elementType))
+    if isinstance(old, MapType) and isinstance(new, MapType):
+        return F.transform_values(value, lambda _, v: _grown(v, old.valueType, new.valueType))
+    if isinstance(old, StructType) and isinstance(new, StructType):
+        of_old = {field.name: field.dataType for field in old.fields}
+        members = (
+            _grown(value.getField(field.name), of_old[field.name], field.dataType)
+            if field.name in of_old
+            else F.lit(None).cast(ddl_of(field.dataType))
+            for field in new.fields
+        )
+        struct = F.struct(*(m.alias(f.name) for m, f in zip(members, new.fields, strict=True)))
+        return F.when(value.isNotNull(), struct)
+    return value.cast(ddl_of(new))
+
+
 def holds(column: str, new: str) -> bool:
     """True where a column of one type holds every value of another."""
     if column == new or (column, new) in {
