@@ -707,7 +707,28 @@ def widen(old: Type, new: Type) -> Type | None:
         return ("decimal", max(old[1], new[1]), old[2])
     if old[0] == new[0] == "array" and (element := widen(old[1], new[1])):
         return ("array", element)
+    if old[0] == new[0] == "map" and old[1] == new[1] and (value := widen(old[2], new[2])):
+        return ("map", old[1], value)
+    if old[0] == new[0] == "struct":
+        members = dict(old[1])
+        for name, member in new[1]:
+            wider = widen(members.get(name, member), member)
+            if wider is None:
+                return None
+            members[name] = wider
+        return ("struct", tuple(members.items()))
     return None
+
+
+def grown(value: Any, column_type: Type) -> Any:
+    """A value that was held before its struct gained members: these are null (R5)."""
+    if column_type[0] == "array" and isinstance(value, list):
+        return [grown(v, column_type[1]) for v in value]
+    if column_type[0] == "map" and isinstance(value, dict):
+        return {k: grown(v, column_type[2]) for k, v in value.items()}
+    if column_type[0] == "struct" and isinstance(value, dict):
+        return {name: grown(value.get(name), member) for name, member in column_type[1]}
+    return value
 
 
 def infer(values: Iterable[Any]) -> Type:
@@ -1669,7 +1690,7 @@ class Table:
             raise DoesNotFitError("the integer would be rounded")
 
     def _shown(self, values: dict[str, Any]) -> dict[str, Any]:
-        return {column: values.get(column) for column in self.types}
+        return {c: grown(values.get(c), column_type) for c, column_type in self.types.items()}
 
 
 class KeyedTable(Table):

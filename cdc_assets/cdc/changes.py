@@ -45,12 +45,13 @@ _IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
 
 @dataclass(frozen=True)
 class Shape:
-    """How the keys of one table's records of a day look: which columns, under which schema."""
+    """How the keys of one table's records of a day look: which columns, under which schemas."""
 
     day: date
     table_name: str
     schema_id: str | None
     names: tuple[str, ...]
+    key_schema: str | None = None
 
 
 # --- parse: landing rows → records in common columns
@@ -117,6 +118,11 @@ def parse(landing: DataFrame, source: SourceConfig, starts: DataFrame | None = N
         F.when(is_tombstone, F.to_json("key_row")).otherwise(F.col("key_raw")).alias("key_raw"),
         "old_key_raw",
         "new_key_raw",
+        # Where an image holds the key, the value's schema says how it is written.
+        F.when(
+            is_tombstone | (F.col("e_after_row").isNull() & F.lit(not source.whole_old_rows)),
+            F.col("key_schema"),
+        ).alias("key_schema"),
         # A control event shows its message key as it came.
         F.when(F.col("e_kind") != "row", F.to_json("key_row")).alias("message_key_json"),
         text_of(F.col("e_before_row")).alias("before"),
@@ -293,10 +299,13 @@ def with_canonical_keys(
             **types.columns_of_config(config.columns if config else {}),
             **schemas.latest(shape.table_name, shape.day),
         }
+        # A message key is read as its own schema writes it, and held as its column (D5).
+        of_key = types.columns_of_key(shape.key_schema) if shape.key_schema else {}
+        columns_known = {**fallback, **known}
         typed = tuple(
-            (name, known.get(name) or fallback[name])
-            for name in shape.names
-            if name in known or name in fallback
+            (name, types.held_as(of_key.get(name, column), column.spark))
+            for name, column in ((n, columns_known.get(n)) for n in shape.names)
+            if column is not None
         )
         if typed:
             by_types.setdefault((shape.names, typed), []).append(shape)
@@ -322,7 +331,14 @@ def with_canonical_keys(
 def _with_plans(parsed: DataFrame, plans: Sequence[Sequence[Shape]]) -> DataFrame:
     """Add `key_plan`: which of the plans reads the record's key, null where none does."""
     rows = [
-        (shape.day, shape.table_name, shape.schema_id or "", json.dumps(shape.names), number)
+        (
+            shape.day,
+            shape.table_name,
+            shape.schema_id or "",
+            shape.key_schema or "",
+            json.dumps(shape.names),
+            number,
+        )
         for number, shapes in enumerate(plans)
         for shape in shapes
     ]
@@ -330,16 +346,18 @@ def _with_plans(parsed: DataFrame, plans: Sequence[Sequence[Shape]]) -> DataFram
         return parsed.withColumn("key_plan", F.lit(None).cast("int"))
     known = parsed.sparkSession.createDataFrame(
         rows,
-        "plan_day date, plan_table string, plan_schema string, plan_names string, key_plan int",
+        "plan_day date, plan_table string, plan_schema string, plan_key_schema string, "
+        "plan_names string, key_plan int",
     ).withColumn("plan_names", F.from_json("plan_names", "array<string>"))
     same = (
         (F.col("landing_date") == F.col("plan_day"))
         & (F.col("table_name") == F.col("plan_table"))
         & (F.coalesce("schema_id", F.lit("")) == F.col("plan_schema"))
+        & (F.coalesce("key_schema", F.lit("")) == F.col("plan_key_schema"))
         & (F.json_object_keys("key_raw") == F.col("plan_names"))
     )
     return parsed.join(F.broadcast(known), same, "left").drop(
-        "plan_day", "plan_table", "plan_schema", "plan_names"
+        "plan_day", "plan_table", "plan_schema", "plan_key_schema", "plan_names"
     )
 
 
@@ -555,7 +573,11 @@ def _make_run(
         if tombstones:
             verdicts = kept.keep(settle_tombstones(lake, name, parsed, landing, days[0]))
             settled = _with_verdicts(parsed, verdicts, source)
-            shapes |= {Shape(day, t, None, n) for t in source.tables for day, n in tombstones}
+            shapes |= {
+                Shape(day, table, None, names, key_schema)
+                for table in source.tables
+                for day, names, key_schema in tombstones
+            }
         keyed = with_canonical_keys(settled, source, sorted(shapes, key=str), schemas)
         routed = kept.keep(keyed.withColumn("destination", _destination()))
         inputs = {day: made_of[day] for day in days}
@@ -564,7 +586,9 @@ def _make_run(
         lake.overwrite_days(identifiers["changes"], _ordered(_changes(routed)), inputs)
 
 
-def _survey(parsed: DataFrame) -> tuple[set[Shape], set[tuple[date, tuple[str, ...]]]]:
+def _survey(
+    parsed: DataFrame,
+) -> tuple[set[Shape], set[tuple[date, tuple[str, ...], str | None]]]:
     """The shapes of row keys, and the key columns of each day's tombstones: one pass."""
     rows = (
         parsed.where("reason IS NULL AND kind IN ('row', 'tombstone')")
@@ -573,17 +597,20 @@ def _survey(parsed: DataFrame) -> tuple[set[Shape], set[tuple[date, tuple[str, .
             "landing_date",
             "table_name",
             "schema_id",
+            "key_schema",
             F.json_object_keys("key_raw").alias("names"),
         )
         .count()
         .collect()
     )
     shapes = {
-        Shape(r.landing_date, r.table_name, r.schema_id, tuple(r.names))
+        Shape(r.landing_date, r.table_name, r.schema_id, tuple(r.names), r.key_schema)
         for r in rows
         if r.kind == "row" and r.table_name is not None and r.names
     }
-    tombstones = {(r.landing_date, tuple(r.names or ())) for r in rows if r.kind == "tombstone"}
+    tombstones = {
+        (r.landing_date, tuple(r.names or ()), r.key_schema) for r in rows if r.kind == "tombstone"
+    }
     return shapes, tombstones
 
 

@@ -35,8 +35,16 @@ OWN_ASSETS = ("landing", "changes", "control", "quarantine", "lag", "schemas")
 
 _COLUMN_TYPE = re.compile(
     r"(?:boolean|int|bigint|float|double|string|binary|date|timestamp|timestamp_ntz"
-    r"|decimal\(\s*([1-9]|[12]\d|3[0-8])\s*,\s*\d+\s*\))$"
+    r"|decimal\(\s*([1-9]|[12]\d|3[0-8])\s*,\s*\d+\s*\)"
+    r"|(?:array<|map<\s*string\s*,)(?P<element>.+)>)$"
 )
+
+
+def _is_column_type(kind: str) -> bool:
+    """True for the scalar types, and for arrays and maps of such."""
+    found = _COLUMN_TYPE.match(kind.strip())
+    element = found["element"] if found else None
+    return bool(found) and (not element or _is_column_type(element))
 
 
 class _Model(BaseModel):
@@ -86,10 +94,11 @@ class TableConfig(_Model):
     def _columns(cls, value: dict[str, str]) -> dict[str, str]:
         lowered = {name: kind.strip().lower() for name, kind in value.items()}
         for name, kind in lowered.items():
-            if not _COLUMN_TYPE.match(kind):
+            if not _is_column_type(kind):
                 raise ValueError(
                     f"{name}: got type {kind!r}; expected one of boolean, int, bigint, float, "
-                    "double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz"
+                    "double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz, "
+                    "array<…>, map<string,…>"
                 )
         return lowered
 

@@ -31,7 +31,7 @@ from tenacity import (
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import ConfigError
-from cdc_assets.cdc.names import TableName, escape, quote
+from cdc_assets.cdc.names import TableName, ddl_of, escape, quote
 from cdc_assets.cdc.spark import CATALOG
 
 log = logging.getLogger(__name__)
@@ -230,8 +230,7 @@ class Lake:
         properties: Mapping[str, str],
     ) -> None:
         columns = ", ".join(
-            column_ddl(f.name, f.dataType.simpleString(), f.metadata.get("comment"))
-            for f in schema.fields
+            column_ddl(f.name, ddl_of(f.dataType), f.metadata.get("comment")) for f in schema.fields
         )
         settings = {"format-version": "2", **properties}
         listed = ", ".join(f"{_text(k)} = {_text(v)}" for k, v in settings.items())

@@ -121,7 +121,8 @@ class Keyed:
         present = set(table.columns)
         key = F.struct(
             *(
-                (column(name) if name in present else F.lit(None).cast(self._types[of])).alias(work)
+                # The snapshot has the types of its own day.
+                (column(name) if name in present else F.lit(None)).cast(self._types[of]).alias(work)
                 for name, of, work in zip(
                     self.columns.key_lake,
                     self.columns.key_names,
@@ -131,7 +132,11 @@ class Keyed:
             )
         )
         values = [
-            (column(c.lake) if c.lake in present else F.lit(None)).cast(c.spark).alias(c.work)
+            (
+                types.grown(column(c.lake), table.schema[c.lake].dataType, c.spark)
+                if c.lake in present
+                else F.lit(None).cast(c.spark)
+            ).alias(c.work)
             for c in self.columns.own
         ]
         return table.select(key.alias("k"), F.col(POSITION).alias("pos"), *values)

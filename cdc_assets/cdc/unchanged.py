@@ -27,7 +27,10 @@ def placeholder_forms(placeholder: str) -> list[str]:
     codes = json.dumps([ord(char) for char in placeholder], separators=(",", ":"))
     text = json.dumps(placeholder, ensure_ascii=False)
     coded = json.dumps(base64.b64encode(placeholder.encode()).decode())
-    forms = [text, coded, f"[{text}]", f"[{coded}]", codes, f"{{{text}:{text}}}"]
+    pairs = f"{{{text}:{text}}}"
+    forms = [text, coded, f"[{text}]", f"[{coded}]", codes, pairs]
+    # hstore.handling.mode=json sends the map as text.
+    forms.append(json.dumps(pairs, ensure_ascii=False))
     return [*forms, f'["{_UUID}"]'] if placeholder == _DEFAULT else forms
 
 

@@ -23,17 +23,18 @@ def message_key_text() -> Column:
 
 
 def with_message_key(records: DataFrame) -> DataFrame:
-    """Add `key_row` (VARIANT object), `key_scalar` (VARIANT) and `key_is_garbage` (D6).
+    """Add `key_row` (VARIANT object), `key_scalar` (VARIANT), `key_is_garbage`, `key_schema` (D6).
 
-    All three are null or false where there is no message key: null, empty, JSON null, or a
-    struct without members.
+    All are null or false where there is no message key: null, empty, JSON null, or a struct
+    without members. `key_schema` is the text of the key's own schema.
 
     Args:
         records: has `key_doc`, :func:`message_key_text` as strict JSON.
     """
     root = F.try_variant_get("key_doc", "$[0]", "variant")
     inner = F.try_variant_get("key_doc", "$[0].payload", "variant")
-    has_schema = F.try_variant_get("key_doc", "$[0].schema", "variant").isNotNull()
+    schema = F.try_variant_get("key_doc", "$[0].schema", "variant")
+    has_schema = schema.isNotNull()
     opened = records.withColumn(
         "key_value", F.when(has_schema & inner.isNotNull(), inner).otherwise(root)
     )
@@ -46,6 +47,7 @@ def with_message_key(records: DataFrame) -> DataFrame:
         {
             "key_row": F.when(is_struct, value),
             "key_scalar": F.when(scalar, value),
+            "key_schema": F.when(is_struct & is_object(schema), F.to_json(schema)),
             "key_is_garbage": message_key_text().isNotNull()
             & (F.col("key_doc").isNull() | F.coalesce(is_list, F.lit(False))),
         }
