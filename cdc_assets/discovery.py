@@ -55,24 +55,27 @@ def resolve(text: str, config_file: str | None, name: str | None) -> tuple[Place
     try:
         config = load_config(config_file)
     except ConfigError as error:
+        if config_file is not None:
+            raise
         fault = error
     if config and text in config.sources:
         source = config.sources[text]
         folder = source.landing.files
-        place = Place(name or text, _as_written(folder), folder, source=source)
-        return place, config
+        return Place(name or text, _as_written(folder), folder, source=source), config
     path = Path(text)
     if not path.exists():
-        if fault:
-            raise ConfigError([f"{text} is no file or folder, and no source: {fault}"]) from fault
-        known = ", ".join(config.sources) if config else ""
-        raise ConfigError([f"{text} is no source of cdc.yaml ({known}), and no file or folder"])
+        known = f"no source: {fault}" if fault else f"no source of cdc.yaml ({_listed(config)})"
+        raise ConfigError([f"{text} is no file or folder, and {known}"])
     place = _place(path.resolve(), name)
-    if config is None or config_file is None:
+    if config is None:
         bare = {"format": "debezium", "landing": {"files": place.landing}}
         raw = {"start_date": NO_DAY, "sources": {place.name: bare}}
-        config = config or parse_config(raw, Path.cwd())
+        config = parse_config(raw, Path.cwd())
     return place, config
+
+
+def _listed(config: Config | None) -> str:
+    return ", ".join(config.sources) if config else ""
 
 
 _SOURCE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -80,14 +83,14 @@ _SOURCE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def _place(path: Path, name: str | None) -> Place:
     day = path if path.is_dir() else path.parent
-    is_day = bool(_DAY.fullmatch(day.name))
-    folder = day.parent if is_day else day
+    landed = _as_day(day.name)
+    folder = day.parent if landed else day
     own = re.sub(r"[^A-Za-z0-9_]", "_", folder.name)
     own = name or (own if _SOURCE_NAME.fullmatch(own) else f"source_{own}".rstrip("_"))
     landing = _as_written(str(folder))
     if path.is_file():
         return Place(own, landing, None, file=path)
-    return Place(own, landing, str(folder), day=_as_day(day.name) if is_day else None)
+    return Place(own, landing, str(folder), day=landed)
 
 
 def _as_written(folder: str) -> str:
@@ -188,7 +191,7 @@ def as_yaml(found: Findings, place: Place, bounds: Sequence[str] = ()) -> str:
         place: names the source.
         bounds: what was left unread.
     """
-    lines = [*_comments(_head(found, place, bounds), ""), "sources:", f"  {place.name}:"]
+    lines = [*_comments(_head(found, place, bounds), ""), "sources:", f"  {_bare(place.name)}:"]
     source = {"format": found.format, "landing": {"files": place.landing}}
     lines += _dumped(source, "    ")
     proposals = propose(found)
@@ -303,6 +306,11 @@ def _dumped(value: dict[str, Any], indent: str) -> list[str]:
         width=sys.maxsize,
     )  # fmt: skip
     return [indent + line for line in text.rstrip("\n").split("\n")]
+
+
+def _bare(name: str) -> str:
+    """A source's name as a YAML key; words such as `on` need quotes."""
+    return name if yaml.safe_load(name) == name else f'"{name}"'
 
 
 def _comments(texts: Sequence[str], indent: str) -> list[str]:

@@ -145,7 +145,7 @@ def inspect_landing(
     if limit is not None:
         landing = landing.limit(limit)
     with keeping() as kept:
-        routed = _routed(landing, rules.source, kept)
+        routed = _routed(kept.keep(landing), rules.source, kept)
         chosen = routed if offset is None else routed.where(F.col("offset") == offset)
         rows = [row.asDict() for row in chosen.select(*_columns()).orderBy("line").collect()]
     shown = COLUMNS if offset is None else (*COLUMNS, *DETAILS)

@@ -18,6 +18,8 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc import changes
 from cdc_assets.cdc.config import FORMATS, LandingConfig, SourceConfig
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.envelopes.registry import reader
+from cdc_assets.cdc.jsontext import with_strict_json
 from cdc_assets.cdc.kept import keeping
 from cdc_assets.cdc.unchanged import placeholder_forms
 
@@ -60,6 +62,7 @@ class Table:
 
     name: str
     ops: Counter[str] = field(default_factory=Counter)
+    halves: int = 0  # first halves of split updates, which no op counts
     first: date | None = None
     last: date | None = None
     topics: set[str] = field(default_factory=set)
@@ -117,16 +120,16 @@ def look_at(landing: DataFrame, placeholder: str | None = None) -> Findings:
     """Read landing rows (`LANDING`, no null `landing_date`): the format first, then all of them.
 
     Args:
-        landing: read twice: once for a sample, once whole.
+        landing: read once and kept while it is looked at, on disk where memory is short.
         placeholder: the text of an unchanged value where it is not Debezium's (R2).
     """
     settings = {} if placeholder is None else {"unavailable_value": placeholder}
     with keeping() as kept:
+        landing = kept.keep(landing)
         order = F.xxhash64("topic", "partition", "offset", "value")
-        tried = try_formats(kept.keep(landing.orderBy(order).limit(SAMPLE)))
-    found = Findings(best_format(tried), tried)
-    source = bare_source(found.format, **settings)
-    with keeping() as kept:
+        tried = try_formats(landing.orderBy(order).limit(SAMPLE))
+        found = Findings(best_format(tried), tried)
+        source = bare_source(found.format, **settings)
         parsed = kept.keep(_slim(changes.parse(landing, source)))
         schemas = changes.landed_schemas(parsed, landing, source)
         _add_records(found, parsed)
@@ -138,15 +141,27 @@ def look_at(landing: DataFrame, placeholder: str | None = None) -> Findings:
 
 
 def try_formats(sample: DataFrame) -> list[Tried]:
-    """Read the same records as every format: one job."""
-    frames = [
-        changes.parse(sample, bare_source(name))
-        .groupBy("kind", "reason")
-        .count()
-        .withColumn("format", F.lit(name))
-        for name in FORMATS
-    ]
-    rows = reduce(DataFrame.unionByName, frames).collect()
+    """Read the same records as every format: one job, each text parsed once.
+
+    Readers alone are asked, not all of :func:`~cdc_assets.cdc.changes.parse`: keys and positions
+    say nothing about the format.
+    """
+    filled = sample.where(F.length("value") > 0)
+    with keeping() as kept:
+        documents = kept.keep(with_strict_json(filled, doc=F.col("value").cast("string")))
+        unreadable = F.when(F.col("offset").isNull(), "malformed_landing_line").when(
+            F.col("doc").isNull(), "malformed_json"
+        )
+        frames = [
+            reader(name)(documents)
+            .groupBy(
+                F.col("e_kind").alias("kind"), F.coalesce(unreadable, "e_reason").alias("reason")
+            )
+            .count()
+            .withColumn("format", F.lit(name))
+            for name in FORMATS
+        ]
+        rows = reduce(DataFrame.unionByName, frames).collect()
     tried = []
     for name in FORMATS:
         own = [row for row in rows if row.format == name]
@@ -185,22 +200,22 @@ def best_format(tried: Sequence[Tried]) -> str:
 
 def _slim(parsed: DataFrame) -> DataFrame:
     """What the passes below need, and the bare key: the text of a message key that is no object."""
-    text = F.when(
-        F.is_valid_utf8(F.col("message_key").cast("string")), F.col("message_key").cast("string")
-    )
-    read = F.try_parse_json(text)
-    bare = F.coalesce(
-        F.try_variant_get(read, "$.payload", "string"), F.try_variant_get(read, "$", "string"), text
-    )
+    raw = F.col("message_key").cast("string")
+    text = F.when(F.is_valid_utf8(raw), raw)
+    whole = F.try_parse_json(text)
+    payload = F.try_variant_get(whole, "$.payload", "variant")
+    has_schema = F.try_variant_get(whole, "$.schema", "variant").isNotNull()
+    read = F.when(has_schema & payload.isNotNull(), payload).otherwise(whole)
+    kind = F.schema_of_variant(read)
     has_key = F.coalesce(F.length("message_key") > 0, F.lit(False))
-    is_null = F.coalesce(F.is_variant_null(read), F.lit(False))
     state = (
         F.when(F.col("key_raw").isNotNull(), "named")
-        .when(~has_key | is_null, "none")
-        .when(F.col("message_key_json").isNotNull(), "partial")
-        .when(read.isNotNull() & ~F.schema_of_variant(read).rlike("^(OBJECT|ARRAY)"), "bare")
+        .when(~has_key | F.coalesce(kind.isin("VOID", "OBJECT<>"), F.lit(False)), "none")
+        .when(kind.startswith("OBJECT"), "partial")
+        .when(read.isNotNull() & ~kind.startswith("ARRAY"), "bare")
         .otherwise("unreadable")
     )
+    bare = F.coalesce(F.try_variant_get(read, "$", "string"), text)
     return parsed.withColumn("key_state", state).select(
         *("landing_date", "topic", "partition", "offset", "kind", "reason", "detail"),
         *("table_name", "op", "source_op", "schema_id", "key_state", "before", "after"),
@@ -259,7 +274,9 @@ def _add_records(found: Findings, parsed: DataFrame) -> None:
 
 def _add_to_table(table: Table, row: Any) -> None:
     # A split update counts once, by its second half (W2).
-    if row.source_op not in BEFORE_OPS:
+    if row.source_op in BEFORE_OPS:
+        table.halves += row.records
+    else:
         table.ops[row.op] += row.records
     table.first = min(filter(None, (table.first, row.first)), default=None)
     table.last = max(filter(None, (table.last, row.last)), default=None)

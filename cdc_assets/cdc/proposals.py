@@ -40,9 +40,10 @@ def propose(found: Findings) -> list[Proposal]:
     proposals = []
     for name in sorted(found.tables):
         proposal = Proposal(found.tables[name])
-        _key(proposal, found.format)
+        is_full = not whole_old_rows and _sends_whole_old_rows(proposal.table)
+        _key(proposal, found.format, is_full)
         if not whole_old_rows:
-            _replica_identity(proposal)
+            _replica_identity(proposal, is_full)
         _columns(proposal)
         _rename(proposal)
         if TableName.parse(name).namespace in OWN_ASSETS:
@@ -61,8 +62,10 @@ def notes_of(found: Findings) -> list[str]:
         f"format {found.format}, judged by the row events that each reader finds in a sample: "
         f"{tried}"
     ]
-    rows = sum(table.records for table in found.tables.values())
-    counts = [f"{rows} changes"]
+    halves = sum(table.halves for table in found.tables.values())
+    counts = [f"{sum(table.records for table in found.tables.values())} changes"]
+    if halves:
+        counts.append(f"{halves} first halves of split updates")
     if found.control:
         counts.append(f"{sum(found.control.values())} control ({listed(found.control)})")
     if found.tombstones:
@@ -114,12 +117,14 @@ _UNKEYED = {
 }
 
 
-def _key(proposal: Proposal, format_name: str) -> None:
+def _key(proposal: Proposal, format_name: str, is_full: bool) -> None:
     table = proposal.table
     unkeyed = sum(table.unkeyed.values())
     ranked = table.keys.most_common()
     if not ranked:
-        _bare_key(proposal) if unkeyed else proposal.notes.append("only truncates: no key seen")
+        _no_key(proposal, is_full) if unkeyed else proposal.notes.append(
+            "only truncates: no key seen"
+        )
         return
     names, count = ranked[0]
     keyed = sum(table.keys.values())
@@ -150,7 +155,7 @@ def _unkeyed_parts(table: Table) -> list[str]:
     return [f"{_UNKEYED[state]} ({n})" for state, n in sorted(table.unkeyed.items()) if n]
 
 
-def _bare_key(proposal: Proposal) -> None:
+def _no_key(proposal: Proposal, is_full: bool) -> None:
     """No record names key columns: a bare value may still tell, else only inserts do."""
     table = proposal.table
     lacks = " and ".join(_unkeyed_parts(table))
@@ -168,7 +173,7 @@ def _bare_key(proposal: Proposal) -> None:
             proposal,
             f"{lacks}, {hint}and {listed(table.ops)}: name the columns that are the key, or all "
             "of these records are quarantined as missing_key or malformed_key",
-            equal or ["…"],
+            equal or ("row" if is_full else ["…"]),
         )
     else:
         proposal.config["key"] = "none"
@@ -185,25 +190,36 @@ def _set_key(proposal: Proposal, names: Sequence[str], says: str) -> None:
 
 def _undecided(proposal: Proposal, says: str, names: Sequence[str]) -> None:
     proposal.notes.append(f"TO DECIDE: {says}")
-    proposal.notes.append(f"key: {_names(names)}")
+    proposal.notes.append(f"key: {names if isinstance(names, str) else _names(names)}")
 
 
 # --- replica identity
 
 
-def _replica_identity(proposal: Proposal) -> None:
-    """FULL where every u and d carries its whole old row, with values nobody made up (D8)."""
-    table = proposal.table
-    if not table.rewrites or not table.olds:
-        return
-    judged = f"{table.olds} before images of {table.rewrites} u and d"
+def _lacking(table: Table) -> list[str]:
+    """Columns with values in new images, u's where there are any, and with none in old ones."""
     reference = "u" if any(m.real["u"] for m in table.members.values()) else "c"
-    lacking = [n for n, m in table.members.items() if m.real[reference] and not m.real["old"]]
-    if table.olds == table.rewrites and table.whole_names == table.ops["u"] and not lacking:
+    return sorted(n for n, m in table.members.items() if m.real[reference] and not m.real["old"])
+
+
+def _sends_whole_old_rows(table: Table) -> bool:
+    """FULL: every u and d carries its whole old row, with values that nobody made up (D8)."""
+    is_whole = table.olds == table.rewrites and table.whole_names == table.ops["u"]
+    return table.olds > 0 and is_whole and not _lacking(table)
+
+
+def _replica_identity(proposal: Proposal, is_full: bool) -> None:
+    table, lacking = proposal.table, _lacking(proposal.table)
+    judged = f"{table.olds} before images of {table.rewrites} u and d"
+    if is_full:
         proposal.config["replica_identity"] = "full"
         proposal.notes.append(f"replica_identity full: judged by {judged}, all of them whole rows")
-    elif len(lacking) < len(table.members) / 2 and table.olds >= _MOST * table.rewrites:
-        why = f"none has a value in {_names(sorted(lacking))}" if lacking else "not all are whole"
+    elif (
+        table.olds
+        and table.olds >= _MOST * table.rewrites
+        and len(lacking) < len(table.members) / 2
+    ):
+        why = f"none has a value in {_names(lacking)}" if lacking else "not all are whole"
         proposal.notes.append(
             f"replica_identity could not be told: {judged} were seen, but {why}. Look at the "
             "source (PostgreSQL: SELECT relreplident FROM pg_class)"
