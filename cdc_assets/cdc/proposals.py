@@ -120,7 +120,7 @@ _UNKEYED = {
 def _key(proposal: Proposal, format_name: str, is_full: bool) -> None:
     table = proposal.table
     unkeyed = sum(table.unkeyed.values())
-    ranked = table.keys.most_common()
+    ranked = sorted(table.keys.items(), key=lambda pair: (-pair[1], pair[0]))
     if not ranked:
         _no_key(proposal, is_full) if unkeyed else proposal.notes.append(
             "only truncates: no key seen"
