@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc import positions, types
@@ -123,8 +123,11 @@ def parse(landing: DataFrame, source: SourceConfig, starts: DataFrame | None = N
             is_tombstone | (F.col("e_after_row").isNull() & F.lit(not source.whole_old_rows)),
             F.col("key_schema"),
         ).alias("key_schema"),
-        # A control event shows its message key as it came.
-        F.when(F.col("e_kind") != "row", F.to_json("key_row")).alias("message_key_json"),
+        # Shown where there is no canonical key.
+        F.when(
+            ~F.col("e_kind").eqNullSafe(F.lit("row")) | F.col("key_reason").isNotNull(),
+            F.to_json("key_row"),
+        ).alias("message_key_json"),
         text_of(F.col("e_before_row")).alias("before"),
         text_of(F.col("e_after_row")).alias("after"),
         F.col("e_source_ts_ms").alias("source_ts_ms"),
@@ -190,12 +193,7 @@ def register_schemas(lake: Lake, name: str, parsed: DataFrame, landing: DataFram
     example.
     """
     schemas = lake.create_stage(name, "schemas", columns.SCHEMAS, "message schemas of the source")
-    found = (
-        parsed.where("schema_id IS NOT NULL AND table_name IS NOT NULL AND reason IS NULL")
-        .groupBy("schema_id", "table_name")
-        .agg(F.min(F.struct("landing_date", "topic", "partition", "offset")).alias("example"))
-        .select("schema_id", "table_name", "example.*")
-    )
+    found = _schema_examples(parsed)
     known = lake.spark.table(schemas)
     new = found.join(
         known.select("schema_id", "table_name", F.col("first_landed")),
@@ -206,22 +204,7 @@ def register_schemas(lake: Lake, name: str, parsed: DataFrame, landing: DataFram
     if not examples:
         return
     wanted = lake.spark.createDataFrame(examples, new.drop("first_landed").schema)
-    days = sorted({row.landing_date for row in examples})
-    source = lake.config.source(name)
-    rows = landing.where(F.col("landing_date").isin([F.lit(d) for d in days])).join(
-        F.broadcast(wanted.select("landing_date", "topic", "partition", "offset")),
-        ["landing_date", "topic", "partition", "offset"],
-        "left_semi",
-    )
-    documents = with_document(rows.withColumn("value_text", F.col("value").cast("string")), None)
-    texts = reader(source.format)(documents).select(
-        F.to_json("e_schema").alias("schema"), "landing_date", "topic", "partition", "offset"
-    )
-    fresh = (
-        texts.join(F.broadcast(wanted), ["landing_date", "topic", "partition", "offset"])
-        .groupBy("schema_id", "table_name")
-        .agg(F.first("schema").alias("schema"), F.min("landing_date").alias("first_landed"))
-    )
+    fresh = _schema_texts(wanted, landing, lake.config.source(name))
     # Few and small; as plain rows they can't meet MERGE's trouble with views on Iceberg tables.
     rows_of_schemas = lake.spark.createDataFrame(fresh.collect(), fresh.schema)
     rows_of_schemas.createOrReplaceTempView("cdc_fresh_schemas")
@@ -233,6 +216,32 @@ def register_schemas(lake: Lake, name: str, parsed: DataFrame, landing: DataFram
             "WHEN NOT MATCHED THEN INSERT (schema_id, table_name, schema, first_landed) "
             "VALUES (s.schema_id, s.table_name, s.schema, s.first_landed)"
         )
+    )
+
+
+def _schema_examples(parsed: DataFrame) -> DataFrame:
+    """`schema_id, table_name` and the place of the first record that carried the schema."""
+    return (
+        parsed.where("schema_id IS NOT NULL AND table_name IS NOT NULL AND reason IS NULL")
+        .groupBy("schema_id", "table_name")
+        .agg(F.min(F.struct("landing_date", "topic", "partition", "offset")).alias("example"))
+        .select("schema_id", "table_name", "example.*")
+    )
+
+
+def _schema_texts(examples: DataFrame, landing: DataFrame, source: SourceConfig) -> DataFrame:
+    """`schema_id, table_name, schema, first_landed`: the texts that the examples carry."""
+    place = ["landing_date", "topic", "partition", "offset"]
+    days = sorted({row.landing_date for row in examples.select("landing_date").collect()})
+    rows = landing.where(F.col("landing_date").isin([F.lit(d) for d in days])).join(
+        F.broadcast(examples.select(*place)), place, "left_semi"
+    )
+    documents = with_document(rows.withColumn("value_text", F.col("value").cast("string")), None)
+    texts = reader(source.format)(documents).select(F.to_json("e_schema").alias("schema"), *place)
+    return (
+        texts.join(F.broadcast(examples), place)
+        .groupBy("schema_id", "table_name")
+        .agg(F.first("schema").alias("schema"), F.min("landing_date").alias("first_landed"))
     )
 
 
@@ -264,11 +273,27 @@ def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) ->
     frame = lake.spark.table(identifier)
     if tables is not None:
         frame = frame.where(F.col("table_name").isin(list(tables)))
-    format_name = lake.config.source(name).format
+    return _known(frame, lake.config.source(name))
+
+
+def landed_schemas(parsed: DataFrame, landing: DataFrame, source: SourceConfig) -> KnownSchemas:
+    """The schemas that some landing rows carry, without a lake.
+
+    Args:
+        parsed: :func:`parse` of these landing rows; computed rows, they are read twice.
+    """
+    examples = _schema_examples(parsed).collect()  # schemas are few
+    if not examples:
+        return KnownSchemas({}, {})
+    wanted = parsed.sparkSession.createDataFrame(examples, _schema_examples(parsed).schema)
+    return _known(_schema_texts(wanted, landing, source), source)
+
+
+def _known(rows: DataFrame, source: SourceConfig) -> KnownSchemas:
     parsed, landed = {}, {}
-    for row in frame.collect():
+    for row in rows.collect():
         key = (row.table_name, row.schema_id)
-        parsed[key] = types.columns_of_schema(row.schema, format_name)
+        parsed[key] = types.columns_of_schema(row.schema, source.format)
         landed[key] = row.first_landed
     return KnownSchemas(parsed, landed)
 
@@ -414,24 +439,38 @@ def settle_tombstones(
         ).select(landing.columns),
         source,
     ).select(*slim.columns)
-    history = (
-        slim.join(tombstones.select(*place).distinct(), place, "left_semi")
-        .unionByName(earlier)
-        .withColumn(
-            # Also a delete that was quarantined, for want of a key or under `key: none`.
-            "is_delete",
-            F.coalesce((F.col("kind") == "row") & (F.col("op") == "d"), F.lit(False)),
-        )
-    )
-    from pyspark.sql import Window
+    history = slim.join(tombstones.select(*place).distinct(), place, "left_semi")
+    topics = _topic_tables(lake, name, parsed, first)
+    return judge_tombstones(history.unionByName(earlier), topics, first)
 
+
+def judge_tombstones(history: DataFrame, topics: DataFrame, first: date) -> DataFrame:
+    """Each tombstone of `history` from `first` on against the nearest record before it (D11).
+
+    Args:
+        history: parsed records: all that share topic, partition and key bytes with a tombstone.
+        topics: as :func:`tables_by_topic` gives them.
+
+    Returns:
+        `_IDENTITY`, `follows_delete`, `tombstone_table`, and `nearest_offset`, where the nearest
+        earlier record of the same key bytes stands (null: there is none).
+    """
+    # Also a delete that was quarantined, for want of a key or under `key: none`.
+    is_delete = F.coalesce((F.col("kind") == "row") & (F.col("op") == "d"), F.lit(False))
     # Offsets strictly below: a record that landed twice is not its own predecessor.
-    below = Window.partitionBy(*place).orderBy("offset").rangeBetween(Window.unboundedPreceding, -1)
-    nearest = F.max_by(F.struct("is_delete", "landing_date", "table_name"), "offset").over(below)
-    judged = history.withColumn("nearest", nearest).where("kind = 'tombstone'")
+    below = (
+        Window.partitionBy("topic", "partition", "message_key")
+        .orderBy("offset")
+        .rangeBetween(Window.unboundedPreceding, -1)
+    )
+    seen_before = F.struct("is_delete", "landing_date", "table_name", "offset")
+    judged = (
+        history.withColumn("is_delete", is_delete)
+        .withColumn("nearest", F.max_by(seen_before, "offset").over(below))
+        .where("kind = 'tombstone' AND reason IS NULL AND message_key IS NOT NULL")
+    )
     recent = F.col("nearest.landing_date") >= F.date_sub("landing_date", 1)
     follows = F.coalesce(F.col("nearest.is_delete") & recent, F.lit(False))
-    topics = _topic_tables(lake, name, parsed, first)
     return (
         judged.where(F.col("landing_date") >= F.lit(first))
         .withColumns({"follows_delete": follows, "own_table": F.col("nearest.table_name")})
@@ -443,20 +482,33 @@ def settle_tombstones(
             F.when(follows, F.col("own_table"))
             .otherwise(_only_table_so_far(F.col("seen"), F.col("landing_date")))
             .alias("tombstone_table"),
+            F.col("nearest.offset").alias("nearest_offset"),
         )
         .distinct()
     )
 
 
 def _topic_tables(lake: Lake, name: str, parsed: DataFrame, first: date) -> DataFrame:
-    """`topic`, `seen`: the tables of each topic and the day each was first seen."""
-    seen = parsed.where("kind = 'row' AND reason IS NULL").select(
-        "topic", "table_name", "landing_date"
-    )
+    """As :func:`tables_by_topic`, with what the lake has seen before `first`."""
+    seen = _rows_seen(parsed)
     identifier = lake.stage(name, "changes")
     if lake.exists(identifier):
         past = lake.spark.table(identifier).where(F.col("landing_date") < F.lit(first))
         seen = seen.unionByName(past.select("topic", "table_name", "landing_date"))
+    return _by_topic(seen)
+
+
+def tables_by_topic(parsed: DataFrame) -> DataFrame:
+    """`topic`, `seen`: the tables of each topic and the day each was first seen."""
+    return _by_topic(_rows_seen(parsed))
+
+
+def _rows_seen(parsed: DataFrame) -> DataFrame:
+    rows = parsed.where("kind = 'row' AND reason IS NULL")
+    return rows.select("topic", "table_name", "landing_date")
+
+
+def _by_topic(seen: DataFrame) -> DataFrame:
     return (
         seen.where("table_name IS NOT NULL")
         .groupBy("topic", "table_name")
@@ -566,30 +618,29 @@ def _make_run(
     with keeping() as kept:
         starts = kept.keep(known_starts(of_days))
         parsed = kept.keep(parse(of_days, source, starts))
-        shapes, tombstones = _survey(parsed)
+        keys = survey_keys(parsed)
         register_schemas(lake, name, parsed, landing)
         schemas = known_schemas(lake, name)
-        settled = parsed
-        if tombstones:
+        verdicts = None
+        if keys.tombstones:
             verdicts = kept.keep(settle_tombstones(lake, name, parsed, landing, days[0]))
-            settled = _with_verdicts(parsed, verdicts, source)
-            shapes |= {
-                Shape(day, table, None, names, key_schema)
-                for table in source.tables
-                for day, names, key_schema in tombstones
-            }
-        keyed = with_canonical_keys(settled, source, sorted(shapes, key=str), schemas)
-        routed = kept.keep(keyed.withColumn("destination", _destination()))
+        routed = kept.keep(route(parsed, source, keys, schemas, verdicts))
         inputs = {day: made_of[day] for day in days}
         lake.overwrite_days(identifiers["quarantine"], _quarantined(of_days, routed), inputs)
         lake.overwrite_days(identifiers["control"], _ordered(_control(routed)), inputs)
         lake.overwrite_days(identifiers["changes"], _ordered(_changes(routed)), inputs)
 
 
-def _survey(
-    parsed: DataFrame,
-) -> tuple[set[Shape], set[tuple[date, tuple[str, ...], str | None]]]:
-    """The shapes of row keys, and the key columns of each day's tombstones: one pass."""
+@dataclass(frozen=True)
+class KeySurvey:
+    """The shapes of row keys, and the key columns of each day's tombstones."""
+
+    shapes: frozenset[Shape]
+    tombstones: frozenset[tuple[date, tuple[str, ...], str | None]]  # day, columns, key schema
+
+
+def survey_keys(parsed: DataFrame) -> KeySurvey:
+    """Which keys some parsed records have: one pass."""
     rows = (
         parsed.where("reason IS NULL AND kind IN ('row', 'tombstone')")
         .groupBy(
@@ -611,7 +662,37 @@ def _survey(
     tombstones = {
         (r.landing_date, tuple(r.names or ()), r.key_schema) for r in rows if r.kind == "tombstone"
     }
-    return shapes, tombstones
+    return KeySurvey(frozenset(shapes), frozenset(tombstones))
+
+
+def route(
+    parsed: DataFrame,
+    source: SourceConfig,
+    keys: KeySurvey,
+    schemas: KnownSchemas,
+    verdicts: DataFrame | None,
+) -> DataFrame:
+    """Give every parsed record its canonical keys and its destination.
+
+    Args:
+        parsed: as :func:`parse` gives it.
+        keys: :func:`survey_keys` of these records.
+        verdicts: of their tombstones (:func:`judge_tombstones`); None where there are none.
+
+    Returns:
+        The records with `key, old_key, new_key`, the final `reason`, `detail`, `op` and
+        `table_name`, and `destination`: changes, control or quarantine.
+    """
+    shapes, settled = set(keys.shapes), parsed
+    if verdicts is not None:
+        settled = _with_verdicts(parsed, verdicts, source)
+        shapes |= {
+            Shape(day, table, None, names, key_schema)
+            for table in source.tables
+            for day, names, key_schema in keys.tombstones
+        }
+    keyed = with_canonical_keys(settled, source, sorted(shapes, key=str), schemas)
+    return keyed.withColumn("destination", _destination())
 
 
 def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig) -> DataFrame:

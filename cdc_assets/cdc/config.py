@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
@@ -216,6 +216,9 @@ class SourceConfig(_Model):
     def old_row_is_whole(self, table: TableConfig) -> bool:
         """True where a key column may be taken from `before` (FORMATS D5, D8, D10)."""
         return self.whole_old_rows or table.replica_identity == "full"
+
+
+FORMATS: tuple[str, ...] = get_args(SourceConfig.model_fields["format"].annotation)
 
 
 class LakeConfig(_Model):
