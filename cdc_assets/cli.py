@@ -134,14 +134,17 @@ def demo(config_file: ConfigFile = None, verbose: Verbose = False) -> None:
 
 
 def _last_landed_day(config: Config) -> date:
+    landings = [source.landing.files for source in config.sources.values()]
+    if None in landings:
+        return config.today()  # Kafka's open day
     days = []
-    for source in config.sources.values():
-        folder = Path(source.landing.files.removeprefix("file://").removeprefix("file:"))
+    for files in filter(None, landings):
+        folder = Path(files.removeprefix("file://").removeprefix("file:"))
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         days += [date.fromisoformat(n) for n in names if re.fullmatch(r"\d{4}-\d\d-\d\d", n)]
     days = [day for day in days if config.start_date <= day <= config.today()]
     if not days:
-        folders = ", ".join(s.landing.files for s in config.sources.values())
+        folders = ", ".join(filter(None, landings))
         raise ConfigError(
             [
                 f"no landed day from start_date {config.start_date} on in {folders}; "
@@ -166,6 +169,12 @@ def run(
     table: Annotated[
         str | None, typer.Option("--table", help="Only this table, such as public.customers.")
     ] = None,
+    allow_loss: Annotated[
+        bool,
+        typer.Option(
+            "--allow-loss", help="Where Kafka lost records for good, land what it still has."
+        ),
+    ] = False,
     config_file: ConfigFile = None,
     verbose: Verbose = False,
 ) -> None:
@@ -177,7 +186,7 @@ def run(
         config.source(source)
     if table:
         source, table = _state_table(config, table, source)
-    _run(first, last, source, table, verbose)
+    _run(first, last, source, table, verbose, allow_loss)
 
 
 def _state_table(config: Config, text: str, source: str | None) -> tuple[str, str]:
@@ -195,6 +204,7 @@ def _run(
     source: str | None = None,
     table: str | None = None,
     verbose: bool = False,
+    allow_loss: bool = False,
 ) -> None:
     """Make days and show the progress; exit 1 where a step failed."""
     home = Path(os.environ.get("DAGSTER_HOME") or Path.cwd()).absolute()
@@ -204,7 +214,9 @@ def _run(
 
         try:
             with progress.listen(shown):
-                outcome = runs.run_days(first, last, source=source, table=table)
+                outcome = runs.run_days(
+                    first, last, source=source, table=table, allow_loss=allow_loss
+                )
         except CdcError:
             raise
         except Exception as error:

@@ -174,7 +174,10 @@ class _Part:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -394,9 +397,7 @@ class Connect(_Part):
             own = self.folder / f"{name}.json"
             own.write_text(json.dumps({"name": name, "config": config}))
             arguments.append(str(own))
-        command = _java(
-            "org.apache.kafka.connect.cli.ConnectStandalone", *arguments, memory="768m"
-        )
+        command = _java("org.apache.kafka.connect.cli.ConnectStandalone", *arguments, memory="768m")
         self._process = Process.start("connect", command, self.folder / "connect.log")
         wait_for("connect", lambda: self._process and self._process.check() and self._ask("/"))
         for name in self._configs:
