@@ -341,6 +341,11 @@ class Broker(_Part):
             self._process.stop()
             self._process = None
 
+    @property
+    def is_stopped(self) -> bool:
+        """True where no process of it is there."""
+        return self._process is None
+
     def kill(self) -> None:
         """End it as a power cut would."""
         if self._process is not None:
@@ -481,6 +486,12 @@ def postgres_connector(postgres: Postgres, prefix: str, **options: str) -> dict[
         "poll.interval.ms": "50",
         "topic.creation.default.replication.factor": "1",
         "topic.creation.default.partitions": "2",
+        # Rows without a key go to any partition; equal ones of one transaction are told apart
+        # by their order, which only one partition keeps.
+        "topic.creation.groups": "keyless",
+        "topic.creation.keyless.include": r".*\.(audit_log|bag)",
+        "topic.creation.keyless.partitions": "1",
+        "topic.creation.keyless.replication.factor": "1",
         **{name.replace("__", "-").replace("_", "."): value for name, value in options.items()},
     }
 

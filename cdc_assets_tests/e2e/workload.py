@@ -120,7 +120,7 @@ class Workload:
     def _one_of(
         self, db: Connection[Any], table: Table, lane: int
     ) -> tuple[sql.Composable | None, list[Any]]:
-        """A condition on one row that the lane may change; of a table without key any that are so."""
+        """A condition on a row that the lane may change; without key it may hold of several."""
         own = next(k for k in ("id", "code", "n") if k in {c.name for c in table.columns})
         by = [c for c in table.columns if c.name in (table.key or (own,))]
         listed = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(c.name)) for c in by)
