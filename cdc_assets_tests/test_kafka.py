@@ -204,6 +204,21 @@ def test_the_day_after_an_open_one_leaves_it_its_records(
     assert faults(lake, name, [DAY_1, DAY_2]) == {DAY_1: 0, DAY_2: 0}
 
 
+def test_a_record_that_is_dated_ahead_holds_up_no_day(
+    broker: Broker, lake_of: LakeOf, name: str, clock: Clock
+) -> None:
+    topic = Topic(broker, name)
+    topic.put(["a"], at(DAY_1))
+    topic.put(["of a clock that is wrong"], at(date(2040, 1, 1)))
+    topic.put(["b"], at(DAY_1))
+    topic.put(["c"], at(DAY_2))
+    topic.put(["d"], at(DAY_3))
+    lake = of(lake_of, name, kafka_source(broker, [name]))
+    land(lake, name, [DAY_1])
+    land(lake, name, [DAY_2, DAY_3])
+    assert offsets(lake, name) == {DAY_1: [0, 1, 2], DAY_2: [3], DAY_3: [4]}
+
+
 def test_only_committed_transactions_land(
     broker: Broker, lake_of: LakeOf, name: str, clock: Clock
 ) -> None:

@@ -15,8 +15,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta, timezone
 from types import TracebackType
 from typing import Any
 
@@ -558,6 +558,7 @@ def _plan_days(
     is_over = {day: not lake.config.is_open(day) for day in days}
     with Client(lake.spark, name, config) as client:
         found = client.find(ends.values())
+    found = _without_dated_ahead(lake.spark, name, config, found, recorded)
     known, planned = dict(recorded), {}
     for day in sorted(days):
         asked = Asked(
@@ -570,6 +571,51 @@ def _plan_days(
         )
         planned[day] = known[day] = plan(name, asked, found, allow_loss)
     return planned, found
+
+
+def _without_dated_ahead(
+    spark: SparkSession,
+    name: str,
+    config: KafkaConfig,
+    found: Found,
+    recorded: Mapping[date, KafkaDay],
+) -> Found:
+    """What Kafka has, where no record that is dated ahead of now ends a day.
+
+    One wrong clock would otherwise hold up the landing until its date has come. Kafka's index
+    knows the first such record only, so what follows it is looked through.
+    """
+    now = _millis(datetime.now(timezone.utc))
+    at = {instant: dict(places) for instant, places in found.at.items()}
+    look: dict[Place, Range] = {}
+    for instant, places in at.items():
+        for place, (offset, timestamp) in list(places.items()):
+            if offset >= 0 and timestamp > now:
+                places[place] = (-1, -1)
+                if instant <= now:
+                    first = min(offset, look.get(place, (offset, 0))[0])
+                    look[place] = (first, found.end[place])
+    if not look:
+        return replace(found, at=at)
+    for place, (first, end) in look.items():
+        landed = [r[1] for d in recorded.values() if (r := d.range_of(place, found.ids[place[0]]))]
+        look[place] = (max(first, found.first[place], *landed), end)
+    rows = read_offsets(spark, name, config, {date(1970, 1, 1): look})
+    dated = F.unix_millis("timestamp")
+    instants = [instant for instant in at if instant <= now]
+    with _Explained(name, config):
+        honest = (
+            rows.where(dated <= now)
+            .groupBy("topic", "partition")
+            .agg(*(F.min(F.when(dated >= i, F.col("offset"))).alias(f"at_{i}") for i in instants))
+            .collect()
+        )
+    for row in honest:
+        for instant in instants:
+            place = (row.topic, row.partition)
+            if at[instant][place][0] < 0 and row[f"at_{instant}"] is not None:
+                at[instant][place] = (row[f"at_{instant}"], instant)
+    return replace(found, at=at)
 
 
 def _millis(instant: datetime) -> int:
