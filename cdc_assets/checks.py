@@ -44,6 +44,7 @@ CHANGES = (
     Check("op_codes_known", "No record was quarantined for its op code."),
     Check("keys_present", "No record was quarantined for its key."),
     Check("tables_configured", "Every table in the data is in the configuration.", WARN),
+    Check("positions_complete", "Every event says where it stands in its source's order.", WARN),
     Check("positions_in_order", "No table's newest position fell behind the day before's.", WARN),
     Check("no_hidden_changes", "No DDL that may have changed rows out of sight.", WARN),
     Check("contract", "The table's columns and types are as documented."),
@@ -51,6 +52,7 @@ CHANGES = (
 TABLE = (
     Check("keys_unique", "Each key stands once (audited before publishing)."),
     Check("built_on_day_before", "The day was built on the day before as it is now."),
+    Check("late_within_window", "No event came later than late_days looks back.", WARN),
     Check("values_representable", "Every value fits its column.", WARN),
     Check("schema_compatible", "No column came with a type that its column can't take.", WARN),
     Check("contract", "The key columns are there and the types are ones the lake holds."),
@@ -184,7 +186,7 @@ def changes_findings(
     """The findings of some days of changes: of `count_by`'s figures and three small queries."""
     days = sorted(figures)
     examples = _quarantine_examples(lake, name, days)
-    fallen = _fallen_positions(lake, name, days)
+    fallen, incomplete = _position_faults(lake, name, days)
     ddl = _hidden_ddl(lake, name, days)
     findings = {}
     for day in days:
@@ -204,6 +206,7 @@ def changes_findings(
             _reasons_finding("op_codes_known", _OP_REASONS, of_day, examples.get(day, [])),
             _reasons_finding("keys_present", _KEY_REASONS, of_day, examples.get(day, [])),
             Finding("tables_configured", not extra, {"events": extra} if extra else {}),
+            listed("positions_complete", incomplete.get(day, [])),
             listed("positions_in_order", fallen.get(day, [])),
             listed("no_hidden_changes", ddl.get(day, [])),
         ]
@@ -255,26 +258,39 @@ def _by_day(rows: Sequence[Any], show: Callable[[Any], Any]) -> dict[date, list[
     return found
 
 
-def _fallen_positions(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[str]]:
-    """O11: a new server starts its positions afresh; without a reset old rows beat new ones."""
+Faults = dict[date, list[str]]
+
+
+def _position_faults(lake: Lake, name: str, days: Sequence[date]) -> tuple[Faults, Faults]:
+    """Positions that fell behind the day before's, and positions that lack a part.
+
+    O11: a new server starts its positions afresh; without a reset old rows beat new ones.
+    O4: what an event does not say of its place counts as 0.
+    """
+    lacks = F.col("position").isNotNull() & F.exists("source_elements", lambda e: e.isNull())
     rows = (
         _of_days(lake, name, "changes", [days[0] - timedelta(days=1), *days])
-        .where(F.col("position").isNotNull())
         .groupBy("table_name", "landing_date")
-        .agg(F.max("position").alias("newest"))
+        .agg(F.max("position").alias("newest"), F.count_if(lacks).alias("incomplete"))
         .orderBy("table_name")
         .collect()
     )
-    newest = {(row.table_name, row.landing_date): list(row.newest) for row in rows}
-    faults: dict[date, list[str]] = {}
+    newest = {(r.table_name, r.landing_date): list(r.newest) for r in rows if r.newest}
+    fallen: Faults = {}
     for (table, day), position in newest.items():
         before = newest.get((table, day - timedelta(days=1)))
         if before is not None and position < before:
-            faults.setdefault(day, []).append(
+            fallen.setdefault(day, []).append(
                 f"{table}: {position} after {before}; if the server is new or restored, say when "
                 "in position_reset"
             )
-    return faults
+    incomplete: Faults = {}
+    for row in rows:
+        if row.incomplete:
+            incomplete.setdefault(row.landing_date, []).append(
+                f"{row.table_name}: {row.incomplete} events lack a part of their position"
+            )
+    return fallen, incomplete
 
 
 def _hidden_ddl(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[str]]:
@@ -308,6 +324,7 @@ def table_findings(lake: Lake, identifier: str, day: date, report: DayReport) ->
             made_of.get("day_before") in (None, before),
             {"built_on": str(made_of.get("day_before")), "day_before": str(before)},
         ),
+        Finding("late_within_window", not report.too_late, {"too_late": report.too_late}),
         Finding(
             "values_representable",
             not unfit and not report.unresolved,

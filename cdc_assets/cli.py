@@ -1,4 +1,4 @@
-"""The command line `cdc-assets`: run days, show tables and lag, look into landed files.
+"""The command line `cdc-assets`: run days, show tables and lag, discover and inspect landings.
 
 Exit codes: 0; 1 something failed; 2 wrong usage or configuration. Heavy libraries are
 imported by the commands that need them.
@@ -11,6 +11,8 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from enum import Enum
 from pathlib import Path
@@ -89,7 +91,6 @@ Format = Annotated[
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Spark's and Dagster's logs on the terminal, too.")
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many rows.")]
 
 
 def _version(wanted: bool) -> None:
@@ -334,7 +335,63 @@ def lag(
         typer.echo("no lag in these days", err=True)
 
 
-# --- inspect
+# --- discover and inspect
+
+
+class DiscoverForm(str, Enum):
+    """How what was found is printed."""
+
+    yaml = "yaml"
+    json = "json"
+
+
+@app.command()
+def discover(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE_OR_PATH",
+            help="A source of cdc.yaml; or a landing folder, a day's folder or a landed file.",
+        ),
+    ],
+    days: Annotated[
+        int | None, typer.Option("--days", min=1, help="Read only the newest so many days.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Read only so many records.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="The source's name [default: the source's, or the folder's]"),
+    ] = None,
+    form: Annotated[
+        DiscoverForm,
+        typer.Option("--format", help="yaml, or json (a line a table).", show_default=True),
+    ] = DiscoverForm.yaml,
+    config_file: ConfigFile = None,
+    verbose: Verbose = False,
+) -> None:
+    """Read landings and print a sources: block for cdc.yaml: format, tables, keys, types.
+
+    Comments say by what each setting was judged, what could not be read, and what is left to
+    decide. A path needs no cdc.yaml.
+    """
+    from cdc_assets import discovery, inspection
+
+    found_place, config = discovery.resolve(place, config_file, name)
+    with _quiet(verbose), inspection.session(config) as spark:
+        found = discovery.discover(spark, found_place, days, limit)
+    if found_place.kafka is not None:
+        bounds = [f"only the newest {discovery.KAFKA_RECORDS} offsets of each partition were read"]
+    else:
+        bounds = [f"only the newest {days} days were read"] if days else []
+    bounds += [f"only {limit} records were read"] if limit else []
+    if form is DiscoverForm.yaml:
+        sys.stdout.write(discovery.as_yaml(found, found_place, bounds))
+        return
+    screen.print_rows((), discovery.as_rows(found, found_place), form.value)
+    for note in discovery.notes(found, found_place, bounds):
+        typer.echo(note, err=True)
 
 
 @app.command()
@@ -356,28 +413,48 @@ def inspect(
         str | None,
         typer.Option(
             "--format-of",
-            metavar="debezium|lindorm|dataworks",
-            help="Read it without cdc.yaml, no table configured.",
+            metavar="FORMAT",
+            help="Read it without cdc.yaml: debezium, lindorm, dataworks …; no table configured.",
         ),
     ] = None,
+    offset: Annotated[
+        int | None,
+        typer.Option("--offset", min=0, help="Only this offset, with the row images and times."),
+    ] = None,
     form: Format = Form.table,
-    limit: Limit = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Read only the first so many records.")
+    ] = None,
     config_file: ConfigFile = None,
     verbose: Verbose = False,
 ) -> None:
     """Print how each record of a landed file is understood: where it goes, and why.
 
-    A tombstone needs the records around it, so it is called a tombstone here: after its own
-    delete it goes to control, alone it deletes the row.
+    It is judged as if the file were all that has landed: a tombstone whose delete lies in
+    another file counts as a lone one, and its explanation says so.
     """
     from cdc_assets import inspection
 
     rules = _rules(file, source, format_of, config_file)
-    with tempfile.TemporaryDirectory(prefix="cdc-inspect-") as folder:
-        log = None if verbose else Path(folder) / "spark.log"
-        with screen.own_stderr(log), inspection.session(rules) as spark:
-            rows = inspection.inspect_file(spark, file, rules, limit)
-    screen.print_rows(inspection.COLUMNS, rows, form.value, fold=False)
+    with _quiet(verbose), inspection.session(rules.config) as spark:
+        rows = inspection.inspect_file(spark, file, rules, limit, offset)
+    columns: tuple[str, ...] = inspection.COLUMNS
+    whole: tuple[str, ...] = ("detail", "explanation")
+    if offset is not None:
+        columns = whole = (*columns, *inspection.DETAILS)
+    screen.print_rows(columns, rows, form.value, fold=False, whole=whole)
+    if offset is not None and not rows:
+        typer.echo(f"{file} has no record at offset {offset}", err=True)
+
+
+@contextmanager
+def _quiet(verbose: bool) -> Iterator[None]:
+    """Spark's logs of a command that leaves nothing behind: kept away, or shown."""
+    with (
+        tempfile.TemporaryDirectory(prefix="cdc-log-") as folder,
+        screen.own_stderr(None if verbose else Path(folder) / "spark.log"),
+    ):
+        yield
 
 
 def _rules(file: Path, source: str | None, format_of: str | None, config_file: str | None) -> Rules:

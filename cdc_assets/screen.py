@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,8 +38,9 @@ def print_rows(
     form: str,
     out: IO[str] | None = None,
     fold: bool = True,
+    whole: Sequence[str] = (),
 ) -> int:
-    """Print rows as `form` says; how many there were."""
+    """Print rows as `form` says; how many there were. See :func:`print_table`."""
     out = out or sys.stdout
     if form == "json":
         return _count(out.write(_json_line(row)) for row in rows)
@@ -46,7 +48,7 @@ def print_rows(
         out.write(_csv_line(columns))
         return _count(out.write(_csv_line([row.get(c) for c in columns])) for row in rows)
     listed = list(rows)
-    print_table(columns, listed, out, fold)
+    print_table(columns, listed, out, fold, whole)
     return len(listed)
 
 
@@ -92,10 +94,12 @@ def print_table(
     rows: Sequence[Row],
     out: IO[str] | None = None,
     fold: bool = True,
+    whole: Sequence[str] = (),
 ) -> None:
     """A Rich table on a terminal, plain columns if piped.
 
-    Without `fold` a table that is too wide for the terminal becomes a block a row.
+    Without `fold` a table that is too wide for the terminal becomes a block a row. Long values
+    are cut on a terminal, except in a block those of the columns in `whole`.
     """
     console = Console(file=out or sys.stdout, highlight=False)
     cells = [[_shown(row.get(c)) for c in columns] for row in rows]
@@ -108,10 +112,14 @@ def print_table(
     if not console.is_terminal:
         _print_plain(columns, cells, right, out or sys.stdout)
         return
-    cells = [[_cut(cell) for cell in row] for row in cells]
-    is_wide = _width(columns, cells) > console.width
+    uncut, cells = cells, [[_cut(cell) for cell in row] for row in cells]
+    is_wide = _width(columns, uncut if whole else cells) > console.width
     if is_wide and not fold:
-        _print_blocks(columns, cells, console)
+        kept = [
+            [u if n in whole else c for n, u, c in zip(columns, us, cs, strict=True)]
+            for us, cs in zip(uncut, cells, strict=True)
+        ]
+        _print_blocks(columns, kept, console)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, is_right in zip(columns, right, strict=True):
@@ -152,10 +160,13 @@ def _print_plain(
 
 def _print_blocks(columns: Sequence[str], cells: Sequence[Sequence[str]], console: Console) -> None:
     width = max(len(c) for c in columns)
+    room = max(20, console.width - width - 4)
     for number, row in enumerate(cells, 1):
         console.print(Text(f"row {number}", style="bold"))
         for name, cell in zip(columns, row, strict=True):
-            console.print(Text(f"  {_shown(name):<{width}}  {cell}"), no_wrap=True, crop=True)
+            first, *rest = textwrap.wrap(cell, room) or [""]
+            for label, line in [(_shown(name), first), *(("", line) for line in rest)]:
+                console.print(Text(f"  {label:<{width}}  {line}"), no_wrap=True, crop=True)
 
 
 # --- a run

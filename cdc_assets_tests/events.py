@@ -18,7 +18,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal
@@ -261,6 +261,37 @@ def change(
     message_key = _key_of(key, row, types, wrap)
     topic = topic or f"{server}.{table[0]}.{table[1]}"
     return _record(to_json(document).encode(), topic=topic, key=message_key, **kafka)
+
+
+FLAT_FIELDS = ("op", "schema", "table", "source.ts_ms", "ts_ms", "lsn", "source.snapshot")
+
+
+def flattened(record: Record, fields: Sequence[str] = FLAT_FIELDS) -> Record:
+    """The record as the transform ExtractNewRecordState writes it (D18).
+
+    ``fields`` are its option add.fields; ``__deleted`` is there as with
+    delete.tombstone.handling.mode=rewrite.
+    """
+    if not record.value or record.value == b"null":
+        return record
+    document = json.loads(record.value, parse_float=Decimal)
+    payload = document.get("payload", document)
+    is_delete = payload["op"] == "d"
+    row = dict(payload["before" if is_delete else "after"] or {})
+    meta = {}
+    for name in fields:
+        place = payload["source"] if name not in ("op", "ts_ms") else payload
+        meta[f"__{name.replace('.', '_')}"] = place[name.removeprefix("source.")]
+    row |= meta | {"__deleted": "true" if is_delete else "false"}
+    value: Any = row
+    if document.get("schema"):
+        own = next(f for f in document["schema"]["fields"] if f["field"] == "after")
+        kinds = {n: "int64" if isinstance(v, int) else "string" for n, v in meta.items()}
+        added = struct_schema({**kinds, "__deleted": "string"})["fields"]
+        schema = {**own, "fields": [*own["fields"], *added], "name": "server.Value"}
+        schema.pop("field")
+        value = {"schema": schema, "payload": row}
+    return replace(record, value=to_json(value).encode())
 
 
 def _key_of(key: Any, row: Row | None, types: Types | None, wrap: bool) -> bytes | None:
@@ -697,6 +728,15 @@ class PgLog(Log):
 
     def schema_change(self, ddl: str | None = None) -> Record:
         return self.landing.put(schema_change(ddl))
+
+
+class FlatLog(PgLog):
+    """As PgLog, flattened; ``_fields=`` says what is added to the row."""
+
+    def _put(self, build: Callable[..., Record], *images: Any, **options: Any) -> Record:
+        offset, fields = options.pop("offset", None), options.pop("fields", FLAT_FIELDS)
+        record = build(*images, **{**self.defaults, **options})
+        return self.landing.put(flattened(record, fields), offset)
 
 
 class LindormLog(Log):

@@ -13,12 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from cdc_assets import inspection, progress, reads, runs, screen
+from cdc_assets import progress, reads, runs, screen
 from cdc_assets.cli import app
-from cdc_assets_tests import events as ev
 
 CDC_YAML = {
     "lake": {"warehouse": "warehouse"},
@@ -159,39 +157,21 @@ def test_a_table_sends_no_control_character_of_the_data(capsys: pytest.CaptureFi
     assert "\\x1b[31m" in lines[2]
 
 
-# -- inspect
+@pytest.fixture
+def narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """A terminal of 60 columns to print to."""
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(screen.Console, "is_terminal", True)
+    return io.StringIO()
 
 
-def test_inspect_says_where_each_record_goes_and_why(spark: SparkSession, project: Path) -> None:
-    log = ev.PgLog()
-    log.create(id=1, name="a")
-    log.delete(id=1, _tombstone=True)
-    log.landing.put(ev.raw(b"{"))
-    log.heartbeat()
-    log.landing.add(ev.malformed_line("no record"))
-    ev.write_landing(project / "landing", log.landed)
-    (file,) = (project / "landing" / str(ev.DAY)).iterdir()
-    rules = inspection.rules_of_source(reads_config(), None, file)
-    rows = inspection.inspect_file(spark, file, rules)
-    assert [(r["destination"], r["op"], r["reason"]) for r in rows] == [
-        ("changes", "c", None),
-        ("changes", "d", None),
-        ("tombstone", None, None),
-        ("quarantine", None, "malformed_json"),
-        ("control", "heartbeat", None),
-        ("quarantine", None, "malformed_landing_line"),
-    ]
-    assert (rows[0]["table"], rows[0]["key"], rows[0]["lag_ms"]) == (
-        "public.customers",
-        '{"id":1}',
-        500,
-    )
-    assert inspection.inspect_file(spark, file, rules, limit=1) == rows[:1]
-    without = inspection.rules_of_format("debezium", file)
-    assert inspection.inspect_file(spark, file, without)[0]["destination"] == "changes"
-
-
-def reads_config() -> Any:
-    from cdc_assets.cdc.config import load_config
-
-    return load_config()
+def test_a_terminal_shows_whole_columns_in_lines_of_their_own(
+    narrow_terminal: io.StringIO,
+) -> None:
+    row = {"id": 1, "cut": "a" * 99, "whole": "to be read " * 9}
+    screen.print_table(list(row), [row], narrow_terminal, fold=False, whole=["whole"])
+    lines = narrow_terminal.getvalue().splitlines()
+    assert max(len(line) for line in lines) <= 60
+    text = " ".join(narrow_terminal.getvalue().split())
+    assert "a" * 39 + "…" in text
+    assert ("to be read " * 9).strip() in text

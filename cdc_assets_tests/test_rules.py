@@ -21,16 +21,22 @@ from cdc_assets.cdc.lake import Lake
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.events import TOAST, DataWorksLog, Landing, LindormLog, PgLog
+from cdc_assets_tests.events import TOAST, DataWorksLog, FlatLog, Landing, LindormLog, PgLog
 from cdc_assets_tests.model import Record
 
 pytestmark = pytest.mark.slow
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
-NAMESPACES = {"debezium": "public", "keep": "public", "lindorm": "default", "dataworks": "shop"}
+NAMESPACES = {
+    **dict.fromkeys(("debezium", "keep", "flat"), "public"),
+    "lindorm": "default",
+    "dataworks": "shop",
+}
+FORMATS = {"keep": "debezium", "flat": "debezium-flat"}
 LOGS: dict[str, Callable[..., Any]] = {
     "debezium": lambda table, landing, **o: PgLog("rules", "public", table, landing=landing, **o),
     "keep": lambda table, landing, **o: PgLog("keep", "public", table, landing=landing, **o),
+    "flat": lambda table, landing, **o: FlatLog("flat", "public", table, landing=landing, **o),
     "lindorm": lambda table, landing, **o: LindormLog("default", table, landing=landing, **o),
     "dataworks": lambda table, landing, **o: DataWorksLog("shop", table, landing=landing, **o),
 }
@@ -208,6 +214,21 @@ def an_update_may_change_the_key_by_its_images(log: PgLog) -> Rows:
     return [{"id": 2, "v": "b"}]
 
 
+@story("D10", replica_identity="full")
+def images_are_asked_for_the_columns_that_the_message_key_names(log: PgLog) -> Rows:
+    log.create(id=1, part="x", v="a", _key=("id", "part"))
+    before = {"id": 1, "part": "x", "v": "a"}
+    log.update(id=2, part="x", v="b", _before=before, _key=("id", "part"))
+    return [{"id": 2, "part": "x", "v": "b"}]
+
+
+@story("D10", source="lindorm")
+def lindorm_changes_a_key_that_only_the_message_key_names(log: LindormLog) -> Rows:
+    log.create(id="a", v=1)
+    log.update({"id": "a", "v": 1}, id="b", v=2)
+    return [{"id": "b", "v": 2}]
+
+
 @story("D10", key=["id"])
 def an_old_key_that_nobody_vouches_for_removes_nothing(log: PgLog) -> Rows:
     log.create(id=1, v="a")
@@ -368,6 +389,16 @@ def equal_rows_of_one_transaction_count_and_repeated_ones_do_not(log: PgLog) -> 
     return [{"a": number} for number in (1, 1, 2, 3, 1)]
 
 
+@story("O14", key="none")
+def tombstones_change_nothing_where_there_is_no_key(log: PgLog) -> Rows:
+    log.create(id=1)
+    log.delete(id=1, _tombstone=True)
+    log.tombstone(id=1)
+    log.tombstone(id=2)
+    log.change_key({"id": 3}, id=4)
+    return [{"id": 1}, {"id": 4}]
+
+
 @story("O14", days=2, key="none", log={"key": None})
 def a_truncate_empties_a_table_without_key(log: PgLog) -> Rows:
     log.create(a=1)
@@ -376,6 +407,103 @@ def a_truncate_empties_a_table_without_key(log: PgLog) -> Rows:
     log.truncate()
     log.create(a=3)
     return [{"a": 3}]
+
+
+@story("O14", days=2, key="row", log={"key": None})
+def a_whole_old_row_takes_one_equal_row_away(log: PgLog) -> Rows:
+    for v in ("a", "a", "a", "b", None):
+        log.create(id=1, v=v)
+    log.delete(id=1, v="a")
+    log.update(id=1, v="c", _before={"id": 1, "v": "b"})
+    log.next_day()
+    log.update(id=2, v="a", _before={"id": 1, "v": "a"})
+    log.delete(id=1, v=None)
+    log.delete(id=7, v="never there")
+    return [{"id": 1, "v": "a"}, {"id": 1, "v": "c"}, {"id": 2, "v": "a"}]
+
+
+@story("O14", days=2, key="row", log={"key": None})
+def what_is_sent_again_takes_no_second_row(log: PgLog) -> Rows:
+    sent = [log.create(a=n, _lsn=500) for n in (1, 1, 1, 2)]
+    sent += [log.delete(a=1, _lsn=600), log.update(a=3, _before={"a": 2}, _lsn=700)]
+    log.again(*sent)
+    log.next_day()
+    log.again(*sent)
+    log.delete(a=1, _lsn=800)
+    return [{"a": 1}, {"a": 3}]
+
+
+@story("O14", days=3, key="row", log={"key": None})
+def a_row_that_arrives_after_it_was_taken_away_does_not_stay(log: PgLog) -> Rows:  # O12
+    log.create(a=0, _lsn=10)
+    log.delete(a=1, _lsn=300)
+    log.delete(a=2, _lsn=310)
+    log.next_day()
+    log.create(a=1, _lsn=200)
+    log.create(a=2, _lsn=320)
+    log.next_day()
+    log.create(a=1, _lsn=210)
+    log.create(a=2, _lsn=330)
+    return [{"a": n} for n in (0, 1, 2, 2)]
+
+
+@story("O14", days=2, key="row", log={"key": None})
+def a_truncate_spares_what_came_after_it(log: PgLog) -> Rows:  # D12
+    log.create(a=1, _lsn=100)
+    log.create(a=1, _lsn=400)
+    log.next_day()
+    log.truncate(_lsn=300)
+    log.delete(a=1, _lsn=200)
+    log.create(a=2, _lsn=250)
+    log.create(a=3, _lsn=350)
+    return [{"a": 1}, {"a": 3}]
+
+
+@story("O14", days=2, key="row", log={"key": None, "types": {"id": "int32", "big": "string"}})
+def an_unsent_value_is_that_of_the_old_row(log: PgLog) -> Rows:  # R2
+    log.create(id=1, big="long")
+    log.next_day()
+    log.update(id=2, big=TOAST, _before={"id": 1, "big": "long"})
+    return [{"id": 2, "big": "long"}]
+
+
+@story("O14", days=2, key="none", log={"key": None})
+def snapshot_reads_that_are_sent_again_add_nothing(log: PgLog) -> Rows:
+    reads = [log.read(a=n, _lsn=100) for n in (1, 1, 2)]
+    log.create(a=3, _lsn=200)
+    log.next_day()
+    log.again(*reads)
+    return [{"a": n} for n in (1, 1, 2, 3)]
+
+
+# -- flattened records ---------------------------------------------------------------------------
+
+
+@story("D18", source="flat", days=2)
+def flattened_rows_are_written_and_deleted(log: FlatLog) -> Rows:
+    log.create(id=1, v="a")
+    log.create(id=2, v="a")
+    log.create(id=3, v="a")
+    log.next_day()
+    log.update(id=1, v="b")
+    log.update(id=1, v="older", _lsn=5)
+    log.delete(id=2, v="a", _tombstone=True)
+    return [{"id": 1, "v": "b"}, {"id": 3, "v": "a"}]
+
+
+@story("D18", source="flat", log={"types": {"id": "int32", "at": "io.debezium.time.Date"}})
+def a_flattened_row_has_the_types_of_its_schema(log: FlatLog) -> Rows:
+    log.create(id=1, at=date(1969, 12, 31))
+    return [{"id": 1, "at": date(1969, 12, 31)}]
+
+
+@story("D18", source="flat", key=["id"])
+def what_is_deleted_is_known_without_an_op(log: FlatLog) -> Rows:
+    fields = ("source.schema", "source.table", "source.lsn")
+    log.create(id=1, v="a", _fields=fields)
+    log.create(id=2, v="a", _fields=fields)
+    log.delete(id=1, v="a", _fields=fields)
+    return [{"id": 2, "v": "a"}]
 
 
 # -- rows and types ------------------------------------------------------------------------------
@@ -396,6 +524,29 @@ def a_column_that_is_absent_is_kept_where_the_producer_sends_changes_only(log: P
     log.update(id=1, w="c")
     log.update(id=1, v=None)
     return [{"id": 1, "v": None, "w": "c", "x": 1}]
+
+
+@story("R2", days=2)
+def an_unchanged_value_follows_a_row_through_several_keys_of_a_day(log: PgLog) -> Rows:
+    log.create(id=1, doc="long", note="a")
+    log.create(id=5, doc="there", note="a")
+    log.next_day()
+    log.change_key({"id": 1}, id=2, doc=TOAST, note=TOAST)
+    log.change_key({"id": 2}, id=3, doc=TOAST, note="b")
+    log.change_key({"id": 3}, id=4, doc=TOAST, note=TOAST)
+    log.change_key({"id": 5}, id=6, doc=TOAST, note="b")
+    log.change_key({"id": 6}, id=5, doc=TOAST, note="c")
+    return [{"id": 4, "doc": "long", "note": "b"}, {"id": 5, "doc": "there", "note": "c"}]
+
+
+@story("R2", days=3)
+def an_unchanged_value_stays_when_a_key_change_is_delivered_again(log: PgLog) -> Rows:
+    log.create(id=1, doc="long")
+    log.next_day()
+    moved = log.change_key({"id": 1}, id=2, doc=TOAST)
+    log.next_day()
+    log.again(*moved)
+    return [{"id": 2, "doc": "long"}]
 
 
 @story("R2", days=3)
@@ -879,6 +1030,31 @@ DATAWORKS_RECORDS: dict[str, tuple[Record, str, str]] = {
 }
 
 
+def _flat(row: dict[str, Any], key: bytes | None = b'{"id":1}') -> Record:
+    return ev.raw(ev.to_json(row).encode(), topic="flat.records", key=key)
+
+
+FLAT_META = {"__op": "c", "__schema": "public", "__table": "records", "__lsn": 7}
+FLAT_RECORDS: dict[str, tuple[Record, str, str]] = {
+    "D18-a_flattened_row": (_flat({"id": 1, "op": "x", **FLAT_META}), "changes", "c"),
+    "D18-an_envelope_in_a_flat_source": (
+        ev.created({"id": 1}, topic="flat.records"),
+        "quarantine",
+        "not_an_envelope",
+    ),
+    "D18-a_row_without_marks": (_flat({"id": 1, "v": "a"}), "quarantine", "not_an_envelope"),
+    "D18-an_unknown_op": (_flat({"id": 1, **FLAT_META, "__op": "x"}), "quarantine", "unknown_op"),
+    "D18-no_table": (_flat({"id": 1, "__op": "c"}), "quarantine", "missing_table"),
+    "D18-no_key": (_flat({"v": 1, **FLAT_META}, key=None), "quarantine", "missing_key"),
+    "D18-a_heartbeat_is_left_as_it_was": (
+        ev.heartbeat(topic="flat.records"),
+        "control",
+        "heartbeat",
+    ),
+    "D18-a_message_is_left_as_it_was": (ev.message(topic="flat.records"), "control", "message"),
+    "D18-a_truncate": (_flat({**FLAT_META, "__op": "t"}, key=None), "changes", "t"),
+}
+
 # -- the lake of all stories ---------------------------------------------------------------------
 
 
@@ -934,16 +1110,19 @@ def told(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Told:
         tables["debezium"][table] = {"key": ["id"], "start_date": DAYS[-2]}
     _add(landings["debezium"], RECORDS)
     _add(landings["dataworks"], DATAWORKS_RECORDS)
+    _add(landings["flat"], FLAT_RECORDS)
     sources, options = {}, {"keep": {"missing_columns": "keep"}}
     for source, landing in landings.items():
         landed = {day: landing.landed.get(day, []) for day in DAYS}
-        format = "debezium" if source == "keep" else source
+        format = FORMATS.get(source, source)
         own = {**options.get(source, {}), "tables": tables[source]}
         sources[f"rules_{source}"] = lakes.write_source(folder / source, landed, format, **own)
-    for config, table in (("debezium", "public.records"), ("dataworks", "shop.records")):
-        sources[f"rules_{config}"]["tables"][table] = (
-            {} if config == "dataworks" else {"key": ["id"]}
-        )
+    for config, table, own in (
+        ("debezium", "public.records", {"key": ["id"]}),
+        ("dataworks", "shop.records", {}),
+        ("flat", "public.records", {"key": ["id"]}),
+    ):
+        sources[f"rules_{config}"]["tables"][table] = own
     lake = lake_of(sources, DAYS[0])
     reports: lakes.Reports = {}
     errors: dict[tuple[str, date], Exception] = {}
@@ -993,11 +1172,12 @@ def test_every_day_of_a_story_is_what_the_model_says(told: Told, name: str) -> N
         lakes.assert_same_rows(got, _model_rows(expected[day][item.table]), str(day))
 
 
-@pytest.mark.parametrize("name", [*RECORDS, *DATAWORKS_RECORDS])
+@pytest.mark.parametrize("name", [*RECORDS, *DATAWORKS_RECORDS, *FLAT_RECORDS])
 def test_a_record_reaches_its_destination(told: Told, name: str) -> None:
-    source = "rules_debezium" if name in RECORDS else "rules_dataworks"
-    records = {**RECORDS, **DATAWORKS_RECORDS}
-    record, destination, what = records[name]
+    kinds = {"debezium": RECORDS, "dataworks": DATAWORKS_RECORDS, "flat": FLAT_RECORDS}
+    kind = next(kind for kind, records in kinds.items() if name in records)
+    source = f"rules_{kind}"
+    record, destination, what = kinds[kind][name]
     own = [
         found
         for found in told.classified[source][DAYS[-1]]

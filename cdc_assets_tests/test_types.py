@@ -55,11 +55,30 @@ TYPES: dict[str, Any] = {
     "decimal_of_negative_scale": (ev.DECIMAL, -2, 10),
     "array_of_int": {"type": "array", "items": {"type": "int32"}},
     "array_of_day": {"type": "array", "items": ev.field_schema("io.debezium.time.Date")},
+    "array_of_decimal": {"type": "array", "items": ev.field_schema((ev.DECIMAL, 2, 10))},
+    "array_of_time": {"type": "array", "items": ev.field_schema("io.debezium.time.NanoTime")},
+    "array_of_bytes": {"type": "array", "items": {"type": "bytes"}},
+    "array_of_arrays": {"type": "array", "items": {"type": "array", "items": {"type": "int64"}}},
     "map_of_text": {
         "type": "map",
         "keys": {"type": "string"},
         "values": {"type": "string"},
     },
+    "map_of_lists": {
+        "type": "map",
+        "keys": {"type": "string"},
+        "values": {"type": "array", "items": {"type": "int32"}},
+    },
+    "map_by_number": {"type": "map", "keys": {"type": "int32"}, "values": {"type": "string"}},
+    "map_by_day": {
+        "type": "map",
+        "keys": ev.field_schema("io.debezium.time.Date"),
+        "values": ev.field_schema((ev.DECIMAL, 2, 10)),
+    },
+    "struct": ev.struct_schema(
+        {"a": "int32", "b `c`.d": "string", "e": ev.struct_schema({"f": (ev.DECIMAL, 2, 10)})}
+    ),
+    "array_of_structs": {"type": "array", "items": ev.struct_schema({"a": "int64", "b": "bytes"})},
 }
 
 
@@ -87,7 +106,25 @@ OTHERS += ['{"wkb":"!","srid":"x"}', '{"scale":2,"value":"AP8="}', '{"scale":-2,
 OTHERS += ['{"scale":0,"value":""}', '{"scale":99,"value":"AQ=="}', '{"scale":"x","value":1}']
 OTHERS += [_bytes_of(n) for n in (*NUMBERS[:20], -(10**38), -(10**38) + 1, 2**127 - 1, -(2**127))]
 OTHERS += [_bytes_of(5, 16), _bytes_of(-5, 16), _bytes_of(-(10**37) - 7)]
-VALUES = [*map(str, NUMBERS), *FRACTIONS, *map(json.dumps, TEXTS), *OTHERS]
+OTHERS += ['{"scale":2147483647,"value":"AQ=="}', '{"scale":-2147483648,"value":"AQ=="}']
+OTHERS += ['["AQ==",null,"/w=="]', '["AQ==","!"]', "[[1,2],null,[]]", '[[1,"x"]]', "[1.5]"]
+OTHERS += ['{"a":[1,2],"b":null}', '{"a":["x"]}', '{"1":"a","-2":null}', '{"x":"a"}']
+OTHERS += ['[[1,"a"],[-2,null]]', '[["x","a"]]', "[[1]]"]
+OTHERS += ['[[19000,"AQ=="],[-1,"/w=="]]', '[[99999999,"AQ=="]]', "[[1,2,3]]", '[["1","a"]]']
+OTHERS += [
+    '{"a":1,"b `c`.d":"x","e":{"f":"AQ=="}}',
+    '{"a":1}',
+    '{"a":"x"}',
+    '{"a":1,"e":{"f":"!"}}',
+]
+OTHERS += ['{"a":null,"e":null,"more":1}', '[{"a":1,"b":"AQ=="},{"a":null}]', '[{"a":1,"b":"!"}]']
+LONG = [sign * (10**digits + 7) for digits in (38, 39, 45, 60, 100) for sign in (1, -1)]
+LONG += [2**127, -(2**127) - 1, 2**196 - 1, -(2**196), 10**63 - 1, -(10**500)]
+OTHERS += [_bytes_of(n) for n in LONG]
+OTHERS += [f'{{"scale":{s},"value":{_bytes_of(n)}}}' for n in LONG for s in (0, 3, -2, 700)]
+# Spark's maps have neither a key twice nor null for a key.
+NO_MAPS = ['[[1,"a"],[1,"b"]]', '[[null,"a"]]']
+VALUES = [*map(str, NUMBERS), *FRACTIONS, *map(json.dumps, TEXTS), *OTHERS, *NO_MAPS]
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +143,7 @@ def read(spark: SparkSession) -> dict[tuple[str, str], Any]:
 
 ISO = {"ZonedTimestamp", "IsoDate", "IsoTimestamp"}
 NANOS = {"NanoTimestamp", "NanoTime"}
-OBJECTS = {"VariableScaleDecimal", "Point", "map_of_text"}
+OBJECTS = {"VariableScaleDecimal", "Point", "map_of_text", "map_of_lists"}
 DAYS = {"Date", "connect_date"}
 WIDE = {"decimal_beyond_38", "decimal_of_negative_scale"}
 
@@ -123,12 +160,14 @@ def _is_asked(name: str, text: str) -> bool:
         return not is_number or abs(value) < 2**63
     if name in OBJECTS:
         return isinstance(value, dict)
+    if name == "map_by_number":
+        return text not in NO_MAPS
     if name in DAYS:
         return not isinstance(value, str)
-    if name in WIDE:  # numbers of more than 38 digits are null
-        return isinstance(value, str) and len(value) <= 12
+    if name in WIDE:
+        return not is_number or is_exact
     column = model.wire_type(ev.field_schema(TYPES[name])) or ("string",)
-    return is_exact or column[0] not in ("string", "decimal") or not is_number
+    return is_exact or column[0] != "string" or not is_number
 
 
 def _expected(kind: Any, text: str) -> Any:
@@ -140,7 +179,9 @@ def _expected(kind: Any, text: str) -> Any:
         return None
 
 
-def _comparable(value: Any) -> Any:
+def _comparable(value: Any, name: str) -> Any:
+    if name in WIDE and value is not None:  # 1.0 and 1.00 are one number
+        return Decimal(value)
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     if isinstance(value, dict):
@@ -156,10 +197,18 @@ def test_every_value_is_read_or_null_but_never_fails(
 ) -> None:
     different = {}
     for text in filter(lambda text: _is_asked(name, text), VALUES):
-        got, expected = _comparable(read[name, text]), _comparable(_expected(TYPES[name], text))
+        got, expected = (
+            _comparable(read[name, text], name),
+            _comparable(_expected(TYPES[name], text), name),
+        )
         if got != expected:
             different[text] = (got, expected)
     assert not different, "\n".join(f"{t}: got {g!r}, not {e!r}" for t, (g, e) in different.items())
+
+
+def test_pairs_that_are_no_map_are_null(read: dict[tuple[str, str], Any]) -> None:  # R4
+    assert [read["map_by_number", text] for text in NO_MAPS] == [None, None]
+    assert read["map_by_number", '[[1,"a"],[-2,null]]'] == [(1, "a"), (-2, None)]
 
 
 def test_the_decimal_of_a_connect_schema_is_exact_to_38_digits(spark: SparkSession) -> None:

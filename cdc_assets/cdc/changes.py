@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc import positions, types
 from cdc_assets.cdc.config import Config, SourceConfig
+from cdc_assets.cdc.connect import known_starts, schema_id, with_document
 from cdc_assets.cdc.envelopes import columns
 from cdc_assets.cdc.envelopes.keys import (
     message_key_text,
@@ -30,33 +31,39 @@ from cdc_assets.cdc.envelopes.keys import (
 )
 from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.errors import MissingDayError
-from cdc_assets.cdc.jsontext import let, text_of, with_strict_json
+from cdc_assets.cdc.jsontext import let, text_of
 from cdc_assets.cdc.kept import keeping
 from cdc_assets.cdc.lake import DayCommit, Lake, with_retry
 
 log = logging.getLogger(__name__)
 
 # Raised when the reading of records changes, so that days made before are made again.
-READER_VERSION = 1
+READER_VERSION = 2
 
 _IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How the keys of one table's records of a day look: which columns, under which schema."""
+    """How the keys of one table's records of a day look: which columns, under which schemas."""
 
     day: date
     table_name: str
     schema_id: str | None
     names: tuple[str, ...]
+    key_schema: str | None = None
 
 
 # --- parse: landing rows → records in common columns
 
 
-def parse(landing: DataFrame, source: SourceConfig) -> DataFrame:
+def parse(landing: DataFrame, source: SourceConfig, starts: DataFrame | None = None) -> DataFrame:
     """Read landing rows; one row out for each row in.
+
+    Args:
+        landing: has the columns of `LANDING`.
+        source: the rules.
+        starts: of :func:`~cdc_assets.cdc.connect.known_starts`, to read faster.
 
     Returns:
         `landing_date, topic, partition, offset, kafka_ts_ms, value_hash, message_key`, the
@@ -77,7 +84,7 @@ def parse(landing: DataFrame, source: SourceConfig) -> DataFrame:
             "kafka_ts_ms": F.unix_millis("timestamp"),
         }
     )
-    documents = with_strict_json(typed, doc=F.col("value_text"), key_doc=message_key_text())
+    documents = with_document(typed, starts, key_doc=message_key_text())
     events = reader(source.format)(documents)
     keyed = with_raw_keys(with_header_keys(with_message_key(events)), source)
     is_null_document = F.coalesce(
@@ -111,16 +118,29 @@ def parse(landing: DataFrame, source: SourceConfig) -> DataFrame:
         F.when(is_tombstone, F.to_json("key_row")).otherwise(F.col("key_raw")).alias("key_raw"),
         "old_key_raw",
         "new_key_raw",
-        F.to_json("key_row").alias("message_key_json"),
+        # Where an image holds the key, the value's schema says how it is written.
+        F.when(
+            is_tombstone | (F.col("e_after_row").isNull() & F.lit(not source.whole_old_rows)),
+            F.col("key_schema"),
+        ).alias("key_schema"),
+        # Shown where there is no canonical key.
+        F.when(
+            ~F.col("e_kind").eqNullSafe(F.lit("row")) | F.col("key_reason").isNotNull(),
+            F.to_json("key_row"),
+        ).alias("message_key_json"),
         text_of(F.col("e_before_row")).alias("before"),
         text_of(F.col("e_after_row")).alias("after"),
         F.col("e_source_ts_ms").alias("source_ts_ms"),
         F.col("e_processed_ts_ms").alias("processed_ts_ms"),
         _position(source, is_tombstone).alias("position"),
+        F.when(_has_source() & ~is_tombstone, F.col("e_elements")).alias("source_elements"),
         F.col("e_tx_id").alias("tx_id"),
         F.col("e_tx_order").alias("tx_order"),
         F.col("e_is_snapshot").alias("is_snapshot"),
-        F.sha2(F.to_json("e_schema"), 256).alias("schema_id"),
+        F.when(
+            F.col("e_schema").isNotNull(),
+            F.coalesce("start_schema_id", schema_id(F.col("e_schema"))),
+        ).alias("schema_id"),
         F.col("e_payload").alias("payload"),
     )
 
@@ -128,9 +148,8 @@ def parse(landing: DataFrame, source: SourceConfig) -> DataFrame:
 def _position(source: SourceConfig, is_tombstone: Column) -> Column:
     """O6: a snapshot read and a tombstone have no position of their own."""
     has_none = is_tombstone | F.coalesce(F.col("e_is_snapshot"), F.lit(False))
-    has_source = (F.col("e_kind") == "row") | (F.col("e_op") == "message")
     return F.when(
-        has_source & ~has_none,
+        _has_source() & ~has_none,
         positions.position(
             F.col("e_elements"),
             F.col("e_tx_order"),
@@ -139,6 +158,10 @@ def _position(source: SourceConfig, is_tombstone: Column) -> Column:
             source.position_reset,
         ),
     )
+
+
+def _has_source() -> Column:
+    return (F.col("e_kind") == "row") | (F.col("e_op") == "message")
 
 
 def _unreadable_detail(reason: Column) -> Column:
@@ -170,12 +193,7 @@ def register_schemas(lake: Lake, name: str, parsed: DataFrame, landing: DataFram
     example.
     """
     schemas = lake.create_stage(name, "schemas", columns.SCHEMAS, "message schemas of the source")
-    found = (
-        parsed.where("schema_id IS NOT NULL AND table_name IS NOT NULL AND reason IS NULL")
-        .groupBy("schema_id", "table_name")
-        .agg(F.min(F.struct("landing_date", "topic", "partition", "offset")).alias("example"))
-        .select("schema_id", "table_name", "example.*")
-    )
+    found = _schema_examples(parsed)
     known = lake.spark.table(schemas)
     new = found.join(
         known.select("schema_id", "table_name", F.col("first_landed")),
@@ -186,22 +204,7 @@ def register_schemas(lake: Lake, name: str, parsed: DataFrame, landing: DataFram
     if not examples:
         return
     wanted = lake.spark.createDataFrame(examples, new.drop("first_landed").schema)
-    days = sorted({row.landing_date for row in examples})
-    source = lake.config.source(name)
-    rows = landing.where(F.col("landing_date").isin([F.lit(d) for d in days])).join(
-        F.broadcast(wanted.select("landing_date", "topic", "partition", "offset")),
-        ["landing_date", "topic", "partition", "offset"],
-        "left_semi",
-    )
-    documents = with_strict_json(rows, doc=F.col("value").cast("string"))
-    texts = reader(source.format)(documents).select(
-        F.to_json("e_schema").alias("schema"), "landing_date", "topic", "partition", "offset"
-    )
-    fresh = (
-        texts.join(F.broadcast(wanted), ["landing_date", "topic", "partition", "offset"])
-        .groupBy("schema_id", "table_name")
-        .agg(F.first("schema").alias("schema"), F.min("landing_date").alias("first_landed"))
-    )
+    fresh = _schema_texts(wanted, landing, lake.config.source(name))
     # Few and small; as plain rows they can't meet MERGE's trouble with views on Iceberg tables.
     rows_of_schemas = lake.spark.createDataFrame(fresh.collect(), fresh.schema)
     rows_of_schemas.createOrReplaceTempView("cdc_fresh_schemas")
@@ -213,6 +216,32 @@ def register_schemas(lake: Lake, name: str, parsed: DataFrame, landing: DataFram
             "WHEN NOT MATCHED THEN INSERT (schema_id, table_name, schema, first_landed) "
             "VALUES (s.schema_id, s.table_name, s.schema, s.first_landed)"
         )
+    )
+
+
+def _schema_examples(parsed: DataFrame) -> DataFrame:
+    """`schema_id, table_name` and the place of the first record that carried the schema."""
+    return (
+        parsed.where("schema_id IS NOT NULL AND table_name IS NOT NULL AND reason IS NULL")
+        .groupBy("schema_id", "table_name")
+        .agg(F.min(F.struct("landing_date", "topic", "partition", "offset")).alias("example"))
+        .select("schema_id", "table_name", "example.*")
+    )
+
+
+def _schema_texts(examples: DataFrame, landing: DataFrame, source: SourceConfig) -> DataFrame:
+    """`schema_id, table_name, schema, first_landed`: the texts that the examples carry."""
+    place = ["landing_date", "topic", "partition", "offset"]
+    days = sorted({row.landing_date for row in examples.select("landing_date").collect()})
+    rows = landing.where(F.col("landing_date").isin([F.lit(d) for d in days])).join(
+        F.broadcast(examples.select(*place)), place, "left_semi"
+    )
+    documents = with_document(rows.withColumn("value_text", F.col("value").cast("string")), None)
+    texts = reader(source.format)(documents).select(F.to_json("e_schema").alias("schema"), *place)
+    return (
+        texts.join(F.broadcast(examples), place)
+        .groupBy("schema_id", "table_name")
+        .agg(F.first("schema").alias("schema"), F.min("landing_date").alias("first_landed"))
     )
 
 
@@ -231,8 +260,8 @@ class KnownSchemas:
             if name == table_name and landed <= day
         )
         merged: types.Columns = {}
-        for _, schema_id in ids:
-            merged.update(self.columns[table_name, schema_id])
+        for _, known in ids:
+            merged.update(self.columns[table_name, known])
         return merged
 
 
@@ -244,11 +273,27 @@ def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) ->
     frame = lake.spark.table(identifier)
     if tables is not None:
         frame = frame.where(F.col("table_name").isin(list(tables)))
-    format_name = lake.config.source(name).format
+    return _known(frame, lake.config.source(name))
+
+
+def landed_schemas(parsed: DataFrame, landing: DataFrame, source: SourceConfig) -> KnownSchemas:
+    """The schemas that some landing rows carry, without a lake.
+
+    Args:
+        parsed: :func:`parse` of these landing rows; computed rows, they are read twice.
+    """
+    examples = _schema_examples(parsed).collect()  # schemas are few
+    if not examples:
+        return KnownSchemas({}, {})
+    wanted = parsed.sparkSession.createDataFrame(examples, _schema_examples(parsed).schema)
+    return _known(_schema_texts(wanted, landing, source), source)
+
+
+def _known(rows: DataFrame, source: SourceConfig) -> KnownSchemas:
     parsed, landed = {}, {}
-    for row in frame.collect():
+    for row in rows.collect():
         key = (row.table_name, row.schema_id)
-        parsed[key] = types.columns_of_schema(row.schema, format_name)
+        parsed[key] = types.columns_of_schema(row.schema, source.format)
         landed[key] = row.first_landed
     return KnownSchemas(parsed, landed)
 
@@ -279,10 +324,13 @@ def with_canonical_keys(
             **types.columns_of_config(config.columns if config else {}),
             **schemas.latest(shape.table_name, shape.day),
         }
+        # A message key is read as its own schema writes it, and held as its column (D5).
+        of_key = types.columns_of_key(shape.key_schema) if shape.key_schema else {}
+        columns_known = {**fallback, **known}
         typed = tuple(
-            (name, known.get(name) or fallback[name])
-            for name in shape.names
-            if name in known or name in fallback
+            (name, types.held_as(of_key.get(name, column), column.spark))
+            for name, column in ((n, columns_known.get(n)) for n in shape.names)
+            if column is not None
         )
         if typed:
             by_types.setdefault((shape.names, typed), []).append(shape)
@@ -308,7 +356,14 @@ def with_canonical_keys(
 def _with_plans(parsed: DataFrame, plans: Sequence[Sequence[Shape]]) -> DataFrame:
     """Add `key_plan`: which of the plans reads the record's key, null where none does."""
     rows = [
-        (shape.day, shape.table_name, shape.schema_id or "", json.dumps(shape.names), number)
+        (
+            shape.day,
+            shape.table_name,
+            shape.schema_id or "",
+            shape.key_schema or "",
+            json.dumps(shape.names),
+            number,
+        )
         for number, shapes in enumerate(plans)
         for shape in shapes
     ]
@@ -316,16 +371,18 @@ def _with_plans(parsed: DataFrame, plans: Sequence[Sequence[Shape]]) -> DataFram
         return parsed.withColumn("key_plan", F.lit(None).cast("int"))
     known = parsed.sparkSession.createDataFrame(
         rows,
-        "plan_day date, plan_table string, plan_schema string, plan_names string, key_plan int",
+        "plan_day date, plan_table string, plan_schema string, plan_key_schema string, "
+        "plan_names string, key_plan int",
     ).withColumn("plan_names", F.from_json("plan_names", "array<string>"))
     same = (
         (F.col("landing_date") == F.col("plan_day"))
         & (F.col("table_name") == F.col("plan_table"))
         & (F.coalesce("schema_id", F.lit("")) == F.col("plan_schema"))
+        & (F.coalesce("key_schema", F.lit("")) == F.col("plan_key_schema"))
         & (F.json_object_keys("key_raw") == F.col("plan_names"))
     )
     return parsed.join(F.broadcast(known), same, "left").drop(
-        "plan_day", "plan_table", "plan_schema", "plan_names"
+        "plan_day", "plan_table", "plan_schema", "plan_key_schema", "plan_names"
     )
 
 
@@ -382,22 +439,38 @@ def settle_tombstones(
         ).select(landing.columns),
         source,
     ).select(*slim.columns)
-    history = (
-        slim.join(tombstones.select(*place).distinct(), place, "left_semi")
-        .unionByName(earlier)
-        .withColumn(
-            "is_delete", (F.col("kind") == "row") & (F.col("op") == "d") & F.col("reason").isNull()
-        )
-    )
-    from pyspark.sql import Window
+    history = slim.join(tombstones.select(*place).distinct(), place, "left_semi")
+    topics = _topic_tables(lake, name, parsed, first)
+    return judge_tombstones(history.unionByName(earlier), topics, first)
 
+
+def judge_tombstones(history: DataFrame, topics: DataFrame, first: date) -> DataFrame:
+    """Each tombstone of `history` from `first` on against the nearest record before it (D11).
+
+    Args:
+        history: parsed records: all that share topic, partition and key bytes with a tombstone.
+        topics: as :func:`tables_by_topic` gives them.
+
+    Returns:
+        `_IDENTITY`, `follows_delete`, `tombstone_table`, and `nearest_offset`, where the nearest
+        earlier record of the same key bytes stands (null: there is none).
+    """
+    # Also a delete that was quarantined, for want of a key or under `key: none`.
+    is_delete = F.coalesce((F.col("kind") == "row") & (F.col("op") == "d"), F.lit(False))
     # Offsets strictly below: a record that landed twice is not its own predecessor.
-    below = Window.partitionBy(*place).orderBy("offset").rangeBetween(Window.unboundedPreceding, -1)
-    nearest = F.max_by(F.struct("is_delete", "landing_date", "table_name"), "offset").over(below)
-    judged = history.withColumn("nearest", nearest).where("kind = 'tombstone'")
+    below = (
+        Window.partitionBy("topic", "partition", "message_key")
+        .orderBy("offset")
+        .rangeBetween(Window.unboundedPreceding, -1)
+    )
+    seen_before = F.struct("is_delete", "landing_date", "table_name", "offset")
+    judged = (
+        history.withColumn("is_delete", is_delete)
+        .withColumn("nearest", F.max_by(seen_before, "offset").over(below))
+        .where("kind = 'tombstone' AND reason IS NULL AND message_key IS NOT NULL")
+    )
     recent = F.col("nearest.landing_date") >= F.date_sub("landing_date", 1)
     follows = F.coalesce(F.col("nearest.is_delete") & recent, F.lit(False))
-    topics = _topic_tables(lake, name, parsed, first)
     return (
         judged.where(F.col("landing_date") >= F.lit(first))
         .withColumns({"follows_delete": follows, "own_table": F.col("nearest.table_name")})
@@ -409,20 +482,33 @@ def settle_tombstones(
             F.when(follows, F.col("own_table"))
             .otherwise(_only_table_so_far(F.col("seen"), F.col("landing_date")))
             .alias("tombstone_table"),
+            F.col("nearest.offset").alias("nearest_offset"),
         )
         .distinct()
     )
 
 
 def _topic_tables(lake: Lake, name: str, parsed: DataFrame, first: date) -> DataFrame:
-    """`topic`, `seen`: the tables of each topic and the day each was first seen."""
-    seen = parsed.where("kind = 'row' AND reason IS NULL").select(
-        "topic", "table_name", "landing_date"
-    )
+    """As :func:`tables_by_topic`, with what the lake has seen before `first`."""
+    seen = _rows_seen(parsed)
     identifier = lake.stage(name, "changes")
     if lake.exists(identifier):
         past = lake.spark.table(identifier).where(F.col("landing_date") < F.lit(first))
         seen = seen.unionByName(past.select("topic", "table_name", "landing_date"))
+    return _by_topic(seen)
+
+
+def tables_by_topic(parsed: DataFrame) -> DataFrame:
+    """`topic`, `seen`: the tables of each topic and the day each was first seen."""
+    return _by_topic(_rows_seen(parsed))
+
+
+def _rows_seen(parsed: DataFrame) -> DataFrame:
+    rows = parsed.where("kind = 'row' AND reason IS NULL")
+    return rows.select("topic", "table_name", "landing_date")
+
+
+def _by_topic(seen: DataFrame) -> DataFrame:
     return (
         seen.where("table_name IS NOT NULL")
         .groupBy("topic", "table_name")
@@ -530,25 +616,31 @@ def _make_run(
     landing = lake.spark.table(lake.stage(name, "landing"))
     of_days = landing.where(F.col("landing_date").isin([F.lit(day) for day in days]))
     with keeping() as kept:
-        parsed = kept.keep(parse(of_days, source))
-        shapes, tombstones = _survey(parsed)
+        starts = kept.keep(known_starts(of_days))
+        parsed = kept.keep(parse(of_days, source, starts))
+        keys = survey_keys(parsed)
         register_schemas(lake, name, parsed, landing)
         schemas = known_schemas(lake, name)
-        settled = parsed
-        if tombstones:
+        verdicts = None
+        if keys.tombstones:
             verdicts = kept.keep(settle_tombstones(lake, name, parsed, landing, days[0]))
-            settled = _with_verdicts(parsed, verdicts, source)
-            shapes |= {Shape(day, t, None, n) for t in source.tables for day, n in tombstones}
-        keyed = with_canonical_keys(settled, source, sorted(shapes, key=str), schemas)
-        routed = kept.keep(keyed.withColumn("destination", _destination()))
+        routed = kept.keep(route(parsed, source, keys, schemas, verdicts))
         inputs = {day: made_of[day] for day in days}
         lake.overwrite_days(identifiers["quarantine"], _quarantined(of_days, routed), inputs)
         lake.overwrite_days(identifiers["control"], _ordered(_control(routed)), inputs)
         lake.overwrite_days(identifiers["changes"], _ordered(_changes(routed)), inputs)
 
 
-def _survey(parsed: DataFrame) -> tuple[set[Shape], set[tuple[date, tuple[str, ...]]]]:
-    """The shapes of row keys, and the key columns of each day's tombstones: one pass."""
+@dataclass(frozen=True)
+class KeySurvey:
+    """The shapes of row keys, and the key columns of each day's tombstones."""
+
+    shapes: frozenset[Shape]
+    tombstones: frozenset[tuple[date, tuple[str, ...], str | None]]  # day, columns, key schema
+
+
+def survey_keys(parsed: DataFrame) -> KeySurvey:
+    """Which keys some parsed records have: one pass."""
     rows = (
         parsed.where("reason IS NULL AND kind IN ('row', 'tombstone')")
         .groupBy(
@@ -556,18 +648,51 @@ def _survey(parsed: DataFrame) -> tuple[set[Shape], set[tuple[date, tuple[str, .
             "landing_date",
             "table_name",
             "schema_id",
+            "key_schema",
             F.json_object_keys("key_raw").alias("names"),
         )
         .count()
         .collect()
     )
     shapes = {
-        Shape(r.landing_date, r.table_name, r.schema_id, tuple(r.names))
+        Shape(r.landing_date, r.table_name, r.schema_id, tuple(r.names), r.key_schema)
         for r in rows
         if r.kind == "row" and r.table_name is not None and r.names
     }
-    tombstones = {(r.landing_date, tuple(r.names or ())) for r in rows if r.kind == "tombstone"}
-    return shapes, tombstones
+    tombstones = {
+        (r.landing_date, tuple(r.names or ()), r.key_schema) for r in rows if r.kind == "tombstone"
+    }
+    return KeySurvey(frozenset(shapes), frozenset(tombstones))
+
+
+def route(
+    parsed: DataFrame,
+    source: SourceConfig,
+    keys: KeySurvey,
+    schemas: KnownSchemas,
+    verdicts: DataFrame | None,
+) -> DataFrame:
+    """Give every parsed record its canonical keys and its destination.
+
+    Args:
+        parsed: as :func:`parse` gives it.
+        keys: :func:`survey_keys` of these records.
+        verdicts: of their tombstones (:func:`judge_tombstones`); None where there are none.
+
+    Returns:
+        The records with `key, old_key, new_key`, the final `reason`, `detail`, `op` and
+        `table_name`, and `destination`: changes, control or quarantine.
+    """
+    shapes, settled = set(keys.shapes), parsed
+    if verdicts is not None:
+        settled = _with_verdicts(parsed, verdicts, source)
+        shapes |= {
+            Shape(day, table, None, names, key_schema)
+            for table in source.tables
+            for day, names, key_schema in keys.tombstones
+        }
+    keyed = with_canonical_keys(settled, source, sorted(shapes, key=str), schemas)
+    return keyed.withColumn("destination", _destination())
 
 
 def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig) -> DataFrame:
@@ -579,17 +704,20 @@ def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig)
         & ~F.coalesce("follows_delete", F.lit(False))
     )
     no_table = is_lone & F.col("message_key").isNotNull() & F.col("tombstone_table").isNull()
-    configured = F.col("tombstone_table").isin(list(source.tables))
-    no_key = (
-        is_lone
-        & F.col("key_raw").isNull()
-        & (F.col("message_key").isNull() | F.coalesce(configured, F.lit(False)))
+    configured = F.coalesce(F.col("tombstone_table").isin(list(source.tables)), F.lit(False))
+    # O14: nothing says which row of a table without a key it deletes.
+    unkeyed = [name for name, table in source.tables.items() if table.key in ("none", "row")]
+    of_unkeyed = is_lone & F.coalesce(F.col("tombstone_table").isin(unkeyed), F.lit(False))
+    no_key = is_lone & F.col("key_raw").isNull() & (F.col("message_key").isNull() | configured)
+    reason = (
+        F.when(no_table, "missing_table")
+        .when(of_unkeyed | (no_key & F.col("message_key").isNull()), "missing_key")
+        .when(no_key, "malformed_key")
     )
-    reason = F.when(no_table, "missing_table").when(
-        no_key, F.when(F.col("message_key").isNull(), "missing_key").otherwise("malformed_key")
-    )
-    detail = F.when(no_table, F.lit("a lone tombstone on a topic of no table, or of several")).when(
-        no_key, F.lit("a lone tombstone without a readable key")
+    detail = (
+        F.when(no_table, F.lit("a lone tombstone on a topic of no table, or of several"))
+        .when(of_unkeyed, F.lit("a lone tombstone of a table without a key"))
+        .when(no_key, F.lit("a lone tombstone without a readable key"))
     )
     is_tombstone = F.col("kind") == "tombstone"
     return joined.withColumns(

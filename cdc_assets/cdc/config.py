@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
@@ -35,8 +35,16 @@ OWN_ASSETS = ("landing", "changes", "control", "quarantine", "lag", "schemas")
 
 _COLUMN_TYPE = re.compile(
     r"(?:boolean|int|bigint|float|double|string|binary|date|timestamp|timestamp_ntz"
-    r"|decimal\(\s*([1-9]|[12]\d|3[0-8])\s*,\s*\d+\s*\))$"
+    r"|decimal\(\s*([1-9]|[12]\d|3[0-8])\s*,\s*\d+\s*\)"
+    r"|(?:array<|map<\s*string\s*,)(?P<element>.+)>)$"
 )
+
+
+def _is_column_type(kind: str) -> bool:
+    """True for the scalar types, and for arrays and maps of such."""
+    found = _COLUMN_TYPE.match(kind.strip())
+    element = found["element"] if found else None
+    return bool(found) and (not element or _is_column_type(element))
 
 
 class _Model(BaseModel):
@@ -51,9 +59,10 @@ def _empty_mapping(value: Any) -> Any:
 class TableConfig(_Model):
     """How one table is read; every setting has a default."""
 
-    key: tuple[str, ...] | Literal["none"] | None = Field(
+    key: tuple[str, ...] | Literal["none", "row"] | None = Field(
         default=None,
-        description="Key columns; `none` appends; unset takes the message key (FORMATS D5).",
+        description="Key columns; `none` appends, `row` takes the whole old row (FORMATS O14); "
+        "unset takes the message key (D5).",
     )
     replica_identity: Literal["unknown", "default", "nothing", "index", "full"] = "unknown"
     columns: dict[str, str] = Field(
@@ -68,11 +77,11 @@ class TableConfig(_Model):
     @field_validator("key", mode="before")
     @classmethod
     def _key(cls, value: Any) -> Any:
-        if value is None or value == "none":
+        if value in (None, "none", "row"):
             return value
         if not isinstance(value, list) or not value:
             raise ValueError(
-                f"got {value!r}; expected a list of column names such as [id], or none"
+                f"got {value!r}; expected a list of column names such as [id], none, or row"
             )
         if any(not isinstance(name, str) or not name for name in value):
             raise ValueError(f"got {value!r}; every key column is a non-empty text")
@@ -85,10 +94,11 @@ class TableConfig(_Model):
     def _columns(cls, value: dict[str, str]) -> dict[str, str]:
         lowered = {name: kind.strip().lower() for name, kind in value.items()}
         for name, kind in lowered.items():
-            if not _COLUMN_TYPE.match(kind):
+            if not _is_column_type(kind):
                 raise ValueError(
                     f"{name}: got type {kind!r}; expected one of boolean, int, bigint, float, "
-                    "double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz"
+                    "double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz, "
+                    "array<…>, map<string,…>"
                 )
         return lowered
 
@@ -187,7 +197,7 @@ class LandingConfig(_Model):
 class SourceConfig(_Model):
     """One producer of change events: its format, its landing and its tables."""
 
-    format: Literal["debezium", "lindorm", "dataworks"]
+    format: Literal["debezium", "debezium-flat", "lindorm", "dataworks"]
     landing: LandingConfig
     lag_slo_ms: int | None = Field(default=None, ge=0)
     on_quarantine: Literal["publish", "block"] = "publish"
@@ -244,6 +254,16 @@ class SourceConfig(_Model):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _whole_row_keys(self) -> SourceConfig:
+        for text, table in self.tables.items():
+            if table.key == "row" and self.format != "debezium":
+                raise ValueError(
+                    f"tables.{text}.key: got row, which needs Debezium's `before` (replica "
+                    f"identity FULL); format is {self.format}. Name key columns, or none"
+                )
+        return self
+
     @property
     def whole_old_rows(self) -> bool:
         """True where the format's `before` is always the whole old row (FORMATS D5)."""
@@ -252,6 +272,9 @@ class SourceConfig(_Model):
     def old_row_is_whole(self, table: TableConfig) -> bool:
         """True where a key column may be taken from `before` (FORMATS D5, D8, D10)."""
         return self.whole_old_rows or table.replica_identity == "full"
+
+
+FORMATS: tuple[str, ...] = get_args(SourceConfig.model_fields["format"].annotation)
 
 
 class LakeConfig(_Model):

@@ -31,7 +31,7 @@ from tenacity import (
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import ConfigError
-from cdc_assets.cdc.names import TableName, escape, quote
+from cdc_assets.cdc.names import TableName, ddl_of, escape, quote
 from cdc_assets.cdc.spark import CATALOG
 
 log = logging.getLogger(__name__)
@@ -195,6 +195,7 @@ class Lake:
                         f"cut in {zone}. Set timezone: {zone}, or use another warehouse"
                     ]
                 )
+            self._add_columns(identifier, schema)
         else:
             self.create_namespace(source)
             partitioned = any(f.name == "landing_date" for f in schema.fields)
@@ -211,6 +212,15 @@ class Lake:
             )
         return identifier
 
+    def _add_columns(self, identifier: str, schema: StructType) -> None:
+        """A table of an earlier version lacks what was added since, at the end."""
+        present = set(self.spark.table(identifier).columns)
+        for new in schema.fields:
+            if new.name not in present:
+                kind = new.dataType.simpleString()
+                ddl = column_ddl(new.name, kind, new.metadata.get("comment"))
+                with_retry(partial(self.spark.sql, f"ALTER TABLE {identifier} ADD COLUMN {ddl}"))
+
     def _create(
         self,
         identifier: str,
@@ -220,8 +230,7 @@ class Lake:
         properties: Mapping[str, str],
     ) -> None:
         columns = ", ".join(
-            column_ddl(f.name, f.dataType.simpleString(), f.metadata.get("comment"))
-            for f in schema.fields
+            column_ddl(f.name, ddl_of(f.dataType), f.metadata.get("comment")) for f in schema.fields
         )
         settings = {"format-version": "2", **properties}
         listed = ", ".join(f"{_text(k)} = {_text(v)}" for k, v in settings.items())

@@ -11,13 +11,23 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc import types
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.kept import Kept
 from cdc_assets.cdc.names import column
-from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position, real_part
+from cdc_assets.cdc.positions import (
+    cut_before,
+    directly_after,
+    latest,
+    literal_position,
+    of_removal,
+    real_part,
+)
 from cdc_assets.cdc.table_columns import POSITION, Columns
 from cdc_assets.cdc.unchanged import Unchanged
 
 if TYPE_CHECKING:
     from cdc_assets.cdc.snapshots import TableDay
+
+_PLACE = ("landing_date", "topic", "partition", "offset")
 
 
 class Keyed:
@@ -28,10 +38,10 @@ class Keyed:
         self.lake = day.lake
         self._types = {c.name: c.spark for c in columns.own}
         self.truncated: list[int] | None = None
-        self.base: DataFrame | None = None
+        self.removed: DataFrame | None = None
 
     def moves(self) -> DataFrame:
-        """Upserts and removals of the day.
+        """Upserts and removals of the day, also those that an earlier day's removal beats.
 
         Returns:
             `k` (typed key), `pos` (effective position), `is_removal`, `after`, `schema_id`,
@@ -40,32 +50,34 @@ class Keyed:
         day = self.day
         events = self._keyed(day._events([day.day]))
         past_cut = day._truncates_before()
-        removed = self.removed()
-        self.base = self._base_positions(removed) if self._needs_base() else None
+        self.removed = self._removed()
+        moves = self._expand(self._linked(events))
         if day.survey.without_position:
-            events = self._placed(events, [day.day], self.base, past_cut)
+            base = self._base_positions(self.removed)
+            moves = self._placed(moves, events, [day.day], base, past_cut)
         else:
-            events = events.withColumn("pos", F.col("position"))
+            moves = moves.withColumn("pos", F.col("position"))
+        moves = moves.drop("position", *_PLACE)
+        if self._halves_near():
+            moves = moves.unionByName(self._pair_removals(), allowMissingColumns=True)
         row = (
-            events.where("op = 't'").agg(F.max("pos").alias("p")).first()
+            events.where("op = 't'").agg(F.max("position").alias("p")).first()
             if day.survey.truncates
             else None
         )
         self.truncated = row.p if row else None
         floor = max([p for p in (self.truncated, past_cut) if p is not None], default=None)
-        moves = self._expand(events)
-        if self._halves_near():
-            moves = moves.unionByName(self._pair_removals())
         if floor is not None:
             moves = moves.where(F.col("pos") > literal_position(floor))
-        if removed is not None:
-            moves = self._guarded(moves, removed)
         return moves
 
-    def winners(self, moves: DataFrame, unchanged: Unchanged) -> DataFrame:
+    def winners(self, moves: DataFrame, unchanged: Unchanged, kept: Kept) -> DataFrame:
         """One row a key: its highest event, and what unchanged columns last carried."""
-        names = {c.lake: (c.index, c.name) for c in self.columns.own}
-        moves = unchanged.prepare(moves, names)
+        own = {c.lake: (c.index, c.name, c.spark) for c in self.columns.own}
+        moves = unchanged.prepare(moves, own)
+        moves = unchanged.inherit(moves, self.removed, self.standing, kept)
+        if self.removed is not None:
+            moves = self._guarded(moves, self.removed)
         removal_pos = F.max(F.when(F.col("is_removal"), F.col("pos")))
         what = F.struct("is_removal", "pos", "after", "schema_id", "source_ts_ms", *unchanged.flags)
         grouped = moves.groupBy("k").agg(
@@ -74,7 +86,7 @@ class Keyed:
             *unchanged.aggregates(),
         )
         winners = grouped.select("k", "w.*", "removed_pos", *unchanged.carried_names)
-        return unchanged.settle(winners, moves, self.base, self.target)
+        return unchanged.settle(winners)
 
     # --- keys
 
@@ -109,7 +121,8 @@ class Keyed:
         present = set(table.columns)
         key = F.struct(
             *(
-                (column(name) if name in present else F.lit(None).cast(self._types[of])).alias(work)
+                # The snapshot has the types of its own day.
+                (column(name) if name in present else F.lit(None)).cast(self._types[of]).alias(work)
                 for name, of, work in zip(
                     self.columns.key_lake,
                     self.columns.key_names,
@@ -119,35 +132,51 @@ class Keyed:
             )
         )
         values = [
-            (column(c.lake) if c.lake in present else F.lit(None)).cast(c.spark).alias(c.work)
+            (
+                types.grown(column(c.lake), table.schema[c.lake].dataType, c.spark)
+                if c.lake in present
+                else F.lit(None).cast(c.spark)
+            ).alias(c.work)
             for c in self.columns.own
         ]
         return table.select(key.alias("k"), F.col(POSITION).alias("pos"), *values)
 
+    def standing(self) -> DataFrame | None:
+        """:meth:`target` without the rows that a truncate of the day removes."""
+        rows = self.target()
+        if rows is None or self.truncated is None:
+            return rows
+        return rows.where(F.col("pos") >= literal_position(self.truncated))
+
     # --- moves
 
+    def _linked(self, events: DataFrame) -> DataFrame:
+        """Add `link`: the key that the row had before, also where a BEFOR half says so (W3)."""
+        if not (self.day.may_be_unsent and self._halves_near()):
+            return events.withColumn("link", F.col("ok"))
+        pairs = (
+            self._pairs()
+            .where(F.col("after_day") == F.lit(self.day.day))
+            .groupBy(F.col("sequence").alias("of_pair"))
+            .agg(F.max("before_k").alias("before_k"))
+        )
+        is_after = (F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()
+        same = is_after & (F.slice("position", 2, 3) == F.col("of_pair"))
+        return events.join(pairs, same, "left").withColumn("link", F.coalesce("ok", "before_k"))
+
     def _expand(self, events: DataFrame) -> DataFrame:
-        common = ("pos", "schema_id", "source_ts_ms")
-        upserts = events.where("op IN ('c', 'u', 'r') AND after IS NOT NULL").select(
-            "k", F.lit(False).alias("is_removal"), *common, "after", F.col("ok").alias("link")
+        """The moves of events: `k`, `is_removal`, `position`, `after`, `link` and their place."""
+        common = ("schema_id", "source_ts_ms", *_PLACE)
+        none = F.lit(None).cast("string").alias("after")
+        moves = events.where("op IN ('c', 'u', 'r') AND after IS NOT NULL").select(
+            "k", F.lit(False).alias("is_removal"), "position", "after", "link", *common
         )
-        gone = F.lit(None)
-        removals = events.where("op = 'd'").select(
-            "k",
-            F.lit(True).alias("is_removal"),
-            *common,
-            gone.cast("string").alias("after"),
-            F.lit(None).cast(_kind(events, "ok")).alias("link"),
-        )
-        moves = upserts.unionByName(removals)
+        gone = F.lit(None).cast(_kind(events, "k")).alias("link")
+        removal = F.lit(True).alias("is_removal")
+        removals = events.where("op = 'd'").select("k", removal, "position", none, gone, *common)
+        moves = moves.unionByName(removals)
         if self.day.survey.removals:
-            left = events.where("ok IS NOT NULL AND op IN ('c', 'u', 'r')").select(
-                F.col("ok").alias("k"),
-                F.lit(True).alias("is_removal"),
-                *common,
-                gone.cast("string").alias("after"),
-                F.lit(None).cast(_kind(events, "ok")).alias("link"),
-            )
+            left = _left(events).select("k", removal, "position", none, gone, *common)
             moves = moves.unionByName(left)
         return moves.where("k IS NOT NULL")
 
@@ -155,10 +184,17 @@ class Keyed:
         return bool(self.day.survey.halves or any(s.halves for s in self.day.past))
 
     def _pairs(self) -> DataFrame:
-        """Completed pairs of split updates (W2, W3): both keys, and the day that completed them."""
-        near = self._keyed(self.day._events([*self.day.window, self.day.day]))
-        near = near.withColumn("sequence", F.slice("position", 2, 3))
+        """Split updates that change the key and are complete (W2, W3).
+
+        Returns:
+            `sequence`, the halves' keys `before_k` and `after_k`, their days, `pos` of the first
+            half, `day` on which the later half landed.
+        """
+        day = self.day
         is_before = F.col("source_op").isin(*BEFORE_OPS)
+        is_after = (F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()
+        halves = day._events([*day.pair_window, day.day]).where(is_before | is_after)
+        near = self._keyed(halves).withColumn("sequence", F.slice("position", 2, 3))
         before = near.where(is_before).select(
             "sequence",
             F.col("k").alias("before_k"),
@@ -166,51 +202,48 @@ class Keyed:
             "source_ts_ms",
             F.col("landing_date").alias("before_day"),
         )
-        after = near.where(
-            (F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()
-        ).select("sequence", F.col("k").alias("after_k"), F.col("landing_date").alias("after_day"))
+        after = near.where(is_after).select(
+            "sequence", F.col("k").alias("after_k"), F.col("landing_date").alias("after_day")
+        )
         none = F.array(*[F.lit(0).cast("bigint")] * 3)
+        apart = F.abs(F.date_diff("before_day", "after_day"))
         return (
             before.join(after, "sequence")
             .where((F.col("before_k") != F.col("after_k")) & (F.col("sequence") != none))
+            .where(apart <= day.source.late_days)
             .withColumn("day", F.greatest("before_day", "after_day"))
         )
 
     def _pair_removals(self) -> DataFrame:
         pairs = self._pairs().where(F.col("day") == F.lit(self.day.day))
-        return pairs.select(
-            F.col("before_k").alias("k"),
-            F.lit(True).alias("is_removal"),
-            "pos",
-            F.lit(None).cast("string").alias("schema_id"),
-            "source_ts_ms",
-            F.lit(None).cast("string").alias("after"),
-            F.lit(None).cast(_kind(pairs, "before_k")).alias("link"),
-        ).distinct()
+        removal = F.lit(True).alias("is_removal")
+        return pairs.select(F.col("before_k").alias("k"), removal, "pos", "source_ts_ms").distinct()
 
     # --- late and repeated events (O12)
 
-    def removed(self) -> DataFrame | None:
+    def _removed(self) -> DataFrame | None:
         """`k`, `pos` of what was removed on the days looked back on; None where nothing was."""
         day = self.day
         if not any(s.removals or s.halves for s in day.past):
             return None
         events = self._keyed(day._events(day.window))
+        removals = events.where("op = 'd'").select("k", "position", *_PLACE)
+        removed = removals.unionByName(_left(events).select("k", "position", *_PLACE))
         if any(s.tombstones for s in day.past):
-            events = self._placed(events, day.window, self._start_of_window(), None)
+            upserts = events.where("op <> 'd'").select("k", "position", *_PLACE)
+            of_all = removed.withColumn("is_removal", F.lit(True)).unionByName(
+                upserts.withColumn("is_removal", F.lit(False))
+            )
+            base = self._start_of_window()
+            placed = self._placed(of_all, events, day.window, base, None)
+            removed = placed.where("is_removal").select("k", "pos")
         else:
-            events = events.withColumn("pos", F.col("position"))
-        removals = events.where("op = 'd'").select("k", "pos")
-        left = events.where("ok IS NOT NULL AND op <> 'd'").select(F.col("ok").alias("k"), "pos")
-        removed = removals.unionByName(left)
+            removed = removed.select("k", F.col("position").alias("pos"))
         if any(s.halves for s in day.past):
-            earlier = self._pairs().where(F.col("day") < F.lit(day.day))
+            first, last = F.lit(day.window[0]), F.lit(day.window[-1])
+            earlier = self._pairs().where(F.col("day").between(first, last))
             removed = removed.unionByName(earlier.select(F.col("before_k").alias("k"), "pos"))
-        return (
-            removed.where("k IS NOT NULL AND pos IS NOT NULL")
-            .groupBy("k")
-            .agg(F.max("pos").alias("pos"))
-        )
+        return removed.where("k IS NOT NULL AND pos IS NOT NULL")
 
     def _start_of_window(self) -> DataFrame | None:
         state = self.columns.state
@@ -221,19 +254,12 @@ class Keyed:
 
     def _guarded(self, moves: DataFrame, removed: DataFrame) -> DataFrame:
         """Drop what an earlier day's removal of the same key beats."""
-        beaten = removed.select(F.col("k").alias("rk"), F.col("pos").alias("rpos"))
+        beaten = removed.groupBy(F.col("k").alias("rk")).agg(F.max("pos").alias("rpos"))
         return moves.join(
             beaten, (F.col("k") == F.col("rk")) & (F.col("rpos") > F.col("pos")), "left_anti"
         )
 
     # --- events without a position (O6)
-
-    def _needs_base(self) -> bool:
-        return bool(
-            self.day.survey.without_position
-            or self.day.survey.maybe_unchanged
-            or self.day.source.missing_columns == "keep"
-        )
 
     def _base_positions(self, removed: DataFrame | None) -> DataFrame | None:
         """`k`, `pos`: the highest event of each key that landed before the day."""
@@ -247,12 +273,21 @@ class Keyed:
 
     def _placed(
         self,
+        moves: DataFrame,
         events: DataFrame,
         days: Sequence[date],
         base: DataFrame | None,
         past_cut: Sequence[int] | None,
     ) -> DataFrame:
-        """Add `pos`: the event's own position, or directly after what landed before it."""
+        """Add `pos`: a move's own position, or directly after what landed before it.
+
+        Args:
+            moves: `k`, `position`, and the place in Kafka of the event that each is of.
+            events: for their truncates.
+            days: of both.
+            base: the highest position of each key that landed before these days.
+            past_cut: that of truncates.
+        """
         within = (
             Window.partitionBy("k", "topic", "partition")
             .orderBy("offset")
@@ -271,7 +306,7 @@ class Keyed:
         seen = [F.max("position").over(within)]
         if len(days) > 1:
             seen.append(F.max("position").over(earlier_days))
-        placed = events.crossJoin(F.broadcast(cuts)).withColumn("seen", latest(*seen))
+        placed = moves.crossJoin(F.broadcast(cuts)).withColumn("seen", latest(*seen))
         cut_earlier_day = F.array_max(
             F.transform(
                 F.filter("cuts", lambda t: t["landing_date"] < F.col("landing_date")),
@@ -289,6 +324,12 @@ class Keyed:
         return placed.withColumn("pos", F.coalesce("position", after)).drop(
             "cuts", "seen", "bk", "base_pos"
         )
+
+
+def _left(events: DataFrame) -> DataFrame:
+    """The old keys of key changes (D9, D10), as removals: `k`, and the rank of a removal (O4)."""
+    moved = events.where("op IN ('c', 'u', 'r') AND ok IS NOT NULL AND NOT (ok <=> k)")
+    return moved.withColumns({"k": F.col("ok"), "position": of_removal(F.col("position"))})
 
 
 def _kind(frame: DataFrame, name: str) -> Any:

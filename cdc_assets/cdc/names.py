@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 # What a catalog level or a folder can't hold: separators, the escape itself, control
 # characters, and what makes a file URI of a path.
@@ -81,6 +82,18 @@ def table_name(namespace: Column, table: Column) -> Column:
 def quote(*parts: str) -> str:
     """An SQL identifier of these parts, each in backquotes."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def ddl_of(kind: DataType) -> str:
+    """A type as DDL with every member's name quoted, so that equal types are equal texts."""
+    if isinstance(kind, ArrayType):
+        return f"array<{ddl_of(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"map<{ddl_of(kind.keyType)},{ddl_of(kind.valueType)}>"
+    if isinstance(kind, StructType):
+        members = (f"{quote(field.name)}:{ddl_of(field.dataType)}" for field in kind.fields)
+        return f"struct<{','.join(members)}>"
+    return kind.simpleString()
 
 
 def column(name: str, of: str | None = None) -> Column:

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 _POSITION = "array<bigint>"
 _NUMBER_WIDTH, _NUMBER_PARTS = 13, 3
+_TAIL = 4  # order in the transaction, rank, partition, offset
 
 
 class Reader(Protocol):
@@ -29,7 +30,7 @@ class Reader(Protocol):
 
 
 def debezium_elements(connector: Column, at: Reader) -> Column:
-    """The source elements of a Debezium or Lindorm event (O2, O8); a missing one is 0.
+    """The source elements of a Debezium or Lindorm event (O2, O8); a missing one is null.
 
     Args:
         connector: the event's connector, null for Lindorm.
@@ -37,11 +38,11 @@ def debezium_elements(connector: Column, at: Reader) -> Column:
     """
 
     def number(path: str) -> Column:
-        return _element(at(path, "bigint"))
+        return at(path, "bigint")
 
     file_number = F.regexp_extract(at("file", "string"), r"(\d{1,18})$", 1)
     mysql = F.array(
-        _element(F.nullif(file_number, F.lit("")).try_cast("bigint")),
+        F.nullif(file_number, F.lit("")).try_cast("bigint"),
         number("pos"),
         number("row"),
     )
@@ -61,7 +62,7 @@ def debezium_elements(connector: Column, at: Reader) -> Column:
 
 
 def wide_number(digits: Column) -> Column:
-    """A decimal text of up to 39 digits as three elements of 13 digits (O10); zeros if unfit."""
+    """A decimal text of up to 39 digits as three elements of 13 digits (O10); nulls if unfit."""
     padded = F.lpad(digits, _NUMBER_WIDTH * _NUMBER_PARTS, "0")
     parts = F.array(
         *(
@@ -69,8 +70,8 @@ def wide_number(digits: Column) -> Column:
             for i in range(_NUMBER_PARTS)
         )
     )
-    zeros = F.array(*[F.lit(0).cast("bigint")] * _NUMBER_PARTS)
-    return F.when(digits.rlike(r"^\d{1,39}$"), parts).otherwise(zeros)
+    nulls = F.array(*[F.lit(None).cast("bigint")] * _NUMBER_PARTS)
+    return F.when(digits.rlike(r"^\d{1,39}$"), parts).otherwise(nulls)
 
 
 def _element(value: Column) -> Column:
@@ -81,7 +82,7 @@ def _element(value: Column) -> Column:
 def _hex_parts(lsn: Column) -> list[Column]:
     """SQL Server's ``00000027:00000ac0:0002`` as three numbers."""
     parts = F.split(lsn, ":")
-    return [_element(F.conv(F.get(parts, F.lit(i)), 16, 10).try_cast("bigint")) for i in range(3)]
+    return [F.conv(F.get(parts, F.lit(i)), 16, 10).try_cast("bigint") for i in range(3)]
 
 
 def position(
@@ -102,7 +103,27 @@ def position(
         F.col("partition").cast("bigint"),
         F.col("offset").cast("bigint"),
     )
-    return F.concat(F.array(epoch), elements, tail).cast(_POSITION)
+    return F.concat(F.array(epoch), F.transform(elements, _element), tail).cast(_POSITION)
+
+
+def of_removal(position: Column) -> Column:
+    """The position of what an event removes beside its own row: the rank of a removal (O4)."""
+    before_rank = F.slice(position, F.lit(1), F.size(position) - _TAIL + 1)
+    rank = F.array(F.lit(0).cast("bigint"))
+    return F.concat(before_rank, rank, F.slice(position, F.size(position) - 1, F.lit(2)))
+
+
+def is_one_change(one: Column, other: Column) -> Column:
+    """Do two effective positions share epoch and source elements, as the parts of a key change?
+
+    Never where the source gave no elements: all zeros say nothing.
+    """
+    shared = F.size(other) - _TAIL
+    prefix = F.slice(other, F.lit(1), F.greatest(shared, F.lit(0)))
+    is_known = ~F.array_contains(other, -1) & F.exists(
+        F.slice(prefix, F.lit(2), F.size(prefix)), lambda element: element != 0
+    )
+    return is_known & (F.slice(one, F.lit(1), F.size(prefix)) == prefix)
 
 
 def real_part(effective: Column) -> Column:

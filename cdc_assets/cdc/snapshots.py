@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import date, timedelta
 from typing import Any
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc import changes
@@ -27,17 +27,18 @@ from cdc_assets.cdc.kept import keeping
 from cdc_assets.cdc.lake import DayCommit, Lake, TableState, with_retry
 from cdc_assets.cdc.moves import Keyed
 from cdc_assets.cdc.names import TableName, column
-from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
-from cdc_assets.cdc.survey import Facts, Survey, gather, window_of
-from cdc_assets.cdc.table_columns import LANDED, OWN_COLUMNS, POSITION, SOURCE_TS, Columns
+from cdc_assets.cdc.positions import literal_position
+from cdc_assets.cdc.survey import Facts, Survey, gather, pair_window_of, window_of
+from cdc_assets.cdc.table_columns import OWN_COLUMNS, POSITION, Columns
 from cdc_assets.cdc.unchanged import Unchanged
+from cdc_assets.cdc.unkeyed import Unkeyed
 
 __all__ = ["OWN_COLUMNS", "DayReport", "Facts", "TableDay", "gather", "make_table_day"]
 
 log = logging.getLogger(__name__)
 
 # Raised when the making of days changes, so that days made before are made again.
-MERGER_VERSION = 1
+MERGER_VERSION = 2
 
 INPUTS, REPORT = "cdc.inputs", "cdc.report"
 
@@ -59,6 +60,8 @@ class DayReport:
     unfit: Mapping[str, Any] = field(default_factory=dict)
     unresolved: int = 0
     incompatible: Sequence[str] = ()
+    too_late: int = 0
+    highest: Sequence[int] | None = None
     seconds: float = 0.0
     made: bool = True
 
@@ -72,7 +75,8 @@ class TableDay:
         self.source: SourceConfig = lake.config.source(name)
         self.config: TableConfig = self.source.tables[table]
         self.start = lake.config.start_of(name, table)
-        self.window = [d for d in window_of(lake, name, day) if d >= self.start]
+        self.window = window_of(lake, name, day)
+        self.pair_window = pair_window_of(lake, name, day)
         self.survey = facts.surveys.get((table, day), Survey())
         self.past = [facts.surveys.get((table, d), Survey()) for d in self.window]
         self.identifier = lake.state(name, TableName.parse(table))
@@ -113,6 +117,8 @@ class TableDay:
             events=self.survey.events,
             ops=self.survey.ops,
             incompatible=columns.incompatible,
+            too_late=self._too_late(state),
+            highest=self._highest(state),
             seconds=round(time.monotonic() - began, 2),
             **{**figures, **self._written(state)},
         )
@@ -153,7 +159,7 @@ class TableDay:
                 )
         made_of = {
             str(d): commits["changes"][d].snapshot_id
-            for d in [*self.window, self.day]
+            for d in [*self.pair_window, self.day]
             if d in commits["changes"]
         }
         return {
@@ -204,10 +210,30 @@ class TableDay:
         return DayReport(**{**json.loads(summary[REPORT]), "made": False})
 
     def _rows_before(self, state: TableState | None) -> int:
-        if self.day <= self.start:
+        return int(self._report_on(self.day - timedelta(days=1), state).get("rows", 0))
+
+    def _highest(self, state: TableState | None) -> list[int] | None:
+        """The highest position that has landed by the end of the day."""
+        known = [self._report_on(self.day - timedelta(days=1), state).get("highest")]
+        known.append(list(self.survey.highest) if self.survey.highest else None)
+        return max((p for p in known if p), default=None)
+
+    def _too_late(self, state: TableState | None) -> int:
+        """Events below what had landed before the days looked back on (O12).
+
+        A removal that landed then is not looked up any more: such an event may bring its row back.
+        """
+        last = (self.window[0] if self.window else self.day) - timedelta(days=1)
+        known = self._report_on(last, state).get("highest")
+        lowest = self.survey.lowest
+        if not known or not lowest or list(lowest) >= list(known):
             return 0
-        summary = state.day_summary(self.day - timedelta(days=1)) if state else {}
-        return int(json.loads(summary[REPORT])["rows"]) if REPORT in summary else 0
+        return self._events([self.day]).where(F.col("position") < literal_position(known)).count()
+
+    def _report_on(self, day: date, state: TableState | None) -> dict[str, Any]:
+        summary = state.day_summary(day) if state and day >= self.start else {}
+        found: dict[str, Any] = json.loads(summary.get(REPORT, "{}"))
+        return found
 
     def _written(self, before: TableState | None) -> dict[str, int]:
         """What the branch's commits added, of their summaries."""
@@ -246,6 +272,11 @@ class TableDay:
                 f"lake.{self.name}.quarantine; mend the landing, or set on_quarantine: publish.",
             )
 
+    @property
+    def may_be_unsent(self) -> bool:
+        """Whether an event of the day may leave a column as it was (R1, R2)."""
+        return self.survey.maybe_unchanged > 0 or self.source.missing_columns == "keep"
+
     # --- events
 
     def _events(self, days: Sequence[date]) -> DataFrame:
@@ -255,8 +286,8 @@ class TableDay:
         )
 
     def _merge(self, branch: str, columns: Columns) -> dict[str, Any]:
-        if self.config.key == "none":
-            return self._append(branch, columns)
+        if self.config.key in ("none", "row"):
+            return self._merge_unkeyed(branch, columns)
         keyed = Keyed(self, columns)
         unchanged = Unchanged(
             placeholder=self.source.unavailable_value,
@@ -266,10 +297,10 @@ class TableDay:
         view = f"cdc_day_{uuid.uuid4().hex}"
         with keeping() as kept:
             # Unsent values are looked for several times in the same moves.
-            moves = kept.keep(keyed.moves()) if self.survey.maybe_unchanged else keyed.moves()
-            winners = keyed.winners(moves, unchanged)
+            moves = kept.keep(keyed.moves()) if self.may_be_unsent else keyed.moves()
+            winners = keyed.winners(moves, unchanged, kept)
             rows = kept.keep(columns.typed(winners, unchanged))
-            figures = self._values_audit(rows, columns, unchanged, keyed.target())
+            figures = self._values_audit(rows, columns, unchanged, keyed.standing())
             truncated = keyed.truncated
             if truncated is not None:
                 self._delete_below(branch, truncated)
@@ -291,76 +322,17 @@ class TableDay:
             )
         )
 
-    def _append(self, branch: str, columns: Columns) -> dict[str, Any]:
-        """`key: none`: rows are appended; a redelivered row is known by what it is (O14)."""
-        events = self._events([*self.window, self.day]).withColumn(
-            "elements", F.expr("slice(position, 2, size(position) - 5)")
-        )
-        truncate = events.where("op = 't'").agg(F.max("position").alias("p")).first()
-        floor = truncate.p if truncate else None
-        stream = Window.partitionBy("topic", "partition").orderBy("offset")
-        broken = ~(
-            F.col("elements").eqNullSafe(F.lag("elements").over(stream))
-            & (F.col("offset") == F.lag("offset").over(stream) + 1)
-        )
-        runs = (
-            events.where("op IN ('c', 'r')")
-            .dropDuplicates(["topic", "partition", "offset"])
-            .withColumn("is_start", F.coalesce(broken, F.lit(True)).cast("int"))
-            .withColumn("run", F.sum("is_start").over(stream))
-        )
-        alike = ["topic", "partition", "run", "elements", "after"]
-        ordinal = F.row_number().over(Window.partitionBy(*alike).orderBy("offset"))
-        identity = Window.partitionBy("elements", "after", "ordinal").orderBy(
-            "landing_date", "topic", "partition", "offset"
-        )
-        # Without source elements every offset is a row.
-        first = F.col("elements").isNull() | (F.row_number().over(identity) == 1)
-        new = (
-            runs.withColumn("ordinal", ordinal)
-            .withColumn("is_first", first)
-            .where(F.col("is_first") & (F.col("landing_date") == F.lit(self.day)))
-        )
-        truncates = self._events([self.day]).where("op = 't' AND position IS NOT NULL")
-        listed = truncates.agg(
-            F.collect_list(F.struct("topic", "partition", "offset", "position")).alias("cuts")
-        )
-        past = self._truncates_before()
-        placed = new.crossJoin(F.broadcast(listed)).withColumn(
-            "pos",
-            F.coalesce(
-                "position",
-                directly_after(
-                    latest(cut_before(), literal_position(past)),
-                    F.col("landing_date"),
-                    F.col("partition"),
-                    F.col("offset"),
-                ),
-            ),
-        )
-        if floor is not None:
-            placed = placed.where(F.col("pos") > literal_position(floor))
-        winners = placed.select(
-            F.lit(False).alias("is_removal"),
-            "pos",
-            "after",
-            "schema_id",
-            "source_ts_ms",
-        )
+    def _merge_unkeyed(self, branch: str, columns: Columns) -> dict[str, Any]:
+        unkeyed = Unkeyed(self, columns)
         unchanged = Unchanged(self.source.unavailable_value, keep_missing=False, maybe=False)
         with keeping() as kept:
-            rows = kept.keep(columns.typed(winners, unchanged))
-            figures = self._values_audit(rows, columns, unchanged, None)
-            if floor is not None:
-                self._delete_below(branch, floor)
-            out = rows.select(
-                *(F.col(c.work).alias(c.lake) for c in columns.own),
-                F.col("pos").alias(POSITION),
-                F.col("source_ts_ms").alias(SOURCE_TS),
-                F.lit(self.day).alias(LANDED),
-            )
-            with_retry(lambda: out.writeTo(branch).append())
-        return {**figures, "rows": self.lake.spark.table(branch).count()}
+            moves = kept.keep(columns.typed(unkeyed.moves(), unchanged))
+            figures = self._values_audit(moves.where("is_today"), columns, unchanged, None)
+            if self.survey.maybe_unchanged:
+                figures["unresolved"] = moves.where("is_today AND unfilled").count()
+            if unkeyed.floor is not None:
+                self._delete_below(branch, unkeyed.floor)
+            return {**figures, "rows": unkeyed.write(branch, moves, kept)}
 
     def _truncates_before(self) -> list[int] | None:
         """The highest truncate that landed on the days looked back on."""

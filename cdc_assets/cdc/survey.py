@@ -29,6 +29,8 @@ class Survey:
     without_schema: int = 0
     schema_ids: tuple[str, ...] = ()
     key_names: tuple[tuple[str, ...], ...] = ()
+    lowest: tuple[int, ...] | None = None
+    highest: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,17 @@ def window_of(lake: Lake, name: str, day: date) -> list[date]:
     return [first + timedelta(days=i) for i in range((day - first).days)]
 
 
+def pair_window_of(lake: Lake, name: str, day: date) -> list[date]:
+    """The days that hold halves of updates completed on the days looked back on (W2).
+
+    The first half of an update that was completed in the window may be older than the window.
+    """
+    days = window_of(lake, name, day)
+    if not days or lake.config.source(name).format != "dataworks":
+        return days
+    return [*window_of(lake, name, days[0]), *days]
+
+
 def survey(
     lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]
 ) -> dict[tuple[str, date], Survey]:
@@ -73,6 +86,7 @@ def survey(
     for form in forms:
         has_form = has_form | F.col("after").contains(form)
     is_half = F.col("source_op").isin(*BEFORE_OPS)
+    is_second = (F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()
     rows = (
         lake.spark.table(identifier)
         .where(
@@ -86,13 +100,15 @@ def survey(
             F.count_if(F.col("position").isNull()).alias("without_position"),
             F.count_if(F.col("position").isNull() & (F.col("op") == "d")).alias("tombstones"),
             F.count_if((F.col("op") == "d") | F.col("old_key").isNotNull()).alias("removals"),
-            F.count_if(is_half).alias("halves"),
+            F.count_if(is_half | is_second).alias("halves"),
             F.count_if(has_form).alias("maybe_unchanged"),
             F.count_if(F.col("schema_id").isNull() & F.col("after").isNotNull()).alias(
                 "without_schema"
             ),
             F.collect_set("schema_id").alias("schema_ids"),
             F.collect_set(F.json_object_keys("key")).alias("key_names"),
+            F.min("position").alias("lowest"),
+            F.max("position").alias("highest"),
             *(
                 # A split update's first half is no change of its own (W2).
                 F.count_if((F.col("op") == op) & ~F.coalesce(is_half, F.lit(False))).alias(
@@ -123,5 +139,7 @@ def survey(
             },
             schema_ids=tuple(sorted(row.schema_ids)),
             key_names=tuple(sorted(tuple(sorted(names)) for names in row.key_names if names)),
+            lowest=tuple(row.lowest) if row.lowest else None,
+            highest=tuple(row.highest) if row.highest else None,
         )
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from cdc_assets.cdc.config import RESERVED_PREFIX
 from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
 from cdc_assets.cdc.jsontext import field as json_field
 from cdc_assets.cdc.lake import TableState, column_ddl, with_retry
-from cdc_assets.cdc.names import TableName, quote
+from cdc_assets.cdc.names import TableName, ddl_of, quote
 from cdc_assets.cdc.unchanged import Unchanged
 
 if TYPE_CHECKING:
@@ -68,9 +68,14 @@ class Columns:
         self.state = state
         self.own: list[OwnColumn] = []
         self.inferred: set[str] = set()
-        self.incompatible: list[str] = []
+        self._unlike: dict[str, str] = {}
         self._by_schema: dict[str | None, types.Columns] = {}
         self.key_names: tuple[str, ...] = ()
+
+    @property
+    def incompatible(self) -> list[str]:
+        """Columns whose new types they can't take on, a line each (R5)."""
+        return list(self._unlike.values())
 
     @property
     def key_work(self) -> list[str]:
@@ -88,7 +93,7 @@ class Columns:
         schemas = day.facts.schemas
         latest = schemas.latest(day.table, day.day)
         configured = types.columns_of_config(day.config.columns)
-        found: types.Columns = {}
+        found: dict[str, list[str]] = {}
         oldest_first = sorted(
             day.survey.schema_ids, key=lambda i: (schemas.first_landed[day.table, i], i)
         )
@@ -96,9 +101,11 @@ class Columns:
             of_schema = schemas.columns[day.table, schema_id]
             self._by_schema[schema_id] = of_schema
             for name, kind in of_schema.items():
-                if name in found and types.holds(found[name].spark, kind.spark):
-                    continue
-                found[name] = kind
+                of_column = found.setdefault(name, [])
+                if kind.spark not in of_column:
+                    of_column.append(kind.spark)
+        self._find_narrower(oldest_first)
+        of_schemas = {self._lake_name(name) for name in {**latest, **found}}
         without: types.Columns = {**configured, **latest}
         # A schema that names no columns, such as Lindorm's `{}`, is none (L1).
         blank = [schema_id for schema_id in oldest_first if not self._by_schema[schema_id]]
@@ -108,8 +115,23 @@ class Columns:
             self.inferred = {self._lake_name(n) for n, k in inferred.items() if k.inferred}
         self._by_schema.update(dict.fromkeys([None, *blank], without))
         for name, kind in {**without, **configured}.items():
-            found.setdefault(name, kind)
-        self._evolve(found)
+            found.setdefault(name, [kind.spark])
+        self._evolve(found, of_schemas)
+
+    def _find_narrower(self, schema_ids: Sequence[str]) -> None:
+        """Note columns that a newer schema makes narrower than one of an earlier day did (R5)."""
+        table, schemas = self.day.table, self.day.facts.schemas
+        older = [
+            (landed, schemas.columns[table, schema_id])
+            for (name, schema_id), landed in schemas.first_landed.items()
+            if name == table and landed < self.day.day
+        ]
+        for schema_id in schema_ids:
+            landed = schemas.first_landed[table, schema_id]
+            for name, kind in self._by_schema[schema_id].items():
+                for wide in {of[name].spark for day, of in older if day < landed and name in of}:
+                    if wide != kind.spark and types.evolution(wide, kind.spark) == []:
+                        self._unlike[self._lake_name(name)] = f"{name}: {wide} ← {kind.spark}"
 
     def _lake_name(self, name: str) -> str:
         return self.day.config.rename.get(name, name)
@@ -123,7 +145,7 @@ class Columns:
 
     def _key_names(self, existing: Sequence[str] | None) -> tuple[str, ...]:
         config = self.day.config.key
-        if config == "none":
+        if config in ("none", "row"):
             return ()
         if isinstance(config, tuple):
             if existing is not None and set(existing) != set(config):
@@ -146,8 +168,13 @@ class Columns:
             )
         return tuple(existing) if existing is not None else next(iter(seen), ())
 
-    def _evolve(self, found: types.Columns) -> None:
-        """Create the table, or add and widen columns (R5)."""
+    def _evolve(self, found: Mapping[str, Sequence[str]], of_schemas: set[str]) -> None:
+        """Create the table, or add and widen columns (R5).
+
+        Args:
+            found: the types that each column of the day has in messages, oldest first.
+            of_schemas: lake names of the columns that message schemas have typed so far.
+        """
         day = self.day
         for name in found:
             if self._lake_name(name).startswith(RESERVED_PREFIX):
@@ -158,47 +185,47 @@ class Columns:
                         f"rename: {{{name}: {name.removeprefix(RESERVED_PREFIX)}}}"
                     ]
                 )
-        lake_types = {self._lake_name(name): kind.spark for name, kind in found.items()}
-        if len(lake_types) != len(found):
+        wanted = {self._lake_name(name): list(kinds) for name, kinds in found.items()}
+        if len(wanted) != len(found):
             raise ConfigError([f"{day.label}: rename gives two columns the same name"])
         state = self.state
         properties = state.properties if state else {}
         stored = json.loads(properties[KEY]) if KEY in properties else None
         self.key_names = self._key_names(stored)
-        lake_types.update(self._types_of_bare_keys(lake_types))
+        wanted.update({n: [kind] for n, kind in self._types_of_bare_keys(wanted).items()})
         if state is None:
-            fields = [StructField(n, DataType.fromDDL(t), True) for n, t in lake_types.items()]
+            fields = [StructField(n, DataType.fromDDL(t[0]), True) for n, t in wanted.items()]
             self.lake.create_state(
                 day.name,
                 TableName.parse(day.table),
                 StructType([*fields, *OWN_COLUMNS.fields]),
                 f"{day.label} as it stood at the end of each day: VERSION AS OF '<day>'",
-                self._bucket(lake_types),
+                self._bucket(wanted),
             )
-        existing = self._existing()
-        is_altered = self._alter(existing, lake_types)
-        inferred = set(json.loads(properties.get(INFERRED, "[]"))) | (
-            self.inferred - set(existing) if state else self.inferred
-        )
+        before = self._existing()
+        existing = self._alter(self._as_configured(before, wanted, of_schemas), wanted)
+        known = set(json.loads(properties.get(INFERRED, "[]")))
+        fresh = self.inferred - set(before) if state else self.inferred
+        typed = of_schemas - set(self._unlike)
+        inferred = (known | fresh) - typed
         self.inferred = inferred - {self._lake_name(n) for n in day.config.columns}
-        wanted = {INFERRED: json.dumps(sorted(inferred), ensure_ascii=False)}
+        properties_wanted = {INFERRED: json.dumps(sorted(inferred), ensure_ascii=False)}
         if self.key_names:
-            wanted[KEY] = json.dumps(list(self.key_names), ensure_ascii=False)
-        if any(properties.get(k) != v for k, v in wanted.items()):
-            self._set_properties(wanted)
+            properties_wanted[KEY] = json.dumps(list(self.key_names), ensure_ascii=False)
+        if any(properties.get(k) != v for k, v in properties_wanted.items()):
+            self._set_properties(properties_wanted)
         back = {self._lake_name(name): name for name in [*found, *self.key_names]}
         back.update({to: name for name, to in day.config.rename.items()})
-        final = self._existing() if is_altered else existing
-        self.own = [OwnColumn(back.get(n, n), n, t, i) for i, (n, t) in enumerate(final.items())]
+        self.own = [OwnColumn(back.get(n, n), n, t, i) for i, (n, t) in enumerate(existing.items())]
 
     def _existing(self) -> dict[str, str]:
         return {
-            f.name: f.dataType.simpleString()
+            f.name: ddl_of(f.dataType)
             for f in self.lake.spark.table(self.day.identifier).schema.fields
             if not f.name.startswith(RESERVED_PREFIX)
         }
 
-    def _types_of_bare_keys(self, known: Mapping[str, str]) -> dict[str, str]:
+    def _types_of_bare_keys(self, known: Container[str]) -> dict[str, str]:
         """Types of key columns that no image carried yet, as on a day of deletes alone."""
         missing = [n for n in self.key_names if self._lake_name(n) not in known]
         if not missing or not self.day.survey.events:
@@ -208,36 +235,79 @@ class Columns:
         inferred = types.columns_of_inference(row.kind if row and row.kind else "")
         return {self._lake_name(n): inferred[n].spark for n in missing if n in inferred}
 
-    def _bucket(self, lake_types: Mapping[str, str]) -> str | None:
+    def _bucket(self, lake_types: Container[str]) -> str | None:
         buckets, keys = self.day.config.bucket, self.key_lake
         if buckets is None or not keys or keys[0] not in lake_types:
             return None
         return f"bucket({buckets}, {quote(keys[0])})"
 
-    def _alter(self, existing: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-        """Add and widen columns; true where something was altered."""
-        identifier = self.day.identifier
-        statements = []
+    def _as_configured(
+        self, existing: dict[str, str], wanted: Mapping[str, Sequence[str]], of_schemas: set[str]
+    ) -> dict[str, str]:
+        """Give columns whose configured type has changed that type, on the table's first day.
+
+        Days before keep the schema that they were written with.
+
+        Raises:
+            ConfigError: on a later day, where the values of the days before would be lost.
+        """
+        day, faults = self.day, []
+        for name in [self._lake_name(n) for n in day.config.columns]:
+            if name in of_schemas or name not in existing or name in self.key_lake:
+                continue
+            kind = wanted[name][0]
+            if types.evolution(existing[name], kind) is not None:
+                continue
+            if day.day <= day.start:
+                self._alter_table(f"DROP COLUMN {quote(name)}")
+                del existing[name]
+            else:
+                faults.append(
+                    f"sources.{day.name}.tables.{day.table}.columns: {name} is {kind}, but the "
+                    f"column in the lake is {existing[name]}. Make the table again from its first "
+                    f"day: cdc-assets run --source {day.name} --table {day.table} "
+                    f"--from {day.start} --to {day.day}"
+                )
+        if faults:
+            raise ConfigError(faults)
+        return existing
+
+    def _alter(
+        self, existing: dict[str, str], wanted: Mapping[str, Sequence[str]]
+    ) -> dict[str, str]:
+        """Add and widen columns; the columns of the table after that."""
         last = list(existing)[-1] if existing else None
-        keys = set(self.key_lake)
-        for name, kind in wanted.items():
-            if name not in existing:
-                place = f"AFTER {quote(last)}" if last else "FIRST"
-                statements.append(f"ADD COLUMN {column_ddl(name, kind)} {place}")
-                last = name
-            elif types.widened(existing[name], kind):
-                statements.append(f"ALTER COLUMN {quote(name)} TYPE {kind}")
-            elif not types.holds(existing[name], kind):
-                if name in keys:
-                    raise SchemaDriftError(
-                        f"{self.day.label} {self.day.day}: key column {name!r} is "
-                        f"{existing[name]} and now comes as {kind}. Rebuild the table under the "
-                        "new type, or say the key's type in columns:."
+        for name in [n for n in wanted if n not in existing]:
+            place = f"AFTER {quote(last)}" if last else "FIRST"
+            self._alter_table(f"ADD COLUMN {column_ddl(name, wanted[name][0])} {place}")
+            existing[name], last = wanted[name][0], name
+        for name, kinds in wanted.items():
+            for kind in kinds:
+                changes = types.evolution(existing[name], kind)
+                if changes is None:
+                    self._refuse_for_keys(name, existing[name], kind)
+                    self._unlike[name] = f"{name}: {existing[name]} ← {kind}"
+                for path, to, is_new in changes or []:
+                    at = quote(name, *path)
+                    self._alter_table(
+                        f"ADD COLUMN {at} {to}" if is_new else f"ALTER COLUMN {at} TYPE {to}"
                     )
-                self.incompatible.append(f"{name}: {existing[name]} ← {kind}")
-        for statement in statements:
-            with_retry(partial(self.lake.spark.sql, f"ALTER TABLE {identifier} {statement}"))
-        return bool(statements)
+                if changes:
+                    existing[name] = self._existing()[name]
+        return existing
+
+    def _alter_table(self, change: str) -> None:
+        statement = f"ALTER TABLE {self.day.identifier} {change}"
+        with_retry(partial(self.lake.spark.sql, statement))
+
+    def _refuse_for_keys(self, name: str, existing: str, kind: str) -> None:
+        """R6: the type of a key never changes silently."""
+        if name in self.key_lake:
+            raise SchemaDriftError(
+                f"{self.day.label} {self.day.day}: key column {name!r} is {existing} and now "
+                f"comes as {kind}. Rebuild the table under the new type, or say the key's type "
+                "in columns:."
+            )
 
     def _set_properties(self, properties: Mapping[str, str]) -> None:
         def commit() -> None:
@@ -282,8 +352,7 @@ class Columns:
         text = F.try_parse_json(carried["json"])
         at: types.At = lambda kind: F.try_variant_get(text, "$", kind)  # noqa: E731
         value = self._by_kind(at, c, carried["schema_id"])
-        of_old_row = F.col(unchanged.old_row(c.index)).cast(c.spark)
-        return F.when(carried.isNotNull(), value).otherwise(of_old_row)
+        return F.coalesce(carried["row"].cast(c.spark), value)
 
     def _by_kind(self, at: types.At, c: OwnColumn, schema_id: Column) -> Column:
         """The value by its schema's type; one branch a type, not one a schema."""
@@ -336,11 +405,10 @@ class Columns:
     def _update(self, c: OwnColumn, unchanged: Unchanged) -> str:
         if c.lake not in unchanged.columns:
             return f"s.{c.work}"
-        carried = f"s.{unchanged.carried(c.index)}.pos"
+        carried = f"s.{unchanged.carried_pos(c.index)}"
         return (
             f"CASE WHEN NOT s.{unchanged.flag(c.index)} THEN s.{c.work} "
             f"WHEN {carried} > t.{POSITION} OR s.removed_pos > t.{POSITION} "
-            f"OR s.link_pos > t.{POSITION} "
             f"THEN s.{unchanged.fill(c.index)} ELSE t.{quote(c.lake)} END"
         )
 

@@ -9,28 +9,38 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from cdc_assets.cdc.jsontext import field as json_field
-from cdc_assets.cdc.jsontext import is_present, is_text, let
+from cdc_assets.cdc.jsontext import is_object, is_present, is_text, let
+from cdc_assets.cdc.names import ddl_of, quote
 
 _MIN_DAY, _MAX_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31 in days since 1970
 _MIN_SECOND, _MAX_SECOND = -62_135_596_800, 253_402_300_799
 _MAX_DECIMAL = 38
+# Numbers longer than these are no numbers that a person wrote; zeros would fill the memory.
+_MAX_NUMBER_BYTES, _MAX_SCALE = 1_000, 10_000
 
 
 @dataclass(frozen=True)
 class ColumnType:
-    """How a value is written in messages (`wire`) and the Spark type of its column."""
+    """How a value is written in messages (`wire`) and the Spark type (DDL) of its column.
+
+    Arrays have an `element`, maps a `key` too, structs `members`; what travels as one type and
+    is held as another (wire `held`) has the first as its `element`.
+    """
 
     wire: str
     spark: str
     scale: int = 0
     element: ColumnType | None = None
+    key: ColumnType | None = None
+    members: tuple[tuple[str, ColumnType], ...] = ()
     inferred: bool = False
 
 
@@ -65,10 +75,8 @@ _LOGICAL = {
     "io.debezium.time.Year": ColumnType("int", "int"),
     "io.debezium.data.Bits": ColumnType("bytes", "binary"),
     "io.debezium.data.VariableScaleDecimal": ColumnType("variable_decimal", "string"),
-    "io.debezium.data.geometry.Geometry": ColumnType("geometry", "struct<wkb:binary,srid:int>"),
-    "io.debezium.data.geometry.Geography": ColumnType("geometry", "struct<wkb:binary,srid:int>"),
-    "io.debezium.data.geometry.Point": ColumnType("geometry", "struct<wkb:binary,srid:int>"),
 }
+_GEOMETRY = ColumnType("geometry", "struct<`wkb`:binary,`srid`:int>")
 _DATAWORKS = {
     "BOOLEAN": ColumnType("boolean", "boolean"),
     "DOUBLE": ColumnType("double", "double"),
@@ -106,11 +114,18 @@ def columns_of_schema(text: str, format_name: str) -> Columns:
             for column in schema.get("dataColumn") or []
             if isinstance(column, dict) and isinstance(column.get("name"), str)
         }
+    if format_name == "debezium-flat":
+        return {n: type_of(kind) for n, kind in _named(schema) if not n.startswith("__")}
     row: Mapping[str, Any] = {}
     for field in _fields(schema):
         if field.get("field") in ("after", "before") and _fields(field):
             row = field
     return {name: type_of(kind) for name, kind in _named(row)}
+
+
+def columns_of_key(text: str) -> Columns:
+    """The key columns of a message key's own schema."""
+    return {name: type_of(kind) for name, kind in _named(json.loads(text))}
 
 
 def _fields(schema: Any) -> list[Any]:
@@ -131,22 +146,44 @@ def _named(struct: Any) -> list[tuple[str, Mapping[str, Any]]]:
 
 def type_of(schema: Mapping[str, Any]) -> ColumnType:
     """The type of one field of a Kafka Connect schema; an unknown one is read as text."""
-    name, kind = schema.get("name"), str(schema.get("type", "")).lower()
+    name, kind = schema.get("name"), schema.get("type")
+    if isinstance(kind, dict):
+        return type_of(kind)
     if isinstance(name, str) and name in _LOGICAL:
         return _LOGICAL[name]
+    if isinstance(name, str) and name.startswith("io.debezium.data.geometry."):
+        return _GEOMETRY
     if name == "org.apache.kafka.connect.data.Decimal":
-        return _decimal(schema.get("parameters") or {})
+        return _decimal(_member(schema, "parameters"))
+    kind = str(kind).lower()
     if kind == "array":
-        element = type_of(schema.get("items") or {})
-        return ColumnType("array", f"array<{element.spark}>", element=element)
+        return _array_of(type_of(_member(schema, "items")))
     if kind == "map":
-        element = type_of(schema.get("values") or {})
-        return ColumnType("map", f"map<string,{element.spark}>", element=element)
+        return _map_of(type_of(_member(schema, "keys")), type_of(_member(schema, "values")))
+    members = tuple((name, type_of(field)) for name, field in _named(schema))
+    if kind == "struct" and members:
+        listed = ",".join(f"{quote(name)}:{member.spark}" for name, member in members)
+        return ColumnType("struct", f"struct<{listed}>", members=members)
     return _PRIMITIVES.get(kind, _TEXT)
+
+
+def _member(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = schema.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _array_of(element: ColumnType) -> ColumnType:
+    return ColumnType("array", f"array<{element.spark}>", element=element)
+
+
+def _map_of(key: ColumnType, value: ColumnType) -> ColumnType:
+    return ColumnType("map", f"map<{key.spark},{value.spark}>", key=key, element=value)
 
 
 def _decimal(parameters: Mapping[str, Any]) -> ColumnType:
     scale = _whole(parameters.get("scale"), 0)
+    if abs(scale) > _MAX_SCALE:
+        return ColumnType("nothing", "string")
     precision = _whole(parameters.get("connect.decimal.precision"), _MAX_DECIMAL)
     if not (0 < precision <= _MAX_DECIMAL and 0 <= scale <= precision):
         return ColumnType("decimal", "string", scale)
@@ -163,8 +200,12 @@ def columns_of_config(columns: Mapping[str, str]) -> Columns:
 
 
 def _configured(kind: str) -> ColumnType:
+    kind = kind.replace(" ", "")
+    if kind.startswith("array<"):
+        return _array_of(_configured(kind[len("array<") : -1]))
+    if kind.startswith("map<string,"):
+        return _map_of(_TEXT, _configured(kind[len("map<string,") : -1]))
     if kind.startswith("decimal"):
-        kind = kind.replace(" ", "")
         return ColumnType("number", kind, int(kind.split(",")[1].rstrip(")")))
     return ColumnType(_CONFIGURED[kind], kind)
 
@@ -185,7 +226,8 @@ def columns_of_inference(kind: str) -> Columns:
         else:
             chosen = "string"
         base = _configured(chosen)
-        inferred[name] = ColumnType(base.wire, base.spark, base.scale, inferred=True)
+        wire = "inferred_double" if chosen == "double" else base.wire
+        inferred[name] = ColumnType(wire, base.spark, base.scale, inferred=True)
     return inferred
 
 
@@ -218,14 +260,88 @@ def _parse_variant_schema(kind: str) -> dict[str, str]:
     return members
 
 
-def widened(column: str, new: str) -> str | None:
-    """The type that an existing column becomes to hold a new type too, or None (R5)."""
+# --- evolution (driver)
+
+
+class Change(NamedTuple):
+    """One alteration of a column: the path of what is added or widened, and its type."""
+
+    path: tuple[str, ...]
+    kind: str
+    is_new: bool = False
+
+
+def evolution(column: str, new: str) -> list[Change] | None:
+    """What makes a column hold a new type too: nothing, some changes, or None (R5)."""
+    if column == new:
+        return []
+    if "<" in column and "<" in new:
+        return _nested_evolution(DataType.fromDDL(column), DataType.fromDDL(new), ())
+    return _scalar_evolution(column, new, ())
+
+
+def _scalar_evolution(column: str, new: str, path: tuple[str, ...]) -> list[Change] | None:
+    if holds(column, new):
+        return []
     if (column, new) in {("int", "bigint"), ("float", "double")}:
-        return new
+        return [Change(path, new)]
     old_decimal, new_decimal = _decimal_parts(column), _decimal_parts(new)
     if old_decimal and new_decimal and old_decimal[1] == new_decimal[1]:
-        return new if new_decimal[0] > old_decimal[0] else None
+        return [Change(path, new)]
     return None
+
+
+def _nested_evolution(
+    column: DataType, new: DataType, path: tuple[str, ...]
+) -> list[Change] | None:
+    """Elements and values may widen; a struct may gain members; keys of maps stay."""
+    if isinstance(column, ArrayType) and isinstance(new, ArrayType):
+        parts = [_nested_evolution(column.elementType, new.elementType, (*path, "element"))]
+    elif isinstance(column, MapType) and isinstance(new, MapType):
+        same_keys = ddl_of(column.keyType) == ddl_of(new.keyType)
+        values = _nested_evolution(column.valueType, new.valueType, (*path, "value"))
+        parts = [values if same_keys else None]
+    elif isinstance(column, StructType) and isinstance(new, StructType):
+        own = {field.name: field.dataType for field in column.fields}
+        parts = [
+            _nested_evolution(own[field.name], field.dataType, (*path, field.name))
+            if field.name in own
+            else [Change((*path, field.name), ddl_of(field.dataType), is_new=True)]
+            for field in new.fields
+        ]
+    else:
+        return _scalar_evolution(ddl_of(column), ddl_of(new), path)
+    changes: list[Change] = []
+    for part in parts:
+        if part is None:
+            return None
+        changes += part
+    return changes
+
+
+def grown(value: Column, old: DataType, column: str) -> Column:
+    """A value of an older schema as its column's type now: widened, with new members null."""
+    if ddl_of(old) == column:
+        return value
+    return _grown(value, old, DataType.fromDDL(column)) if "<" in column else value.cast(column)
+
+
+def _grown(value: Column, old: DataType, new: DataType) -> Column:
+    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
+        return F.transform(value, lambda v: _grown(v, old.elementType, new.elementType))
+    if isinstance(old, MapType) and isinstance(new, MapType):
+        return F.transform_values(value, lambda _, v: _grown(v, old.valueType, new.valueType))
+    if isinstance(old, StructType) and isinstance(new, StructType):
+        of_old = {field.name: field.dataType for field in old.fields}
+        members = (
+            _grown(value.getField(field.name), of_old[field.name], field.dataType)
+            if field.name in of_old
+            else F.lit(None).cast(ddl_of(field.dataType))
+            for field in new.fields
+        )
+        struct = F.struct(*(m.alias(f.name) for m, f in zip(members, new.fields, strict=True)))
+        return F.when(value.isNotNull(), struct)
+    return value.cast(ddl_of(new))
 
 
 def holds(column: str, new: str) -> bool:
@@ -267,40 +383,123 @@ def read_value(at: At, kind: ColumnType, column: str | None = None) -> Column:
         kind: how it was written.
         column: the table column's type where it differs from the message's (R5).
     """
-    value = _READERS[kind.wire](at, kind)
-    target = column or kind.spark
-    if target == kind.spark:
-        return value
+    held = kind if column is None or column == kind.spark else held_as(kind, column)
+    return _READERS[held.wire](at, held)
+
+
+def held_as(kind: ColumnType, column: str) -> ColumnType:
+    """A type whose values a column of another type holds (R5)."""
+    if "<" in column and "<" in kind.spark:
+        return _nested_held_as(kind, DataType.fromDDL(column))
+    return kind if column == kind.spark else ColumnType("held", column, element=kind)
+
+
+def _nested_held_as(kind: ColumnType, column: DataType) -> ColumnType:
+    spark = ddl_of(column)
+    if spark == kind.spark:
+        return kind
+    if kind.wire == "array" and isinstance(column, ArrayType):
+        assert kind.element is not None
+        return replace(kind, spark=spark, element=_nested_held_as(kind.element, column.elementType))
+    if kind.wire == "map" and isinstance(column, MapType):
+        assert kind.element is not None
+        assert kind.key is not None
+        return replace(
+            kind,
+            spark=spark,
+            key=_nested_held_as(kind.key, column.keyType),
+            element=_nested_held_as(kind.element, column.valueType),
+        )
+    if kind.wire == "struct" and isinstance(column, StructType):
+        own = dict(kind.members)
+        members = tuple(
+            (
+                field.name,
+                _nested_held_as(own[field.name], field.dataType)
+                if field.name in own
+                else ColumnType("nothing", ddl_of(field.dataType)),
+            )
+            for field in column.fields
+        )
+        return replace(kind, spark=spark, members=members)
+    return ColumnType("held", spark, element=kind)
+
+
+def _held(at: At, kind: ColumnType) -> Column:
+    """A value of one type in a column of another: exactly, or null (R4, R5)."""
+    assert kind.element is not None
+    sent, target = kind.element, kind.spark
+    if "<" in target or ("<" in sent.spark and target != "string"):
+        return F.lit(None).cast(target)
+    if "<" in sent.spark:
+        return F.to_json(at("variant"))
+    value = read_value(at, sent)
+    text = _plain_text(value, sent.spark)
     if target == "string":
-        return F.coalesce(at("string"), F.to_json(at("variant")))
+        return text
+    if target == "boolean":
+        return F.when(text.isin("true", "1"), True).when(text.isin("false", "0"), False)
     if target in ("int", "bigint"):
         return let(
-            value.cast("string"),
-            lambda text: F.when(text.rlike(r"^[+-]?\d+$"), text.try_cast(target)),
+            F.regexp_replace(text, r"\.0+$", ""),
+            lambda whole: F.when(whole.rlike(_WHOLE), whole.try_cast(target)),
         )
-    if "<" in target or "<" in kind.spark:
-        return F.lit(None).cast(target)
-    return _exact(value, target)
+    if target in ("float", "double"):
+        return let(text, lambda found: _unrounded(found, target))
+    if target == "binary":
+        return _from_base64(text) if sent.spark == "string" else F.lit(None).cast(target)
+    if target in ("date", "timestamp", "timestamp_ntz"):
+        return _iso_value(text, target)
+    return _exact(text, target)
 
 
-def _exact(value: Column, target: str) -> Column:
-    """A cast that refuses to round: what does not come back as it was is null."""
+def _plain_text(value: Column, spark: str) -> Column:
+    """A value as its canonical text (DESIGN, column `key`)."""
+    if spark == "string":
+        return value
+    if spark == "binary":
+        return F.base64(value)
+    if spark.startswith("timestamp"):
+        text = F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
+        text = F.regexp_replace(F.regexp_replace(text, r"(\.\d*?)0+$", "$1"), r"\.$", "")
+        return F.concat(text, F.lit("Z" if spark == "timestamp" else ""))
+    if _decimal_parts(spark):
+        return F.regexp_replace(value.cast("string"), r"\.0*$|(\.\d*?)0+$", "$1")
+    return value.cast("string")
+
+
+_WHOLE = r"^[+-]?\d+$"
+_DECIMAL_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+
+def _unrounded(text: Column, target: str) -> Column:
+    """A text as float or double; null for an integer that it would round, or an overflow (R3)."""
+    number = text.try_cast(target)
+    # A cast to BIGINT stops at the largest one.
+    is_same = (text.try_cast("bigint") == number.try_cast("bigint")) & (number < F.lit(2.0**63))
+    is_whole, is_word = text.rlike(_WHOLE), text.rlike(r"^-?[A-Z]")
+    is_finite = F.abs(number) < F.lit(float("inf"))
+    return F.when((is_whole & is_same) | (~is_whole & (is_finite | is_word)), number)
+
+
+def _exact(text: Column, target: str) -> Column:
+    """A number's text as DECIMAL; null where the scale would cut something off."""
     decimals = _decimal_parts(target)
-    if decimals is None:
-        return value.cast("string").try_cast(target)
+    assert decimals is not None, target
 
-    def fitted(text: Column) -> Column:
-        # A fraction that the scale cuts off would be lost in silence.
-        digits = F.length(F.rtrim(F.regexp_extract(text, r"\.(\d+)$", 1), F.lit("0")))
-        return F.when(digits <= decimals[1], text.try_cast(target))
+    def fitted(number: Column) -> Column:
+        fraction = F.length(F.rtrim(F.regexp_extract(number, r"\.(\d+)", 1), F.lit("0")))
+        exponent = F.regexp_extract(number, r"[eE]([+-]?\d{1,9})$", 1).try_cast("int")
+        digits = fraction - F.coalesce(exponent, F.lit(0))
+        return F.when(digits <= decimals[1], number.try_cast(target))
 
-    return let(value.cast("string"), fitted)
+    return let(F.when(text.rlike(_DECIMAL_NUMBER), text), fitted)
 
 
 def _integer(at: At, spark: str = "bigint") -> Column:
     """An integer; null for a fraction, which a cast would cut, and for true and false."""
     text = at("string")
-    return F.when(text.rlike(r"^[+-]?\d+$"), text.try_cast(spark))
+    return F.when(text.rlike(_WHOLE), text.try_cast(spark))
 
 
 def _whole_number(at: At, kind: ColumnType) -> Column:
@@ -324,6 +523,10 @@ def _floating(at: At, kind: ColumnType) -> Column:
 
     is_boolean = at("string").isin("true", "false")
     return F.when(~is_boolean, let(at(kind.spark), fitted))
+
+
+def _inferred_double(at: At, kind: ColumnType) -> Column:
+    return _unrounded(at("string"), kind.spark)
 
 
 def _text(at: At, _: ColumnType) -> Column:
@@ -371,8 +574,11 @@ _ISO = r"^[+-]?\d{4,6}-\d{2}-\d{2}"
 
 
 def _iso(at: At, kind: ColumnType) -> Column:
-    text = at("string")
-    value = F.when(text.rlike(_ISO), F.trim(text).try_cast(kind.spark))
+    return _iso_value(at("string"), kind.spark)
+
+
+def _iso_value(text: Column, spark: str) -> Column:
+    value = F.when(text.rlike(_ISO), F.trim(text).try_cast(spark))
     return let(value, lambda found: F.when(F.year(found).between(1, 9999), found))
 
 
@@ -381,7 +587,7 @@ def _number_or_iso(per_second: int) -> Callable[[At, ColumnType], Column]:
 
     def read(at: At, kind: ColumnType) -> Column:
         text = at("string")
-        number = F.when(text.rlike(r"^-?\d+$"), text.try_cast("bigint"))
+        number = F.when(text.rlike(_WHOLE), text.try_cast("bigint"))
         of_number = (
             _date(number) if kind.spark == "date" else _instant(number, per_second).cast(kind.spark)
         )
@@ -417,6 +623,67 @@ def _unscaled(binary: Column) -> Column:
     return let(let(F.when(fits, F.hex(binary)), filled), number)
 
 
+def _unscaled_text(binary: Column) -> Column:
+    """Big-endian two's complement of any length as decimal text."""
+
+    def text(number: Column) -> Column:
+        long = F.when(F.length(number).between(1, _MAX_NUMBER_BYTES), _long_digits(number))
+        return F.coalesce(_unscaled(number).cast("string"), long)
+
+    return let(binary, text)
+
+
+_LIMB = 1_000_000_000
+
+
+def _long_digits(binary: Column) -> Column:
+    """Decimal text of two's complement beyond 38 digits, which no Spark type holds.
+
+    Horner's rule on limbs of nine decimal digits, lowest first, over 28 bits at a time: a limb
+    times 2^28 with its carry stays within int64, and the carry within one limb.
+    """
+
+    def times_plus(limbs: Column, factor: int, carry: Column) -> Column:
+        def step(done: Column, limb: Column) -> Column:
+            def split(value: Column) -> Column:
+                limbs = F.concat(done["limbs"], F.array(value % F.lit(_LIMB)))
+                return F.struct(limbs.alias("limbs"), _div(value, _LIMB).alias("carry"))
+
+            return let(limb * F.lit(factor) + done["carry"], split)
+
+        none = F.array().cast("array<bigint>")
+        start = F.struct(none.alias("limbs"), carry.cast("bigint").alias("carry"))
+        return F.aggregate(
+            limbs, start, step, lambda done: F.concat(done["limbs"], F.array(done["carry"]))
+        )
+
+    def digits(number: Column) -> Column:
+        flipped = F.translate(number, "0123456789ABCDEF", "FEDCBA9876543210")
+        is_negative = F.substring(number, 1, 1) >= "8"
+        magnitude = F.when(is_negative, flipped).otherwise(number)
+        whole = F.lpad(magnitude, _div(F.length(number) + F.lit(6), 7) * F.lit(7), F.lit("0"))
+        chunks = F.transform(
+            F.regexp_extract_all(whole, F.lit("(.{7})"), 1),
+            lambda chunk: F.conv(chunk, 16, 10).cast("bigint"),
+        )
+        # -n is ~n + 1.
+        one = F.when(is_negative, 1).otherwise(0)
+        zero = F.array(F.lit(0).cast("bigint"))
+        limbs = F.aggregate(chunks, zero, lambda done, chunk: times_plus(done, 2**28, chunk))
+        parts = F.transform(
+            F.reverse(times_plus(limbs, 1, one)), lambda limb: F.lpad(limb.cast("string"), 9, "0")
+        )
+        text = F.ltrim(F.concat_ws("", parts), F.lit("0"))
+        return F.concat(F.when(is_negative, "-").otherwise(""), text)
+
+    return let(F.hex(binary), digits)
+
+
+def _div(value: Column, by: int) -> Column:
+    """Integer division, which has no operator in Python's API."""
+    return F.call_function("div", value, F.lit(by))
+
+
 def _with_point(unscaled: Column, scale: Column) -> Column:
     """Exact text of ``unscaled * 10^-scale``."""
 
@@ -433,31 +700,60 @@ def _with_point(unscaled: Column, scale: Column) -> Column:
         fraction = let(F.lpad(digits, width, F.lit("0")), pointed)
         zeros = F.when(digits == "0", 0).otherwise(F.greatest(-scale, F.lit(0)))
         whole = F.concat(digits, F.repeat(F.lit("0"), zeros))
-        return F.concat(sign, F.when(scale > 0, fraction).otherwise(whole))
+        return F.concat(sign, F.when(scale > 0, fraction).when(scale <= 0, whole))
 
-    return let(unscaled.cast("string"), text)
+    return let(unscaled, text)
 
 
 def _decimal_value(at: At, kind: ColumnType) -> Column:
     """Base64 of the unscaled bytes, or a JSON number (decimal.format NUMERIC)."""
     coded = is_text(at("variant"))
-    of_bytes = _with_point(_unscaled(_from_base64(at("string"))), F.lit(kind.scale))
+    binary, scale = _from_base64(at("string")), F.lit(kind.scale)
     if kind.spark == "string":
-        return F.when(coded, of_bytes).otherwise(at("string"))
-    return F.when(coded, of_bytes.try_cast(kind.spark)).otherwise(_exact(at("string"), kind.spark))
+        of_bytes = _with_point(_unscaled_text(binary), scale)
+        return F.when(coded, of_bytes).otherwise(let(_number_text(at), _long_number(kind.scale)))
+    of_bytes = _with_point(_unscaled(binary).cast("string"), scale)
+    return F.when(coded, of_bytes.try_cast(kind.spark)).otherwise(
+        _exact(_number_text(at), kind.spark)
+    )
+
+
+def _long_number(scale: int) -> Callable[[Column], Column]:
+    """A JSON number with as many decimals as its base64 form would have."""
+    places = min(max(scale, 0), _MAX_DECIMAL)
+
+    def text(number: Column) -> Column:
+        fixed = _exact(number, f"decimal({_MAX_DECIMAL},{places})").cast("string")
+        return F.coalesce(fixed, F.when(number.rlike(r"^-?[\d.]+$"), number))
+
+    return text
+
+
+def _number_text(at: At) -> Column:
+    """The digits of a JSON number; null where VARIANT had to round it to a double (R3).
+
+    VARIANT keeps numbers of up to 38 digits without exponent; others become doubles, which
+    give back no more than 15 digits as they were.
+    """
+    text = at("string")
+    digits = F.length(F.regexp_replace(text, r"^-?0*\.?0*|\.|[eE].*$", ""))
+    is_rounded = (F.schema_of_variant(at("variant")) == "DOUBLE") & (digits > 15)
+    return F.when(~is_rounded, text)
 
 
 def _variable_decimal(at: At, _: ColumnType) -> Column:
     value = at("variant")
     scale = F.try_variant_get(value, "$.scale", "int")
     coded = F.try_variant_get(value, "$.value", "string")
-    return _with_point(_unscaled(_from_base64(coded)), scale)
+    return let(
+        F.when(scale.between(-_MAX_SCALE, _MAX_SCALE), scale),
+        lambda places: _with_point(_unscaled_text(_from_base64(coded)), places),
+    )
 
 
 def _number(at: At, kind: ColumnType) -> Column:
-    text = at("string")
-    plain = F.when(text.rlike(r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"), text)
-    return _exact(plain, kind.spark)
+    """A configured decimal: a JSON number, or its text."""
+    return _exact(_number_text(at), kind.spark)
 
 
 def _geometry(at: At, kind: ColumnType) -> Column:
@@ -475,22 +771,65 @@ def _array(at: At, kind: ColumnType) -> Column:
 
 
 def _map(at: At, kind: ColumnType) -> Column:
+    """A JSON object, or a list of pairs, which is how Connect writes keys that are no text."""
     assert kind.element is not None
-    element = kind.element
+    assert kind.key is not None
+    key, element = kind.key, kind.element
 
-    def read(members: Column) -> Column:
-        values = let(
-            F.transform(F.map_values(members), lambda v: _checked(v, element)), _all_or_none
+    def of_parts(parts: Column) -> Column:
+        keys, values = parts["keys"], parts["values"]
+        is_whole = keys.isNotNull() & values.isNotNull() & ~F.exists(keys, lambda k: k.isNull())
+        is_whole = is_whole & (F.size(F.array_distinct(keys)) == F.size(keys))
+        return F.when(is_whole, F.map_from_arrays(keys, values))
+
+    def all_read(found: Column, of: ColumnType) -> Column:
+        return let(F.transform(found, lambda v: _checked(v, of)), _all_or_none)
+
+    def read(entries: Column) -> Column:
+        parts = F.struct(
+            all_read(F.transform(entries, lambda e: e["key"]), key).alias("keys"),
+            all_read(F.transform(entries, lambda e: e["value"]), element).alias("values"),
         )
-        return F.when(values.isNotNull(), F.map_from_arrays(F.map_keys(members), values))
+        return F.when(entries.isNotNull(), let(parts, of_parts))
 
-    return let(at("map<string,variant>"), read)
+    members = F.transform(
+        F.map_entries(at("map<string,variant>")),
+        lambda e: F.struct(e["key"].cast("variant").alias("key"), e["value"].alias("value")),
+    )
+    if key.wire == "string":
+        return let(members, read)
+    pairs = F.transform(
+        at("array<array<variant>>"),
+        lambda pair: F.struct(
+            F.get(pair, F.lit(0)).alias("key"), F.get(pair, F.lit(1)).alias("value")
+        ),
+    )
+    are_pairs = F.forall(at("array<array<variant>>"), lambda pair: F.size(pair) == 2)
+    return let(F.coalesce(members, F.when(are_pairs, pairs)), read)
+
+
+def _struct(at: At, kind: ColumnType) -> Column:
+    def read(row: Column) -> Column:
+        members = [
+            _checked(json_field(row, name, "variant"), member).alias(f"m{number}")
+            for number, (name, member) in enumerate(kind.members)
+        ]
+        return F.when(is_object(row), let(F.struct(*members), whole))
+
+    def whole(found: Column) -> Column:
+        fits, values = F.lit(True), []
+        for number, (name, _) in enumerate(kind.members):
+            member = found[f"m{number}"]
+            fits = fits & (member["value"].isNotNull() | ~member["is_sent"])
+            values.append(member["value"].alias(name))
+        return F.when(fits, F.struct(*values))
+
+    return let(at("variant"), read)
 
 
 def _checked(value: Column, element: ColumnType) -> Column:
-    return F.struct(
-        read_value(_itself(value), element).alias("value"), is_present(value).alias("is_sent")
-    )
+    is_sent = is_present(value) if element.wire != "nothing" else F.lit(False)
+    return F.struct(read_value(_itself(value), element).alias("value"), is_sent.alias("is_sent"))
 
 
 def _all_or_none(elements: Column) -> Column:
@@ -527,6 +866,10 @@ _READERS: dict[str, Callable[[At, ColumnType], Column]] = {
     "geometry": _geometry,
     "array": _array,
     "map": _map,
+    "struct": _struct,
+    "held": _held,
+    "nothing": lambda _, kind: F.lit(None).cast(kind.spark),
+    "inferred_double": _inferred_double,
     "any_date": _number_or_iso(1_000),
     "any_instant": _number_or_iso(1_000),
     "any_local": _number_or_iso(1_000),
@@ -543,24 +886,11 @@ def canonical_key(at: At, kind: ColumnType) -> Column:
     times ISO text. Null where the column can't hold the value.
     """
     value = read_value(at, kind)
+    if "<" in kind.spark:
+        return at("variant")
     if kind.spark in ("int", "bigint", "boolean", "float", "double", "string"):
         return value.cast("variant")
-    if kind.spark == "binary":
-        return F.base64(value).cast("variant")
-    if kind.spark == "date":
-        return value.cast("string").cast("variant")
-    if kind.spark.startswith("timestamp"):
-        text = F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
-        text = F.regexp_replace(F.regexp_replace(text, r"(\.\d*?)0+$", "$1"), r"\.$", "")
-        zone = F.lit("Z" if kind.spark == "timestamp" else "")
-        return F.concat(text, zone).cast("variant")
-    if _decimal_parts(kind.spark):
-        text = value.cast("string")
-        text = F.when(text.contains("."), F.rtrim(F.rtrim(text, F.lit("0")), F.lit("."))).otherwise(
-            text
-        )
-        return text.cast("variant")
-    return at("variant")
+    return _plain_text(value, kind.spark).cast("variant")
 
 
 def read_key(at: At, column: str) -> Column:

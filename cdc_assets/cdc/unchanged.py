@@ -15,6 +15,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.jsontext import field as json_field
+from cdc_assets.cdc.kept import Kept
+from cdc_assets.cdc.positions import is_one_change, of_removal
 
 _DEFAULT = "__debezium_unavailable_value"
 _UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
@@ -25,7 +27,10 @@ def placeholder_forms(placeholder: str) -> list[str]:
     codes = json.dumps([ord(char) for char in placeholder], separators=(",", ":"))
     text = json.dumps(placeholder, ensure_ascii=False)
     coded = json.dumps(base64.b64encode(placeholder.encode()).decode())
-    forms = [text, coded, f"[{text}]", f"[{coded}]", codes, f"{{{text}:{text}}}"]
+    pairs = f"{{{text}:{text}}}"
+    forms = [text, coded, f"[{text}]", f"[{coded}]", codes, pairs]
+    # hstore.handling.mode=json sends the map as text.
+    forms.append(json.dumps(pairs, ensure_ascii=False))
     return [*forms, f'["{_UUID}"]'] if placeholder == _DEFAULT else forms
 
 
@@ -33,15 +38,16 @@ class Unchanged:
     """Which columns of a day hold unsent values, and the columns that carry their last ones.
 
     The work columns of own column `i` are `u<i>` (its value was not sent), `l<i>` (the last
-    one that was: pos, schema_id, json), `r<i>` (the old key's row, after a key change) and
-    `f<i>` (the value that these give).
+    one that was: STRUCT<json, schema_id, row>, `row` a typed value that stood in the table)
+    and `f<i>` (the value that it gives).
     """
 
     def __init__(self, placeholder: str, keep_missing: bool, maybe: bool) -> None:
         self._forms = placeholder_forms(placeholder)
         self._keep_missing = keep_missing
         self._maybe = maybe
-        self.columns: dict[str, tuple[int, str]] = {}
+        self._has_links = False
+        self.columns: dict[str, tuple[int, str, str]] = {}
 
     @staticmethod
     def flag(index: int) -> str:
@@ -50,146 +56,224 @@ class Unchanged:
 
     @staticmethod
     def carried(index: int) -> str:
-        """The last value that was sent: STRUCT<pos, schema_id, json>."""
+        """The last value that was sent: STRUCT<json, schema_id, row>."""
         return f"l{index}"
+
+    @staticmethod
+    def carried_pos(index: int) -> str:
+        """The position of the event that carries it."""
+        return f"p{index}"
 
     @staticmethod
     def fill(index: int) -> str:
         """The last value that was sent, typed."""
         return f"f{index}"
 
-    @staticmethod
-    def old_row(index: int) -> str:
-        """The value of the row that stood under the old key, after a key change."""
-        return f"r{index}"
+    @property
+    def _indexes(self) -> list[int]:
+        return [index for index, _, _ in self.columns.values()]
 
     @property
     def flags(self) -> list[str]:
         """All flag columns."""
-        return [self.flag(index) for index, _ in self.columns.values()]
+        return [self.flag(index) for index in self._indexes]
 
     @property
     def carried_names(self) -> list[str]:
         """All columns of last values."""
-        return [self.carried(index) for index, _ in self.columns.values()]
+        return [of(index) for index in self._indexes for of in (self.carried, self.carried_pos)]
 
-    def prepare(self, moves: DataFrame, names: Mapping[str, tuple[int, str]]) -> DataFrame:
-        """Find the columns concerned and add their flags and values to the day's moves."""
-        if self._keep_missing:
-            self.columns = dict(names)
-        elif self._maybe:
-            self.columns = self._columns_with_placeholders(moves, names)
+    def prepare(self, moves: DataFrame, own: Mapping[str, tuple[int, str, str]]) -> DataFrame:
+        """Find the columns concerned and add their flags and values to the day's moves.
+
+        Args:
+            moves: the day's moves.
+            own: index, name in messages and type of each column of the table.
+        """
+        if self._keep_missing or self._maybe:
+            self.columns = self._concerned(moves, own)
         if not self.columns:
             return moves
         moves = moves.withColumn("row", F.try_parse_json("after"))
         added: dict[str, Column] = {}
-        for index, name in self.columns.values():
+        for index, name, kind in self.columns.values():
             value = json_field(F.col("row"), name, "variant")
             unsent = F.coalesce(F.to_json(value).isin(self._forms), F.lit(False))
             if self._keep_missing:
                 unsent = unsent | value.isNull()
+            sent = F.struct(
+                F.to_json(value).alias("json"), "schema_id", F.lit(None).cast(kind).alias("row")
+            )
             added[self.flag(index)] = unsent & ~F.col("is_removal")
-            added[f"j{index}"] = F.to_json(value)
+            added[self.carried(index)] = F.when(~F.col("is_removal") & ~unsent, sent)
         return moves.withColumns(added).drop("row")
 
-    def _columns_with_placeholders(
-        self, moves: DataFrame, names: Mapping[str, tuple[int, str]]
-    ) -> dict[str, tuple[int, str]]:
+    def _concerned(
+        self, moves: DataFrame, own: Mapping[str, tuple[int, str, str]]
+    ) -> dict[str, tuple[int, str, str]]:
+        """The columns with unsent values; and whether any key changed."""
         row = F.try_parse_json("after")
         counts = moves.withColumn("row", row).agg(
+            F.count_if(F.col("link").isNotNull()).alias("links"),
             *(
                 F.count_if(
                     F.to_json(json_field(F.col("row"), name, "variant")).isin(self._forms)
                 ).alias(self.flag(index))
-                for index, name in names.values()
-            )
+                for index, name, _ in own.values()
+                if not self._keep_missing
+            ),
         )
         found = counts.first()
         assert found is not None
-        return {lake: at for lake, at in names.items() if found[self.flag(at[0])]}
+        self._has_links = bool(found.links)
+        if self._keep_missing:
+            return dict(own)
+        return {lake: at for lake, at in own.items() if found[self.flag(at[0])]}
 
-    def aggregates(self) -> list[Column]:
-        """The last value sent of each column, per key."""
-        return [self._last(index).alias(self.carried(index)) for index, _ in self.columns.values()]
+    # --- key changes
 
-    def _last(self, index: int) -> Column:
-        sent = ~F.col("is_removal") & ~F.col(self.flag(index))
-        value = F.struct("pos", "schema_id", F.col(f"j{index}").alias("json"))
-        return F.max(F.when(sent, value))
-
-    def settle(
+    def inherit(
         self,
-        winners: DataFrame,
         moves: DataFrame,
-        base: DataFrame | None,
+        removed: DataFrame | None,
         target: Callable[[], DataFrame | None],
+        kept: Kept,
     ) -> DataFrame:
-        """Forget values from before the row was removed; look through key changes."""
-        if not self.columns:
-            return winners
-        for index, _ in self.columns.values():
-            carried = F.col(self.carried(index))
-            alive = F.col("removed_pos").isNull() | (carried["pos"] > F.col("removed_pos"))
-            winners = winners.withColumn(self.carried(index), F.when(alive, carried))
-        return self._through_key_changes(winners, moves, target)
+        """Give an event that changed the key, for what it did not send, the old key's values.
 
-    def _through_key_changes(
-        self, winners: DataFrame, moves: DataFrame, target: Callable[[], DataFrame | None]
-    ) -> DataFrame:
-        """After a key change the last value is the old key's: its events', else its row's."""
-        links = (
-            moves.where("link IS NOT NULL AND NOT is_removal")
-            .groupBy("k")
-            .agg(F.max(F.struct("pos", F.col("link").alias("k"))).alias("link"))
-            .select("k", F.col("link.k").alias("old_k"), F.col("link.pos").alias("link_pos"))
-        )
-        olds = moves.where("NOT is_removal").select(
-            F.col("k").alias("old_k"),
-            F.col("pos").alias("old_pos"),
-            *(
-                F.when(
-                    ~F.col(self.flag(i)), F.struct("pos", "schema_id", F.col(f"j{i}").alias("json"))
-                ).alias(f"o{i}")
-                for i, _ in self.columns.values()
-            ),
-        )
-        found = (
-            links.join(olds, "old_k", "left")
-            .groupBy("k", "old_k", "link_pos")
-            .agg(
-                *(
-                    F.max(F.when(F.col("old_pos") < F.col("link_pos"), F.col(f"o{i}"))).alias(
-                        f"o{i}"
-                    )
-                    for i, _ in self.columns.values()
-                )
-            )
-        )
+        The old key's values may be inherited too (a→b→c): each round looks one change further,
+        and most days have none. A removal of the old key ends the search, unless it is part of
+        the same change.
+
+        Args:
+            moves: the day's moves as :meth:`prepare` gives them.
+            removed: `k`, `pos` of removals on the days looked back on.
+            target: the table at the end of the day before.
+            kept: keeps the few rows of each round.
+        """
+        if not self.columns or not self._has_links:
+            return moves
+        lacking = F.lit(False)
+        for flag in self.flags:
+            lacking = lacking | F.col(flag)
+        concerned = moves.where(F.col("link").isNotNull() & lacking)
+        movers = kept.keep(concerned.select("k", "pos", "link").distinct())
+        past = self._past(movers, removed, target)
+        inherited = self._of_old_keys(movers, moves, past)
+        chained = movers
+        while not (chained := kept.keep(self._chained(chained))).isEmpty():
+            inherited = kept.keep(inherited)
+            inherited = self._of_old_keys(movers, self._with(moves, inherited), past)
+        return self._with(moves, inherited)
+
+    def _past(
+        self,
+        movers: DataFrame,
+        removed: DataFrame | None,
+        target: Callable[[], DataFrame | None],
+    ) -> DataFrame | None:
+        """Entries of old keys from before the day: the rows that stood there, and removals."""
+        olds = movers.select(F.col("link").alias("k")).distinct()
+        parts = []
         rows = target()
         if rows is not None:
-            old_rows = rows.select(
-                F.col("k").alias("old_k"),
-                *(F.col(f"c{i}").alias(f"r{i}") for i, _ in self.columns.values()),
-            )
-            found = found.join(old_rows, "old_k", "left")
-        else:
-            found = found.withColumns(
-                {self.old_row(i): F.lit(None) for i, _ in self.columns.values()}
-            )
-        joined = winners.join(
-            found.select(
-                F.col("k").alias("link_k"),
-                "link_pos",
-                *(F.col(f"{x}{i}") for x in "or" for i, _ in self.columns.values()),
-            ),
-            F.col("k") == F.col("link_k"),
-            "left",
+            values = {
+                self.carried(i): F.struct(
+                    F.lit(None).cast("string").alias("json"),
+                    F.lit(None).cast("string").alias("schema_id"),
+                    F.col(f"c{i}").alias("row"),
+                )
+                for i in self._indexes
+            }
+            standing = rows.join(olds, "k", "left_semi").withColumns(values)
+            parts.append(standing.select("k", "pos", F.lit(False).alias("is_removal"), *values))
+        if removed is not None:
+            gone = removed.join(olds, "k", "left_semi").withColumn("is_removal", F.lit(True))
+            parts.append(gone)
+        if not parts:
+            return None
+        if len(parts) == 1:
+            return parts[0]
+        return parts[0].unionByName(parts[1], allowMissingColumns=True)
+
+    @staticmethod
+    def _chained(movers: DataFrame) -> DataFrame:
+        """Those key changes whose old key itself came of one of these."""
+        earlier = movers.select(F.col("k").alias("via"), F.col("pos").alias("via_pos"))
+        follows = (F.col("link") == F.col("via")) & (F.col("via_pos") < F.col("pos"))
+        return movers.join(earlier, follows, "left_semi")
+
+    def _with(self, moves: DataFrame, inherited: DataFrame) -> DataFrame:
+        of = inherited.select(
+            F.col("k").alias("mover_k"),
+            F.col("pos").alias("mover_pos"),
+            *(F.col(self.carried(i)).alias(f"i{i}") for i in self._indexes),
         )
-        for index, _ in self.columns.values():
-            own = F.col(self.carried(index))
-            is_own = own["pos"] >= F.col("link_pos")
-            joined = joined.withColumn(
-                self.carried(index),
-                F.when(F.col("link_pos").isNull() | is_own, own).otherwise(F.col(f"o{index}")),
+        same = (F.col("k") == F.col("mover_k")) & (F.col("pos") == F.col("mover_pos"))
+        known = {
+            self.carried(i): F.coalesce(
+                self.carried(i), F.when(~F.col("is_removal"), F.col(f"i{i}"))
             )
-        return joined.drop("link_k", *(f"o{i}" for i, _ in self.columns.values()))
+            for i in self._indexes
+        }
+        return (
+            moves.join(of, same, "left")
+            .withColumns(known)
+            .drop("mover_k", "mover_pos", *(f"i{i}" for i in self._indexes))
+        )
+
+    def _of_old_keys(
+        self, movers: DataFrame, moves: DataFrame, past: DataFrame | None
+    ) -> DataFrame:
+        """`k`, `pos` of key changes, and the last values of the old key below each."""
+        names = [self.carried(i) for i in self._indexes]
+        entries = moves.select("k", "pos", "is_removal", *names)
+        if past is not None:
+            entries = entries.unionByName(past, allowMissingColumns=True)
+        olds = entries.select(
+            F.col("k").alias("old_k"),
+            F.col("pos").alias("old_pos"),
+            F.col("is_removal").alias("is_gone"),
+            *(F.col(name).alias(f"o{i}") for i, name in zip(self._indexes, names, strict=True)),
+        )
+        below = (F.col("link") == F.col("old_k")) & (F.col("old_pos") < F.col("pos"))
+        own = is_one_change(F.col("old_pos"), F.col("pos")) | (
+            F.col("old_pos") == of_removal(F.col("pos"))
+        )
+        ended = F.max(F.when(F.col("is_gone") & ~own, F.col("old_pos")))
+        last = []
+        for i in self._indexes:
+            at = F.when(F.col(f"o{i}").isNotNull(), F.col("old_pos"))
+            last += [F.max_by(f"o{i}", at).alias(f"o{i}"), F.max(at).alias(f"at{i}")]
+        found = movers.join(olds, below).groupBy("k", "pos").agg(ended.alias("ended"), *last)
+        is_alive = {
+            i: F.col("ended").isNull() | (F.col(f"at{i}") > F.col("ended")) for i in self._indexes
+        }
+        return found.select(
+            "k",
+            "pos",
+            *(F.when(is_alive[i], F.col(f"o{i}")).alias(self.carried(i)) for i in self._indexes),
+        )
+
+    # --- winners
+
+    def aggregates(self) -> list[Column]:
+        """The last value known of each column, per key, and where."""
+        found = []
+        for index in self._indexes:
+            at = F.when(F.col(self.carried(index)).isNotNull(), F.col("pos"))
+            found += [
+                F.max_by(self.carried(index), at).alias(self.carried(index)),
+                F.max(at).alias(self.carried_pos(index)),
+            ]
+        return found
+
+    def settle(self, winners: DataFrame) -> DataFrame:
+        """Forget values from before the row was removed."""
+        settled: dict[str, Column] = {}
+        for index in self._indexes:
+            at = F.col(self.carried_pos(index))
+            alive = F.col("removed_pos").isNull() | (at > F.col("removed_pos"))
+            for name in (self.carried(index), self.carried_pos(index)):
+                settled[name] = F.when(alive, F.col(name))
+        return winners.withColumns(settled) if settled else winners

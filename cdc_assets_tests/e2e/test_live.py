@@ -19,7 +19,9 @@ from cdc_assets_tests.e2e import tables as t
 from cdc_assets_tests.e2e.stack import Broker
 from cdc_assets_tests.e2e.world import State, Variant, World, by_day, world
 from cdc_assets_tests.lakes import (
+    Row,
     assert_same_rows,
+    difference_of,
     lag_expected,
     lag_read,
     rows_of,
@@ -113,11 +115,26 @@ def compare(lake: Lake, source: str, variant: Variant, day: date, truth: State, 
         # A column that was added and not written since is not in the lake yet.
         absent = names - {name for row in got for name in row}
         expected = [{n: v for n, v in row.items() if n not in absent} for row in expected]
-        try:
-            assert_same_rows(got, expected, f"{what}: {source}.{table.qualified}")
-        except AssertionError as error:
-            wrong.append(str(error)[:6000])
+        if found := differences(table, got, expected):
+            wrong.append(f"{what}: {source}.{table.qualified}\n{found}")
     assert not wrong, "\n\n".join(wrong)
+
+
+def differences(table: t.Table, got: list[Row], expected: list[Row]) -> str:
+    """Values that differ, a line each; whole rows where there is no key, or not the same keys."""
+
+    def by_key(rows: list[Row]) -> dict[str, Row]:
+        return {repr([row[name] for name in table.key]): row for row in rows}
+
+    ours, theirs = by_key(got), by_key(expected)
+    if not table.key or ours.keys() != theirs.keys() or len(ours) != len(got):
+        return difference_of(got, expected)
+    return "\n".join(
+        f"{key} {name}: got {ours[key][name]!r:.200}, expected {value!r:.200}"
+        for key, row in theirs.items()
+        for name, value in row.items()
+        if repr(ours[key][name]) != repr(value)
+    )
 
 
 def source_of(broker: Broker, variant: Variant) -> dict[str, Any]:

@@ -80,6 +80,7 @@ CHANGES = _schema(
     ("tx_order", _LONG, "order within the transaction"),
     ("is_snapshot", BooleanType(), "a snapshot read, not a change"),
     ("schema_id", _TEXT, "SHA-256 of the message's schema; see the table schemas"),
+    ("source_elements", ArrayType(_LONG), "what the source says of the order; null if missing"),
 )
 
 CONTROL = _schema(

@@ -53,8 +53,12 @@ def read_dataworks(records: DataFrame) -> DataFrame:
     """
 
     def at(path: str, kind: str) -> Column:
+        name, _, rest = path.partition(".")
+        if name == "schema":
+            return F.try_variant_get("v_schema", f"$.{rest}", kind)
         return F.try_variant_get("doc", f"$[0].{path}", kind)
 
+    schema = F.coalesce("start_schema", F.try_variant_get("doc", "$[0].schema", "variant"))
     # Read once, named often: Spark would read a member anew wherever an expression names it.
     records = records.withColumns(
         {
@@ -62,7 +66,7 @@ def read_dataworks(records: DataFrame) -> DataFrame:
             "v_op": at("payload.op", "variant"),
             "v_before": at("payload.before.dataColumn", "variant"),
             "v_after": at("payload.after.dataColumn", "variant"),
-            "v_schema": at("schema", "variant"),
+            "v_schema": schema,
         }
     )
     payload = F.col("v_payload")

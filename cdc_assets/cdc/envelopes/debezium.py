@@ -33,28 +33,51 @@ def read_lindorm(records: DataFrame) -> DataFrame:
 
 
 def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFrame:
-    opened = _open(records)
+    opened = with_event(records).withColumns(
+        {
+            "v_op": of_event("op", "variant"),
+            "v_source": of_event("source", "variant"),
+            "v_before": of_event("before", "variant"),
+            "v_after": of_event("after", "variant"),
+            "v_ts_ms": of_event("ts_ms", "bigint"),
+            "v_total_order": of_event("transaction.total_order", "bigint"),
+            "v_transaction": of_event("transaction.id", "string"),
+        }
+    )
 
-    def at(path: str, kind: str) -> Column:
-        return F.try_variant_get("event", f"$.{path}", kind)
+    def of_source(path: str, kind: str) -> Column:
+        return F.try_variant_get("v_source", f"$.{path}", kind)
 
+    return read_envelope(opened, of_source, row_ops, lindorm)
+
+
+def of_event(path: str, kind: str) -> Column:
+    """A member of the column `event` as a type."""
+    return F.try_variant_get("event", f"$.{path}", kind)
+
+
+def read_envelope(
+    opened: DataFrame, of_source: positions.Reader, row_ops: tuple[str, ...], lindorm: bool = False
+) -> DataFrame:
+    """Judge and name the parts of Debezium events.
+
+    Args:
+        opened: has :func:`with_event`'s columns and the parts of the envelope: `v_op`,
+            `v_source`, `v_before`, `v_after` (VARIANT), `v_ts_ms`, `v_total_order` (BIGINT),
+            `v_transaction` (STRING).
+        of_source: reads a member of the event's `source`.
+        row_ops: the ops that change rows.
+        lindorm: the table is `source.namespace`, and there are no logical messages.
+    """
     # Read once, named often: Spark would read a member anew wherever an expression names it.
     opened = opened.withColumns(
         {
-            "v_op": at("op", "variant"),
-            "v_source": at("source", "variant"),
-            "v_before": at("before", "variant"),
-            "v_after": at("after", "variant"),
-            "v_ddl": at("ddl", "string"),
-            "v_status": at("status", "string"),
-            "v_id": at("id", "string"),
-            "v_ts_ms": at("ts_ms", "bigint"),
+            "v_ddl": of_event("ddl", "string"),
+            "v_status": of_event("status", "string"),
+            "v_id": of_event("id", "string"),
         }
     )
     source = F.col("v_source")
-
-    def of_source(path: str, kind: str) -> Column:
-        return F.try_variant_get(source, f"$.{path}", kind)
 
     parts = ("namespace",) if lindorm else ("schema", "db")
     namespaces = [F.nullif(of_source(part, "string"), F.lit("")) for part in parts]
@@ -131,34 +154,45 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
         source_ts_ms=of_source("ts_ms", "bigint"),
         processed_ts_ms=F.col("v_ts_ms"),
         elements=positions.debezium_elements(F.col("v_connector"), of_source),
-        tx_id=F.coalesce(at("transaction.id", "string"), of_source("txId", "string")),
-        tx_order=at("transaction.total_order", "bigint"),
+        tx_id=F.coalesce("v_transaction", of_source("txId", "string")),
+        tx_order=F.col("v_total_order"),
         rank=F.when(op == "d", 0).otherwise(1),
         # D14: a mark that is not yet known counts as a snapshot read.
         is_snapshot=(op == "r") | F.coalesce(mark != "false", F.lit(False)),
         schema=F.col("schema_member"),
-        payload=_payload(at, is_message, has_ddl, is_mark),
+        payload=_payload(of_event, is_message, has_ddl, is_mark),
     ).add_to(opened)
 
 
-def _open(records: DataFrame) -> DataFrame:
-    """Unwrap `{"schema": …, "payload": …}`; a bare envelope stays as it is (D1, D2)."""
+def with_event(records: DataFrame, is_bare: Column | None = None) -> DataFrame:
+    """Add `event`, `schema_member` (VARIANT) and `is_null_payload`.
+
+    Unwraps `{"schema": …, "payload": …}`; a bare envelope stays as it is (D1, D2).
+
+    Args:
+        records: has the columns of :func:`~cdc_assets.cdc.connect.with_document`.
+        is_bare: what tells a bare event, if not `op` beside an image or `source`.
+    """
     root = {
         f"r_{name}": F.try_variant_get("doc", f"$[0].{name}", "variant")
-        for name in ("op", "source", "before", "after", "payload", "schema")
+        for name in ("op", "source", "before", "after", "payload")
     }
+    schema = F.coalesce("start_schema", F.try_variant_get("doc", "$[0].schema", "variant"))
+    root["r_schema"] = schema
     read = records.withColumns(root)
     has_body = F.col("r_source").isNotNull() | F.col("r_before").isNotNull()
     has_body = has_body | F.col("r_after").isNotNull()
     # A row may itself have a column called payload: op beside an image decides first.
-    is_bare = F.col("r_op").isNotNull() & has_body
+    if is_bare is None:
+        is_bare = F.col("r_op").isNotNull() & has_body
     wrapped = ~is_bare & F.col("r_payload").isNotNull()
     bare = F.try_variant_get("doc", "$[0]", "variant")
+    has_schema = F.col("start_schema_id").isNotNull() | is_object(F.col("r_schema"))
     return (
         read.withColumns(
             {
                 "event": F.when(wrapped, F.col("r_payload")).otherwise(bare),
-                "schema_member": F.when(wrapped & is_object(F.col("r_schema")), F.col("r_schema")),
+                "schema_member": F.when(wrapped & has_schema, F.col("r_schema")),
             }
         )
         .withColumn("is_null_payload", F.coalesce(F.is_variant_null("event"), F.lit(False)))

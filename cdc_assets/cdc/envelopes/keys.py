@@ -23,17 +23,18 @@ def message_key_text() -> Column:
 
 
 def with_message_key(records: DataFrame) -> DataFrame:
-    """Add `key_row` (VARIANT object), `key_scalar` (VARIANT) and `key_is_garbage` (D6).
+    """Add `key_row` (VARIANT object), `key_scalar` (VARIANT), `key_is_garbage`, `key_schema` (D6).
 
-    All three are null or false where there is no message key: null, empty, JSON null, or a
-    struct without members.
+    All are null or false where there is no message key: null, empty, JSON null, or a struct
+    without members. `key_schema` is the text of the key's own schema.
 
     Args:
         records: has `key_doc`, :func:`message_key_text` as strict JSON.
     """
     root = F.try_variant_get("key_doc", "$[0]", "variant")
     inner = F.try_variant_get("key_doc", "$[0].payload", "variant")
-    has_schema = F.try_variant_get("key_doc", "$[0].schema", "variant").isNotNull()
+    schema = F.try_variant_get("key_doc", "$[0].schema", "variant")
+    has_schema = schema.isNotNull()
     opened = records.withColumn(
         "key_value", F.when(has_schema & inner.isNotNull(), inner).otherwise(root)
     )
@@ -46,6 +47,7 @@ def with_message_key(records: DataFrame) -> DataFrame:
         {
             "key_row": F.when(is_struct, value),
             "key_scalar": F.when(scalar, value),
+            "key_schema": F.when(is_struct & is_object(schema), F.to_json(schema)),
             "key_is_garbage": message_key_text().isNotNull()
             & (F.col("key_doc").isNull() | F.coalesce(is_list, F.lit(False))),
         }
@@ -111,19 +113,22 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
         else [after, F.col("key_row"), old_row]
     )
     picked = _pick(source, table, images, scalar=F.col("key_scalar"))
+    # D10: both images are asked for the same columns, be they only named by the message key.
+    has_both = (F.col("e_op") == "u") & whole_old & after.isNotNull() & before.isNotNull()
     keyed = records.withColumns(
         {
             "picked": picked,
-            "picked_old": F.when(
-                (F.col("e_op") == "u") & whole_old & after.isNotNull() & before.isNotNull(),
-                _pick(source, table, [before]),
-            ),
+            "picked_old": F.when(has_both, _pick(source, table, [before], of_image=True)),
+            "picked_now": F.when(has_both, _pick(source, table, [after], of_image=True)),
         }
     )
     complete = F.col("picked.complete")
     key = F.when(complete, F.col("picked.json"))
     old = F.when(F.col("picked_old.complete"), F.col("picked_old.json"))
+    now = F.coalesce(F.when(F.col("picked_now.complete"), F.col("picked_now.json")), key)
     appends = _is_one_of(table, (n for n, t in source.tables.items() if t.key == "none"))
+    by_row = _is_one_of(table, (n for n, t in source.tables.items() if t.key == "row"))
+    has_no_key = appends | by_row | (F.col("e_op") == "t")
     is_configured = _is_one_of(table, source.tables)
     needs_key = (
         (F.col("e_kind") == "row")
@@ -139,12 +144,18 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
     reason = (
         F.when(~needs_key, None)
         .when(appends, F.when(~F.col("e_op").isin("c", "r"), "missing_key"))
+        # O14: the old row itself is the key.
+        .when(by_row, F.when(F.col("e_op").isin("u", "d") & before.isNull(), "missing_key"))
         .when(F.coalesce(complete, F.lit(False)), None)
         .when(malformed, "malformed_key")
         .otherwise("missing_key")
     )
     detail = (
         F.when(appends, F.concat(F.lit("op "), F.col("e_op"), F.lit(" on a table with key: none")))
+        .when(
+            by_row,
+            F.concat(F.lit("op "), F.col("e_op"), F.lit(" without before, with key: row")),
+        )
         .when(
             reason == "malformed_key",
             F.lit("a key column is null, or the message key is unreadable"),
@@ -156,13 +167,15 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
     )
     return keyed.withColumns(
         {
-            "key_raw": F.when(~appends & (F.col("e_op") != "t"), key),
-            "old_key_raw": F.coalesce("header_old_key", F.when(old != key, old)),
-            "new_key_raw": F.col("header_new_key"),
+            "key_raw": F.when(~has_no_key, key),
+            "old_key_raw": F.when(
+                ~has_no_key, F.coalesce("header_old_key", F.when(old != now, old))
+            ),
+            "new_key_raw": F.when(~has_no_key, F.col("header_new_key")),
             "key_reason": reason,
             "key_detail": F.when(reason.isNotNull(), detail),
         }
-    ).drop("picked", "picked_old")
+    ).drop("picked", "picked_old", "picked_now")
 
 
 def _is_one_of(table: Column, names: Iterable[str]) -> Column:
@@ -171,12 +184,16 @@ def _is_one_of(table: Column, names: Iterable[str]) -> Column:
 
 
 def _pick(
-    source: SourceConfig, table: Column, images: list[Column], scalar: Column | None = None
+    source: SourceConfig,
+    table: Column,
+    images: list[Column],
+    scalar: Column | None = None,
+    of_image: bool = False,
 ) -> Column:
     """The key columns out of these images: STRUCT<json, complete, has_null>.
 
     The configured columns of the table, else the columns that the message names, else the
-    message key as it is.
+    message key as it is; or, `of_image`, the message key's columns in the images.
     """
     by_key: dict[tuple[str, ...], list[str]] = {}
     for name, config in source.tables.items():
@@ -186,8 +203,11 @@ def _pick(
         (_is_one_of(table, names), _configured_key(key, images, scalar))
         for key, names in by_key.items()
     ]
-    named = _named_key(images)
-    cases.append((F.col("e_key_names").isNotNull(), named))
+    names = F.col("e_key_names")
+    if of_image:
+        names = F.coalesce(names, F.map_keys(_members(F.col("key_row"))))
+    named = _named_key(images, names)
+    cases.append((names.isNotNull(), named))
     result: Column | None = None
     for condition, value in cases:
         result = F.when(condition, value) if result is None else result.when(condition, value)
@@ -223,9 +243,8 @@ def _configured_key(names: tuple[str, ...], images: list[Column], scalar: Column
     return let(F.struct(*(value(name).alias(name) for name in ordered)), result)
 
 
-def _named_key(images: list[Column]) -> Column:
+def _named_key(images: list[Column], names: Column) -> Column:
     """The key columns that the message itself lists, whose names only the data knows."""
-    names = F.col("e_key_names")
     results = []
     for image in images:
         chosen = F.map_filter(_members(image), lambda name, _: F.array_contains(names, name))

@@ -52,10 +52,11 @@ Reader = Callable[[DataFrame], DataFrame]
 
 def reader(format_name: str) -> Reader:
     """The function that reads a format's records."""
-    from cdc_assets.cdc.envelopes import dataworks, debezium
+    from cdc_assets.cdc.envelopes import dataworks, debezium, flat
 
     readers: dict[str, Reader] = {
         "debezium": debezium.read_debezium,
+        "debezium-flat": flat.read_flat,
         "lindorm": debezium.read_lindorm,
         "dataworks": dataworks.read_dataworks,
     }

@@ -1,0 +1,66 @@
+"""Why a record is quarantined: the closed list, what each reason means and what to do.
+
+The order is that in which they are judged: a record has the first that applies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason code; `record` continues "the record …", `remedy` is what to do next."""
+
+    code: str
+    record: str
+    remedy: str
+
+
+_LISTED = (
+    Reason(
+        "malformed_landing_line",
+        "is a landed line that is no record",
+        "mend what lands the files; `detail` shows how the line begins",
+    ),
+    Reason(
+        "registry_encoded",
+        "is Avro, Protobuf or JSON Schema with a registry's id",
+        "use Kafka Connect's JSON converter; registries are not read",
+    ),
+    Reason(
+        "malformed_json",
+        "is not exactly one strict JSON document",
+        "mend the producer; `detail` shows how the value begins",
+    ),
+    Reason(
+        "not_an_envelope",
+        "is JSON of another shape",
+        "check `format` with `cdc-assets discover` (flattened records need `debezium-flat`); keep "
+        "what is no change event off the topic",
+    ),
+    Reason("missing_op", "has no `op`", "mend the producer"),
+    Reason(
+        "unknown_op",
+        "has an `op` that the format does not have",
+        "check `format` with `cdc-assets discover`, else mend the producer",
+    ),
+    Reason(
+        "missing_table",
+        "names no table; or is a lone tombstone on a topic of no table, or of several",
+        "mend the producer; give each table a topic of its own",
+    ),
+    Reason("missing_image", "lacks the row that its op must carry", "mend the producer"),
+    Reason(
+        "malformed_key",
+        "has a key that can't be read or holds a null, and its row does not hold all key columns",
+        "check `key` in cdc.yaml and the message key",
+    ),
+    Reason(
+        "missing_key",
+        "has no key in any way",
+        "name the columns in `key`; or set `key: none` for rows that are only ever added, or "
+        "`key: row` where updates and deletes carry the whole old row",
+    ),
+)
+REASONS = {reason.code: reason for reason in _LISTED}

@@ -1,0 +1,254 @@
+"""`cdc-assets inspect`: destinations and reasons in words; the closed list of reasons."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc_assets import inspection
+from cdc_assets.cdc.reasons import REASONS
+from cdc_assets.inspection import Rules
+from cdc_assets_tests import events as ev
+from cdc_assets_tests.events import DataWorksLog, Landing, PgLog
+from cdc_assets_tests.lakes import config_of, source_config
+
+ROOT = Path(__file__).parent.parent
+Rows = list[dict[str, Any]]
+
+
+def rules_of(folder: Path, format: str = "debezium", **tables: Any) -> Rules:
+    named = {name.replace("__", "."): table for name, table in tables.items()}
+    source = source_config(folder, format, tables=named)
+    config = config_of({"inventory": source}, folder / "warehouse")
+    return Rules("inventory", config.sources["inventory"], config)
+
+
+def inspected(
+    spark: SparkSession, folder: Path, landing: Landing, rules: Rules, **options: Any
+) -> Rows:
+    ev.write_landing(folder, {landing.day: landing.landed[landing.day]})
+    file = folder / str(landing.day) / "part-0.jsonl"
+    return inspection.inspect_file(spark, file, rules, **options)
+
+
+def words(rows: Rows) -> list[tuple[str, str]]:
+    return [(row["destination"], row["explanation"]) for row in rows]
+
+
+# -- explanations
+
+
+def test_each_record_is_explained_in_words(spark: SparkSession, tmp_path: Path) -> None:
+    log = PgLog()
+    log.create(id=1, name="a")
+    log.update(id=1, name="b")
+    log.delete(id=1, _tombstone=True)
+    log.change_key({"id": 2}, id=3, name="c")
+    log.read(id=4)
+    log.truncate()
+    log.heartbeat()
+    log.transaction_mark("END")
+    log.message("audit")
+    log.schema_change("ALTER TABLE customers ADD COLUMN\n note text")
+    other = PgLog(table="orders", landing=log.landing)
+    other.create(id=7)
+    rows = inspected(spark, tmp_path, log.landing, rules_of(tmp_path, public__customers={}))
+    customers = "of inventory.public.customers"
+    assert words(rows) == [
+        ("changes", f'an insert of row {{"id":1}} {customers}: goes to changes'),
+        ("changes", f'an update of row {{"id":1}} {customers}: goes to changes'),
+        ("changes", f'a delete of row {{"id":1}} {customers}: goes to changes'),
+        (
+            "control",
+            "value is null: a tombstone; follows its own delete at offset 2, so nothing changes",
+        ),
+        (
+            "changes",
+            f'a delete of row {{"id":2}} {customers}, whose key changes to {{"id":3}}: '
+            "goes to changes",
+        ),
+        (
+            "control",
+            "value is null: a tombstone; follows its own delete at offset 4, so nothing changes",
+        ),
+        (
+            "changes",
+            f'an insert of row {{"id":3}} {customers}, whose key was {{"id":2}} before: '
+            "goes to changes",
+        ),
+        (
+            "changes",
+            f'a snapshot read of row {{"id":4}} {customers}: not a change, so it has no position '
+            "and no lag: goes to changes",
+        ),
+        (
+            "changes",
+            "a truncate: empties inventory.public.customers of what is older than it: "
+            "goes to changes",
+        ),
+        ("control", "a heartbeat: understood, changes no row"),
+        ("control", "a transaction mark (END 700:1000): understood, changes no row"),
+        ("control", "a logical message: understood, changes no row"),
+        (
+            "control",
+            "a schema change or statement (ALTER TABLE customers ADD COLUMN note text): "
+            "understood, changes no row",
+        ),
+        (
+            "changes",
+            'an insert of row {"id":7} of inventory.public.orders: goes to changes. '
+            "sources.inventory.tables in cdc.yaml does not list public.orders, so it stays there",
+        ),
+    ]
+
+
+def test_a_lone_tombstone_says_what_the_file_can_tell(spark: SparkSession, tmp_path: Path) -> None:
+    log = PgLog()
+    log.create(id=1)
+    # D11
+    log.tombstone(id=1, _value=b"null")  # its delete never landed: an earlier record tells
+    log.tombstone(id=2, _value=b"")
+    log.tombstone(id=3, _topic="inventory.unknown")
+    rows = inspected(spark, tmp_path, log.landing, rules_of(tmp_path, public__customers={}))
+    lone = "a lone tombstone: deletes row"
+    assert words(rows[1:]) == [
+        (
+            "changes",
+            f'value is the text `null`: {lone} {{"id":1}} of inventory.public.customers, '
+            "goes to changes",
+        ),
+        (
+            "changes",
+            f'value is empty: {lone} {{"id":2}} of inventory.public.customers, goes to changes. '
+            "This file has no earlier record of its key: if one that landed before, up to the day "
+            "before, is the row's delete, it changes nothing",
+        ),
+        (
+            "quarantine",
+            "value is null: a lone tombstone, and this file shows not exactly one table on its "
+            "topic. Earlier days may have shown it, else it is quarantined. "
+            f"Next: {REASONS['missing_table'].remedy}",
+        ),
+    ]
+    assert [row["op"] for row in rows[1:]] == ["d", "d", None]
+
+
+def test_the_halves_of_a_split_update_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    log = DataWorksLog()
+    log.update_pair({"id": 1, "name": "a"}, id=1, name="b")  # W3
+    log.update({"id": 1, "name": "b"}, id=2, name="b")
+    log.ddl("GRANT ALL", "QUERY")
+    rows = inspected(spark, tmp_path, log.landing, rules_of(tmp_path, "dataworks"))
+    where = 'of row {"id":1} of inventory.shop.customers'
+    said = [row["explanation"].partition(": goes")[0] for row in rows]
+    assert said == [
+        f"the first half of an update {where}, as it was: waits for its UPDATE_AFTER "
+        "(same sequenceId)",
+        f"the second half of an update {where}, as it is now",
+        'an update of row {"id":2} of inventory.shop.customers, whose key was {"id":1} before',
+        "a schema change or statement (GRANT ALL): understood, changes no row",
+    ]
+
+
+def test_one_offset_is_shown_with_its_row_images(spark: SparkSession, tmp_path: Path) -> None:
+    log = PgLog()
+    log.create(id=1, name="a")
+    log.update(id=1, name="b", _before={"id": 1, "name": "a"})
+    rules = rules_of(tmp_path, public__customers={})
+    (row,) = inspected(spark, tmp_path, log.landing, rules, offset=1)
+    assert set(row) == {*inspection.COLUMNS, *inspection.DETAILS}
+    assert (row["offset"], row["before"]) == (1, '{"id":1,"name":"a"}')
+    assert row["after"] == '{"id":1,"name":"b"}'
+    assert inspected(spark, tmp_path, log.landing, rules, offset=9) == []
+
+
+def test_keys_are_shown_as_the_stage_changes_writes_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # The key's text becomes the number that the row's schema says (D5).
+    log = PgLog(types={"id": "int32", "name": "string"})
+    log.create(id=1, name="a", _key=b'{"id":"1"}')
+    log.delete(id=1, _before=None, _key=b'{"id":"x"}')
+    rows = inspected(spark, tmp_path, log.landing, rules_of(tmp_path, public__customers={}))
+    assert (rows[0]["key"], rows[0]["reason"]) == ('{"id":1}', None)
+    assert (rows[1]["destination"], rows[1]["reason"]) == ("quarantine", "malformed_key")
+
+
+# -- reasons
+
+
+def each_bad_record() -> Landing:
+    """A record for each reason, in the order of the list; nine more only start like one."""
+    log = PgLog()
+    landing = log.landing
+    landing.add(ev.malformed_line("no record"))
+    landing.put(ev.raw(b"\x00\x00\x00\x00\x07..."))
+    landing.put(ev.raw(b"{"))
+    landing.put(ev.raw(b'{"hello":"world"}'))
+    log.create(id=1, _extra={"op": None})
+    log.create(id=1, _extra={"op": "x"})
+    log.create(id=1, _source={"table": None})
+    log.create(id=1, _extra={"after": None})
+    log.create(id=None, _key=b"garbage")
+    log.create(name="a", _key=None)
+    return landing
+
+
+def test_every_reason_is_met_and_says_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
+    rules = rules_of(tmp_path, public__customers={"key": ["id"]})
+    rows = inspected(spark, tmp_path, each_bad_record(), rules)
+    assert [row["reason"] for row in rows] == list(REASONS)
+    for row in rows:
+        reason = REASONS[row["reason"]]
+        said = f"can't be read: it {reason.record}. Next: {reason.remedy}"
+        assert (row["destination"], row["explanation"]) == ("quarantine", said)
+        assert row["op"] is None
+        assert row["detail"]
+
+
+def test_the_list_of_reasons_is_closed() -> None:
+    """What the package can write and what the model knows is the list, no more and no less."""
+    cdc = ROOT / "cdc_assets" / "cdc"
+    written = set()
+    for file in [cdc / "changes.py", *sorted((cdc / "envelopes").glob("*.py"))]:
+        written |= _when_values(ast.parse(file.read_text("utf-8")))
+    model = (ROOT / "cdc_assets_tests" / "model.py").read_text("utf-8")
+    known = set(re.findall(r'(?:QuarantinedError\(|"quarantine", )"(\w+)"', model))
+    known |= set(re.findall(r'QuarantinedError\("(\w+)" if .* else "\w+"\)', model))
+    assert written == set(REASONS)
+    assert known <= set(REASONS)
+    assert set(REASONS) - known <= {"malformed_key"}, "a reason that the model does not know"
+
+
+def _when_values(tree: ast.Module) -> set[str]:
+    """The plain texts of two words or more that some `when(…, text)` gives out."""
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and len(n.args) == 2]
+    values = [
+        call.args[1].value
+        for call in calls
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr == "when"
+        and isinstance(call.args[1], ast.Constant)
+    ]
+    return {v for v in values if isinstance(v, str) and re.fullmatch(r"[a-z]+(_[a-z]+)+", v)}
+
+
+def test_the_readme_lists_the_reasons_as_the_code_does() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    _, _, rest = text.partition("| reason | the record | what to do |\n|---|---|---|\n")
+    rows = [line.strip("|").split("|") for line in rest.partition("\n\n")[0].splitlines()]
+    table = [tuple(cell.strip() for cell in row) for row in rows]
+    assert table == [(f"`{r.code}`", r.record, r.remedy) for r in REASONS.values()]
+
+
+@pytest.mark.parametrize("code", list(REASONS))
+def test_a_reason_fits_its_sentence(code: str) -> None:
+    reason = REASONS[code]
+    assert reason.record.split()[0] in ("is", "has", "names", "lacks")
+    assert "|" not in reason.record + reason.remedy
+    assert not reason.remedy.endswith(".")

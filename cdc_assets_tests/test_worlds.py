@@ -1,0 +1,242 @@
+"""The Spark pipeline against the plain-Python model, over many small worlds (worlds.py).
+
+What is compared, of every world: the destination and reason of each record, all changes, every day
+of the table, lag. Spark reads all worlds in one run, each as a table of a source with its settings.
+
+``CDC_WORLDS=200 CDC_SEED=7 pytest cdc_assets_tests/test_worlds.py -k worlds`` hunts longer and
+elsewhere; the run is the same for the same two numbers. Of what differs, the first world is made
+smaller in ``CDC_SHRINK`` more runs (default 8) and printed: make a golden case of it
+(test_golden.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, TypeVar
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from cdc_assets import reads
+from cdc_assets.cdc.lake import Lake
+from cdc_assets_tests import lakes, model
+from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.worlds import (
+    DAYS,
+    Settings,
+    World,
+    family_of,
+    landing_lines,
+    settings_of,
+    worlds,
+)
+
+pytestmark = pytest.mark.slow
+
+WORLDS = int(os.environ.get("CDC_WORLDS", "8"))
+SEED = int(os.environ.get("CDC_SEED", "1"))
+SHRINK = int(os.environ.get("CDC_SHRINK", "8"))
+SHARES = (("debezium", 3), ("debezium", 2), ("lindorm", 1), ("dataworks", 2))  # of eight worlds
+CANDIDATES = 8  # how many smaller worlds a round tries, or more where it leaves out shorter parts
+
+T = TypeVar("T")
+Differences = dict[str, list[str]]  # world → what differs
+Run = Callable[[Iterable[World]], Differences]
+
+
+def examples(strategy: st.SearchStrategy[T], count: int, seed: int) -> list[T]:
+    """The same values for the same seed; without the first, which is always the simplest."""
+    found: list[T] = []
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=count + 1,
+        database=None,
+        deadline=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(strategy)
+    def collect(value: T) -> None:
+        found.append(value)
+
+    collect()
+    return found[1 : count + 1]
+
+
+def draw(count: int, seed: int) -> list[World]:
+    """Worlds of four sources, whose settings are drawn too."""
+    drawn: list[World] = []
+    for number, (format, share) in enumerate(SHARES):
+        own_seed = seed * len(SHARES) + number
+        settings = examples(settings_of(format), 3, own_seed)[-1]
+        drawn += examples(worlds(settings, "w0000"), -(-count * share // 8), own_seed)
+    return [world.of(world.records, f"w{n:04}") for n, world in enumerate(drawn)]
+
+
+# -- running -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Runner:
+    """Runs worlds side by side, and says of each what differs."""
+
+    lake_of: LakeOf
+    folder: Path
+    runs: int = 0
+
+    def __call__(self, together: Iterable[World]) -> Differences:
+        self.runs += 1
+        by_settings: dict[Settings, list[World]] = defaultdict(list)
+        for world in together:
+            by_settings[world.settings].append(world)
+        sources: dict[str, tuple[dict[str, Any], list[World]]] = {}
+        for settings, own in by_settings.items():
+            name = f"worlds_{self.runs}_{len(sources)}"
+            landed: model.Landed = {
+                day: [r for w in own for r in w.landed.get(day, ())] for day in DAYS
+            }
+            options = {**settings.options(), "tables": {w.table: w.config for w in own}}
+            config = lakes.write_source(self.folder / name, landed, settings.format, **options)
+            sources[name] = (config, own)
+        lake = self.lake_of({name: config for name, (config, _) in sources.items()}, DAYS[0])
+        differences: Differences = defaultdict(list)
+        for name, (config, own) in sources.items():
+            lakes.run_stages(lake, name, DAYS)
+            _, errors = lakes.run_tables(lake, name, DAYS)
+            for what, found in _of_source(lake, name, config, own, errors):
+                differences[what].append(found)
+        return dict(differences)
+
+
+def _of_source(
+    lake: Lake,
+    name: str,
+    config: dict[str, Any],
+    own: list[World],
+    errors: dict[tuple[str, date], Exception],
+) -> list[tuple[str, str]]:
+    """(world, what differs) for all worlds of a source."""
+    found: list[tuple[str, str]] = []
+    alone = {w.name: {**config, "tables": {w.table: w.config}} for w in own}
+    classified = {w.name: model.classify(alone[w.name], w.landing()) for w in own}
+    lags = {w.name: model.lag(alone[w.name], w.landing()) for w in own}
+    sides: list[tuple[str, list[Any], Callable[[World], list[Any]]]] = [
+        (
+            "destinations",
+            lakes.destinations_read(lake, name),
+            lambda w: lakes.destinations_expected(classified[w.name]),
+        ),
+        (
+            "changes",
+            lakes.changes_read(lake, name),
+            lambda w: lakes.changes_expected(classified[w.name]),
+        ),
+        ("lag", lakes.lag_read(lake, name), lambda w: lakes.lag_expected(lags[w.name])),
+    ]
+    for what, rows, expected_of in sides:
+        by_world: dict[str | None, list[Any]] = defaultdict(list)
+        for row in rows:
+            by_world[_world_of(row, own)].append(row)
+        unplaced = [row for w in own for row in expected_of(w) if _world_of(row, own) is None]
+        if text := lakes.difference_of(by_world[None], unplaced):
+            found.append((own[0].name, f"{what} of records without a topic\n{text}"))
+        for w in own:
+            expected = [row for row in expected_of(w) if _world_of(row, own) is not None]
+            if text := lakes.difference_of(by_world[w.name], expected):
+                found.append((w.name, f"{what}\n{text}"))
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for of_tables in pool.map(lambda w: _of_tables(lake, name, alone[w.name], w, errors), own):
+            found += of_tables
+    return found
+
+
+def _world_of(row: dict[str, Any], own: list[World]) -> str | None:
+    place = row.get("topic") or row.get("table_name")
+    return next((w.name for w in own if place and w.name in place), None)
+
+
+def _of_tables(
+    lake: Lake,
+    name: str,
+    config: dict[str, Any],
+    world: World,
+    errors: dict[tuple[str, date], Exception],
+) -> list[tuple[str, str]]:
+    """What differs on the first day that differs."""
+    failed = {day: error for (table, day), error in errors.items() if table == world.table}
+    try:
+        by_model = model.tables(config, world.landing())
+    except model.TableError as error:
+        same = [day for day in failed if day == error.day]
+        return [] if same else [(world.name, f"the model refuses, got {failed}: {error}")]
+    for day, error in failed.items():
+        return [(world.name, f"{day} failed: {type(error).__name__}: {error}")]
+    for day in DAYS[DAYS.index(world.start) :]:
+        text = lakes.difference_of(_rows(lake, name, world.table, day), by_model[day][world.table])
+        if text:
+            return [(world.name, f"{world.table} on {day}\n{text}")]
+    return []
+
+
+def _rows(lake: Lake, name: str, table: str, day: date) -> list[dict[str, Any]]:
+    """A day's rows, read without Spark: a job for each would take most of the time."""
+    state = reads.open_table(lake.config, reads.find_table(lake.config, table, name))
+    snapshot = state.snapshot_by_name(str(day))
+    assert snapshot is not None, f"{table} has no tag {day}"
+    rows = state.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()
+    return [{n: v for n, v in row.items() if not n.startswith("_cdc_")} for row in rows]
+
+
+# -- making smaller ------------------------------------------------------------------------------
+
+
+def shrink(run: Run, world: World, rounds: int) -> tuple[World, list[str]]:
+    """Keep one family of keys, then leave out ever shorter stretches, while something differs."""
+    texts: list[str] = []
+    size = 0
+    for number in range(rounds):
+        families, records = world.families, world.records
+        if size == 0 and len(families) > 1:
+            share = -(-len(families) // CANDIDATES)
+            groups = [{None, *families[n : n + share]} for n in range(0, len(families), share)]
+            kept = [[(d, r) for d, r in records if family_of(r) in group] for group in groups]
+        else:
+            size = size or max(1, len(records) // CANDIDATES)
+            starts = range(0, len(records), size)
+            kept = [[*records[:n], *records[n + size :]] for n in starts]
+        named = [world.of(some, f"s{number:02}{n:02}") for n, some in enumerate(kept[:100])]
+        differing = run(named)
+        smaller = [candidate for candidate in named if candidate.name in differing]
+        if smaller:
+            world = min(smaller, key=lambda candidate: len(candidate.records))
+            texts = differing[world.name]
+        elif size == 1:
+            break
+        else:
+            size = max(1, (size or len(records)) // 2)
+    return world, texts
+
+
+def test_worlds_are_what_the_model_says(
+    lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    run = Runner(lake_of, tmp_path_factory.mktemp("worlds"))
+    drawn = draw(WORLDS, SEED)
+    differing = run(drawn)
+    if not differing:
+        return
+    known = {w.name: w for w in drawn}
+    lines = [f"{name}: {text}" for name, texts in differing.items() for text in texts]
+    first = known[next(iter(differing))]
+    small, texts = shrink(run, first, SHRINK)
+    lines += ["", "made smaller:", str(small), *(texts or differing[first.name]), ""]
+    listed = "\n".join([*lines, "as landing.jsonl:", *landing_lines(small.landed)])
+    pytest.fail(f"{len(differing)} of {len(drawn)} worlds differ (CDC_SEED={SEED})\n{listed}")
