@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from cdc_assets import checks
+from cdc_assets import checks, discovery
 from cdc_assets.cdc.config import Config, ConfigError
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake import Lake
 from cdc_assets.cdc.landing.kafka import KafkaDay, read_latest
 from cdc_assets.cdc.landing.stage import land
+from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.e2e.stack import PASSWORD, USER, free_port, wait_for
 from cdc_assets_tests.lakes import config_of, stage_rows
@@ -455,6 +456,24 @@ def test_the_latest_records_are_read_without_landing_them(
         (0, 2, DAY_1),
         (1, 0, DAY_2),
     ]
+
+
+def test_a_kafka_source_is_discovered_from_its_latest_records(
+    broker: Broker, lake_of: LakeOf, name: str
+) -> None:
+    log = ev.PgLog("shop", "public", "customers", types={"id": "int32", "name": "string"})
+    log.create(id=1, name="Ada")
+    topic = Topic(broker, name)
+    for record in log.landed[ev.DAY]:
+        topic.put([record.value], at(ev.DAY), key=(record.key or b"").decode())
+    lake = of(lake_of, name, kafka_source(broker, [name]))
+    source = lake.config.source(name)
+    place = discovery.Place(name, "topics", None, source=source)
+    found = discovery.discover(lake.spark, place)
+    block = discovery.proposed(found, place)["sources"][name]
+    assert block["format"] == "debezium"
+    assert block["landing"] == {"kafka": {"bootstrap_servers": broker.servers, "topics": [name]}}
+    assert list(block["tables"]) == ["public.customers"]
 
 
 def run_cli(config: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -258,11 +257,3 @@ def _every_day_of_a_replay(
     run_all(lake, "again", days)
     for day, truth in zip(days, truths, strict=True):
         compare(lake, "again", PLAIN, day, truth, f"day {day}")
-
-
-def test_the_stack_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A part that fails to start takes its processes and folders with it."""
-    broker = Broker(tmp_path, **{"listeners": "PLAIN://256.0.0.1:1"})
-    with pytest.raises(Exception, match=r"kafka.*ended with"), broker:
-        pass
-    assert broker.is_stopped
