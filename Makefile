@@ -1,12 +1,12 @@
 # `make` alone lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test ui check format bench sample lock clean distclean
+.PHONY: help setup demo test e2e stack ui check format bench bench-kafka sample lock clean distclean
 
 PORT ?= 3000
 BIN := .venv/bin
 
 help: ## list the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z0-9-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## make .venv from requirements.lock, see that there is Java (PYTHON=3.12 for another Python)
 	@sh scripts/setup.sh
@@ -16,6 +16,14 @@ demo: setup ## the sample days end to end: tables, lag, what was quarantined
 
 test: setup ## the tests (ARGS="-m 'not slow'" for the quick ones, ARGS="-k lag" to choose)
 	$(BIN)/pytest -q $(ARGS)
+
+e2e: setup ## the tests against a real PostgreSQL, Kafka and Debezium (ARGS="-k live" to choose)
+	@sh scripts/e2e.sh
+	$(BIN)/pytest -q -m e2e $(ARGS)
+
+stack: setup ## PostgreSQL, Kafka and Debezium with a small shop to try things on, until Ctrl-C
+	@sh scripts/e2e.sh
+	@exec $(BIN)/python -m cdc_assets_tests.e2e.try_it $(ARGS)
 
 ui: setup ## Dagster with its daemon on 127.0.0.1:3000 (PORT=… for another); it has no login
 	DAGSTER_HOME="$(CURDIR)" PYTHONWARNINGS='ignore:Function `dev_command` is superseded' \
@@ -33,6 +41,10 @@ format: setup ## format the code and mend what lint can mend
 bench: setup ## measure (ARGS=… go to the benchmark)
 	$(BIN)/python -m cdc_assets_tests.bench $(ARGS)
 
+bench-kafka: setup ## measure the landing of a million events from a Kafka broker
+	@sh scripts/e2e.sh
+	$(BIN)/python -m cdc_assets_tests.bench_kafka $(ARGS)
+
 sample: setup ## write the sample events in data/landing again
 	$(BIN)/python data/make_landing.py
 
@@ -42,10 +54,10 @@ lock: ## pin the dependencies anew in requirements.lock (ARGS=--upgrade for newe
 		--output-file requirements.lock $(ARGS)
 
 clean: ## remove what runs have made: the lake, Dagster's records, caches
-	rm -rf data/warehouse .dagster .logs_queue logs .tmp_dagster_home_*
+	rm -rf data/warehouse .stack .dagster .logs_queue logs .tmp_dagster_home_*
 	rm -rf spark-warehouse metastore_db derby.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find cdc_assets cdc_assets_tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove .venv too
-	rm -rf .venv .uv-venv
+	rm -rf .venv .uv-venv cdc_assets_tests/e2e/.jars cdc_assets_tests/e2e/.m2

@@ -31,6 +31,8 @@ from cdc_assets.resources import SparkResource
 # Merges of small tables wait more for the driver than for the cores.
 _TABLES_AT_ONCE = 3
 
+ALLOW_LOSS = "cdc/allow_loss"  # a run's tag: land what Kafka still has
+
 
 def build_assets(name: str, config: Config) -> list[dg.AssetsDefinition]:
     """All assets of one source, in the order in which data flows."""
@@ -131,7 +133,7 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
         lake, days = spark.lake(), partitions.days_of(context)
         with progress.step(name, "landing", _span(days)) as say:
             try:
-                landed = land(lake, name, days)
+                landed = land(lake, name, days, allow_loss=ALLOW_LOSS in context.run.tags)
             except CdcError as error:
                 _raise_failure(error)
             counts = _count_days(lake, name, "landing", days)

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.landing.kafka import KafkaDay
 from cdc_assets.cdc.snapshots import DayReport
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
@@ -115,8 +116,16 @@ def landing_findings(lake: Lake, name: str, days: Sequence[date]) -> dict[date, 
     by_day: dict[date, dict[tuple[str, int], Any]] = {}
     for row in rows:
         by_day.setdefault(row.landing_date, {})[row.topic, row.partition] = row
+    commits = lake.day_commits(lake.stage(name, "landing"))
+    recorded = {day: KafkaDay.of_inputs(day, commit.inputs) for day, commit in commits.items()}
     findings = {}
     for day in days:
+        if (of_kafka := recorded.get(day)) is not None:
+            faults = _offset_faults(
+                of_kafka, recorded.get(day - timedelta(days=1)), by_day.get(day, {})
+            )
+            findings[day] = [listed("offsets_contiguous", faults)]
+            continue
         before = by_day.get(day - timedelta(days=1), {})
         faults = []
         for (topic, partition), row in sorted(by_day.get(day, {}).items()):
@@ -132,6 +141,35 @@ def landing_findings(lake: Lake, name: str, days: Sequence[date]) -> dict[date, 
                 )
         findings[day] = [listed("offsets_contiguous", faults)]
     return findings
+
+
+def _offset_faults(
+    day: KafkaDay, before: KafkaDay | None, rows: Mapping[tuple[str, int], Any]
+) -> list[str]:
+    """Faults of a day landed from Kafka, by the offsets that were recorded with it.
+
+    Offsets without a record inside them are none: compaction and transactions leave such.
+    """
+    faults = []
+    for place, (start, end) in sorted(day.ranges.items()):
+        where = f"{place[0]} [{place[1]}]"
+        row = rows.get(place)
+        if row is not None and not start <= row["first"] <= row["last"] < end:
+            faults.append(
+                f"{where}: has {row['first']}…{row['last']}, recorded are {start} to {end - 1}"
+            )
+        if row is not None and row.records > row.offsets:
+            faults.append(f"{where}: {row.records - row.offsets} records landed twice")
+        if lost := day.lost.get(place):
+            faults.append(f"{where}: {lost[0]} to {lost[1] - 1} were given up with --allow-loss")
+        if before is not None and place in before.ranges:
+            known = before.range_of(place, day.topics[place[0]].topic_id)
+            if known is None:
+                faults.append(f"{where}: the topic was made again since the day before")
+            elif known[1] != start:
+                faults.append(f"{where}: starts at {start}, the day before ended at {known[1]}")
+    unknown = [f"{t} [{p}]: landed, but not recorded" for t, p in rows if (t, p) not in day.ranges]
+    return faults + unknown
 
 
 def listed(name: str, faults: Sequence[str]) -> Finding:

@@ -135,14 +135,17 @@ def demo(config_file: ConfigFile = None, verbose: Verbose = False) -> None:
 
 
 def _last_landed_day(config: Config) -> date:
+    landings = [source.landing.files for source in config.sources.values()]
+    if None in landings:
+        return config.today()  # Kafka's open day
     days = []
-    for source in config.sources.values():
-        folder = Path(source.landing.files.removeprefix("file://").removeprefix("file:"))
+    for files in filter(None, landings):
+        folder = Path(files.removeprefix("file://").removeprefix("file:"))
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         days += [date.fromisoformat(n) for n in names if re.fullmatch(r"\d{4}-\d\d-\d\d", n)]
     days = [day for day in days if config.start_date <= day <= config.today()]
     if not days:
-        folders = ", ".join(s.landing.files for s in config.sources.values())
+        folders = ", ".join(filter(None, landings))
         raise ConfigError(
             [
                 f"no landed day from start_date {config.start_date} on in {folders}; "
@@ -167,6 +170,12 @@ def run(
     table: Annotated[
         str | None, typer.Option("--table", help="Only this table, such as public.customers.")
     ] = None,
+    allow_loss: Annotated[
+        bool,
+        typer.Option(
+            "--allow-loss", help="Where Kafka lost records for good, land what it still has."
+        ),
+    ] = False,
     config_file: ConfigFile = None,
     verbose: Verbose = False,
 ) -> None:
@@ -178,7 +187,7 @@ def run(
         config.source(source)
     if table:
         source, table = _state_table(config, table, source)
-    _run(first, last, source, table, verbose)
+    _run(first, last, source, table, verbose, allow_loss)
 
 
 def _state_table(config: Config, text: str, source: str | None) -> tuple[str, str]:
@@ -196,6 +205,7 @@ def _run(
     source: str | None = None,
     table: str | None = None,
     verbose: bool = False,
+    allow_loss: bool = False,
 ) -> None:
     """Make days and show the progress; exit 1 where a step failed."""
     home = Path(os.environ.get("DAGSTER_HOME") or Path.cwd()).absolute()
@@ -205,7 +215,9 @@ def _run(
 
         try:
             with progress.listen(shown):
-                outcome = runs.run_days(first, last, source=source, table=table)
+                outcome = runs.run_days(
+                    first, last, source=source, table=table, allow_loss=allow_loss
+                )
         except CdcError:
             raise
         except Exception as error:
@@ -369,7 +381,10 @@ def discover(
     found_place, config = discovery.resolve(place, config_file, name)
     with _quiet(verbose), inspection.session(config) as spark:
         found = discovery.discover(spark, found_place, days, limit)
-    bounds = [f"only the newest {days} days were read"] if days else []
+    if found_place.kafka is not None:
+        bounds = [f"only the newest {discovery.KAFKA_RECORDS} offsets of each partition were read"]
+    else:
+        bounds = [f"only the newest {days} days were read"] if days else []
     bounds += [f"only {limit} records were read"] if limit else []
     if form is DiscoverForm.yaml:
         sys.stdout.write(discovery.as_yaml(found, found_place, bounds))

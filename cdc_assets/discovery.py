@@ -16,14 +16,16 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_assets.cdc.config import Config, SourceConfig, load_config, parse_config
+from cdc_assets.cdc.config import Config, KafkaConfig, SourceConfig, load_config, parse_config
 from cdc_assets.cdc.discover import Findings, look_at
 from cdc_assets.cdc.errors import ConfigError, LandingError
 from cdc_assets.cdc.landing.files import list_day, read_days, unreadable
+from cdc_assets.cdc.landing.kafka import failed, read_latest
 from cdc_assets.cdc.proposals import Proposal, listed, notes_of, propose
 from cdc_assets.inspection import NO_DAY, read_file
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+KAFKA_RECORDS = 1000
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,20 @@ class Place:
     file: Path | None = None
     day: date | None = None  # only this day
     source: SourceConfig | None = None  # where cdc.yaml has the source already
+
+    @property
+    def kafka(self) -> KafkaConfig | None:
+        """Where the source's topics are, of a source that is read from Kafka."""
+        return self.source.landing.kafka if self.source else None
+
+    @property
+    def landing_block(self) -> dict[str, Any]:
+        """The `landing:` block; options of Kafka stay where they are, they may hold secrets."""
+        if self.kafka is None:
+            return {"files": self.landing}
+        return {
+            "kafka": self.kafka.model_dump(mode="json", exclude={"options"}, exclude_unset=True)
+        }
 
 
 # --- what to look at
@@ -61,6 +77,8 @@ def resolve(text: str, config_file: str | None, name: str | None) -> tuple[Place
     if config and text in config.sources:
         source = config.sources[text]
         folder = source.landing.files
+        if folder is None:
+            return Place(name or text, _topics(source), None, source=source), config
         return Place(name or text, _as_written(folder), folder, source=source), config
     path = Path(text)
     if not path.exists():
@@ -72,6 +90,12 @@ def resolve(text: str, config_file: str | None, name: str | None) -> tuple[Place
         raw = {"start_date": NO_DAY, "sources": {place.name: bare}}
         config = parse_config(raw, Path.cwd())
     return place, config
+
+
+def _topics(source: SourceConfig) -> str:
+    kafka = source.landing.kafka
+    assert kafka is not None
+    return f"{', '.join(kafka.topics) or kafka.topic_pattern} at {kafka.bootstrap_servers}"
 
 
 def _listed(config: Config | None) -> str:
@@ -110,9 +134,13 @@ def _as_day(text: str) -> date | None:
 def read_place(spark: SparkSession, place: Place, days: int | None) -> DataFrame:
     """The landing rows of a place (`LANDING`), of its newest `days` days or of all.
 
+    Of Kafka they are the newest `KAFKA_RECORDS` of each partition.
+
     Raises:
         LandingError: there is nothing to read, or a file is of another kind.
     """
+    if place.kafka is not None:
+        return read_latest(spark, place.name, place.kafka, KAFKA_RECORDS)
     if place.file is not None:
         return read_file(spark, place.file, place.name)
     folder = str(place.folder)
@@ -149,6 +177,8 @@ def discover(
     try:
         return discover_rows(rows, place, limit)
     except (PySparkException, Py4JJavaError) as error:
+        if place.kafka is not None:
+            raise failed(place.name, place.kafka, error) from None
         raise unreadable(place.name, error) from error
 
 
@@ -179,7 +209,7 @@ def discover_rows(rows: DataFrame, place: Place, limit: int | None = None) -> Fi
 def proposed(found: Findings, place: Place) -> dict[str, Any]:
     """The `sources:` block as plain values."""
     tables = {p.table.name: p.config for p in propose(found) if not p.blocked}
-    source = {"format": found.format, "landing": {"files": place.landing}, "tables": tables}
+    source = {"format": found.format, "landing": place.landing_block, "tables": tables}
     return {"sources": {place.name: source}}
 
 
@@ -192,7 +222,7 @@ def as_yaml(found: Findings, place: Place, bounds: Sequence[str] = ()) -> str:
         bounds: what was left unread.
     """
     lines = [*_comments(_head(found, place, bounds), ""), "sources:", f"  {_bare(place.name)}:"]
-    source = {"format": found.format, "landing": {"files": place.landing}}
+    source = {"format": found.format, "landing": place.landing_block}
     lines += _dumped(source, "    ")
     proposals = propose(found)
     lines.append("    tables:" if any(not p.blocked for p in proposals) else "    tables: {}")

@@ -62,6 +62,8 @@ def rules_of_source(config: Config, name: str | None, file: Path) -> Rules:
     if name is not None:
         return Rules(name, config.source(name), config)
     for known, source in config.sources.items():
+        if source.landing.files is None:
+            continue
         folder = Path(source.landing.files.removeprefix("file://").removeprefix("file:"))
         if file.resolve().is_relative_to(folder.resolve()):
             return Rules(known, source, config)

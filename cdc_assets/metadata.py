@@ -14,6 +14,7 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.lake import Lake
 from cdc_assets.cdc.landing.files import LandedDay
+from cdc_assets.cdc.landing.kafka import KafkaDay
 from cdc_assets.cdc.snapshots import DayReport
 
 _SAMPLE_ROWS, _SAMPLE_WIDTH = 5, 40
@@ -29,8 +30,23 @@ def column_schema(schema: StructType) -> dg.TableSchema:
     )
 
 
-def of_landing(landed: LandedDay, records: int, config: Config) -> dict[str, Any]:
-    """A landed day: files and records."""
+def of_landing(landed: LandedDay | KafkaDay, records: int, config: Config) -> dict[str, Any]:
+    """A landed day: files or offsets, and records.
+
+    Offsets without a record are those that compaction, aborted transactions or the marks of
+    transactions left.
+    """
+    if isinstance(landed, KafkaDay):
+        lost = sum(end - start for start, end in landed.lost.values())
+        return {
+            "dagster/partition_row_count": records,
+            "topics": len(landed.topics),
+            "partitions": len(landed.ranges),
+            "offsets": landed.span,
+            "offsets_without_record": landed.span - lost - records,
+            "offsets_lost": lost,
+            "complete": landed.closed,
+        }
     return {
         "dagster/partition_row_count": records,
         "files": landed.files,

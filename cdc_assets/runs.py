@@ -10,7 +10,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from cdc_assets.assets import build_assets, table_key
+from cdc_assets.assets import ALLOW_LOSS, build_assets, table_key
 from cdc_assets.cdc.config import Config, config_path, load_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.names import TableName
@@ -38,8 +38,11 @@ def run_days(
     source: str | None = None,
     table: str | None = None,
     config_file: str | None = None,
+    allow_loss: bool = False,
 ) -> Outcome:
     """Make some days of all assets, or of one source, or of one table.
+
+    `allow_loss` lands what Kafka still has where records are gone for good.
 
     Raises:
         ConfigError: the days, the source or the table do not fit the configuration.
@@ -59,7 +62,11 @@ def run_days(
             selection=selection,
             instance=instance,
             resources={"spark": SparkResource()},
-            tags={_RANGE_START: str(first), _RANGE_END: str(last)},
+            tags={
+                _RANGE_START: str(first),
+                _RANGE_END: str(last),
+                **({ALLOW_LOSS: "true"} if allow_loss else {}),
+            },
             raise_on_error=False,
         )
         outcome.run_ids.append(result.run_id)

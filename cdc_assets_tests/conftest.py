@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,6 +16,9 @@ from cdc_assets.cdc.lake import Lake
 from cdc_assets.cdc.spark import build_session
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.lakes import config_of, source_config
+
+if TYPE_CHECKING:
+    from cdc_assets_tests.e2e.stack import Broker
 
 LakeOf = Callable[..., Lake]
 SPARK = {
@@ -49,6 +52,15 @@ def lake_of(spark: SparkSession, warehouse: Path) -> LakeOf:
         return Lake(spark, config_of(sources, warehouse, start, **top))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A Kafka broker of this session; `make e2e` gets its jars."""
+    from cdc_assets_tests.e2e.stack import Broker
+
+    with Broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -114,28 +114,84 @@ class TableConfig(_Model):
 
 
 class KafkaConfig(_Model):
-    """Where a source's topics are."""
+    """Where a source's topics are, and how Kafka is spoken to.
 
-    bootstrap_servers: str
+    `options` are those of Kafka's own clients with `kafka.` before their names, as Spark takes
+    them: `kafka.security.protocol`, `kafka.sasl.jaas.config` … They may hold secrets and are
+    never shown.
+    """
+
+    bootstrap_servers: str = Field(min_length=1)
     topics: tuple[str, ...] = ()
-    topic_pattern: str | None = None
-    options: dict[str, str] = Field(default_factory=dict)
+    topic_pattern: str | None = Field(
+        default=None, description="A regular expression that a topic's whole name matches."
+    )
+    options: Annotated[dict[str, str], BeforeValidator(_empty_mapping)] = Field(
+        default_factory=dict, repr=False
+    )
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _texts(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {str(name): _conf_text(text) for name, text in value.items()}
+        return value
+
+    @field_validator("options")
+    @classmethod
+    def _options(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if not name.startswith("kafka."):
+                raise ValueError(
+                    f"{name}: write it as kafka.{name}, an option of Kafka's own consumer"
+                )
+            if name in _OWN_KAFKA_OPTIONS:
+                raise ValueError(f"{name}: {_OWN_KAFKA_OPTIONS[name]}")
+        return value
+
+    @field_validator("topic_pattern")
+    @classmethod
+    def _pattern(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"got {value!r}, no regular expression: {error}") from error
+        return value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> KafkaConfig:
+        if bool(self.topics) == bool(self.topic_pattern):
+            got = "both" if self.topics else "neither"
+            raise ValueError(f"got {got} of topics and topic_pattern; name one of them")
+        if len(set(self.topics)) != len(self.topics):
+            raise ValueError("topics: a topic is named twice")
+        return self
+
+
+# What the landing itself decides; Spark refuses most of them, too.
+_OWN_KAFKA_OPTIONS = {
+    "kafka.bootstrap.servers": "it is bootstrap_servers, beside options",
+    "kafka.isolation.level": "records of open or aborted transactions are never read",
+    "kafka.auto.offset.reset": "each day's offsets are the landing's own",
+    "kafka.enable.auto.commit": "each day's offsets are the landing's own",
+    "kafka.key.deserializer": "bytes land as they came",
+    "kafka.value.deserializer": "bytes land as they came",
+    "kafka.interceptor.classes": "bytes land as they came",
+}
 
 
 class LandingConfig(_Model):
-    """Where a source's records come from."""
+    """Where a source's records come from: landed files, or Kafka."""
 
-    files: str
+    files: str | None = None
+    kafka: KafkaConfig | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _files_only(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and "kafka" in value:
-            raise ValueError(
-                "kafka: this version lands files; land the topics as <files>/<day>/*.jsonl "
-                "(kcat -J) or Parquet and name that folder in files:"
-            )
-        return value
+    @model_validator(mode="after")
+    def _one_way(self) -> LandingConfig:
+        if (self.files is None) == (self.kafka is None):
+            got = "neither" if self.files is None else "both"
+            raise ValueError(f"got {got} of files and kafka; name one of them")
+        return self
 
 
 class SourceConfig(_Model):
@@ -432,6 +488,8 @@ def _anchored(config: Config, base: Path) -> Config:
         name: source.model_copy(
             update={"landing": LandingConfig(files=_location(source.landing.files, base))}
         )
+        if source.landing.files is not None
+        else source
         for name, source in config.sources.items()
     }
     lake = LakeConfig.model_validate({**config.lake.model_dump(), "warehouse": warehouse})

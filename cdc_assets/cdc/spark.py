@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.config import Config
@@ -18,6 +21,15 @@ CATALOG = "lake"
 PACKAGES = (
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
     "org.xerial:sqlite-jdbc:3.53.2.0",
+)
+# Spark's connector for Kafka and all that it needs, each pinned and fetched by itself: versions of
+# one release are not always all in a repository, and none may pull in another. The connector is of
+# Spark's own minor line; the token provider serves Kerberos delegation tokens only.
+KAFKA_PACKAGES = (
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
 )
 _SHORT_NAMES = {
     "packages": "spark.jars.packages",
@@ -114,3 +126,33 @@ def build_session(config: Config) -> SparkSession:
     for key, value in spark_conf(config).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def add_kafka(spark: SparkSession) -> None:
+    """Give a session Spark's connector for Kafka, unless it has it.
+
+    The jars are fetched the first time a source needs them, from where `spark.jars.packages`
+    come; or they are in the folder ``CDC_SPARK_JARS``.
+
+    Raises:
+        ConfigError: they can't be fetched.
+    """
+    context: Any = spark.sparkContext._jsc.sc()
+    jars = context.listJars().mkString(" ")
+    jvm: Any = spark._jvm
+    if "spark-sql-kafka-0-10" not in jars:
+        try:
+            for package in KAFKA_PACKAGES:
+                spark.sql(f"ADD JAR 'ivy://{package}?transitive=false'")
+        except (Py4JError, PySparkException) as error:
+            why = str(error).strip().splitlines()[0][:300]
+            raise ConfigError(
+                [
+                    f"Spark's connector for Kafka can't be fetched ({why}). Without a network put "
+                    f"{', '.join((*PACKAGES, *KAFKA_PACKAGES))} into a folder and name it in "
+                    "CDC_SPARK_JARS"
+                ]
+            ) from error
+    # Added jars have a class loader of their own; another thread may have added them.
+    loader = spark._jsparkSession.sharedState().jarClassLoader()
+    jvm.java.lang.Thread.currentThread().setContextClassLoader(loader)

@@ -9,27 +9,57 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from cdc_assets.cdc.envelopes import columns
+from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake import DayCommit, Lake, is_contention
 from cdc_assets.cdc.landing.files import LandedDay, list_day, read_days, unreadable
+from cdc_assets.cdc.landing.kafka import KafkaDay, land_offsets
 
 
-def land(lake: Lake, name: str, days: Sequence[date], force: bool = False) -> list[LandedDay]:
+def land(
+    lake: Lake,
+    name: str,
+    days: Sequence[date],
+    force: bool = False,
+    allow_loss: bool = False,
+) -> list[LandedDay] | list[KafkaDay]:
     """Land some days in one commit; bytes as they came.
 
-    A day whose files are the same as when it was landed is left as it is.
+    A day whose files are the same as when it was landed is left as it is, and so is a day of
+    Kafka that was landed after its end.
+
+    Args:
+        lake: where to.
+        name: the source.
+        days: the days, landed together or not at all.
+        force: land days again that are landed.
+        allow_loss: go on where Kafka no longer has what a day should hold.
 
     Returns:
-        The files of every day asked for.
+        What every day asked for was made of: files, or offsets.
 
     Raises:
-        LandingError: a file can't be read whole; then no day of this call is landed.
+        LandingError: a file or an offset can't be read; then no day of this call is landed.
     """
-    folder = lake.config.source(name).landing.files
-    found = [list_day(lake.spark, name, folder, day) for day in days]
     identifier = lake.create_stage(
         name, "landing", columns.LANDING, "Kafka records, bytes as they came, by landing day"
     )
+    folder = lake.config.source(name).landing.files
+    if folder is None:
+        return land_offsets(lake, name, identifier, days, force, allow_loss)
+    return _land_files(lake, name, identifier, folder, days, force)
+
+
+def _land_files(
+    lake: Lake, name: str, identifier: str, folder: str, days: Sequence[date], force: bool
+) -> list[LandedDay]:
+    found = [list_day(lake.spark, name, folder, day) for day in days]
     landed = lake.day_commits(identifier)
+    if of_kafka := [str(day) for day in days if day in landed and "kafka" in landed[day].inputs]:
+        raise LandingError(
+            name,
+            f"{', '.join(of_kafka)} landed from Kafka before, and is not replaced by files. "
+            "Give the source of the files another name",
+        )
     new = [
         day
         for day in found
