@@ -371,6 +371,27 @@ def a_removal_of_yesterday_beats_an_older_event_of_today(log: PgLog) -> Rows:
     return [{"id": 3, "v": "moved"}, {"id": 5, "v": "new"}]
 
 
+@story("O3", days=2)
+def a_sequence_that_falls_back_sends_a_stretch_again(log: PgLog) -> Rows:
+    for step, (lsn, sequence) in enumerate(
+        ((100, '[null,"100"]'), (110, '["100","110"]'), (120, '["110","120"]'))
+    ):
+        log.update(id=1, v=step, _lsn=lsn, _source={"sequence": sequence})
+    log.next_day()
+    log.update(id=1, v=1, _lsn=110, _source={"sequence": '["100","110"]'})
+    return [{"id": 1, "v": 2}]
+
+
+@story("O7")
+def a_transaction_number_that_wraps_orders_nothing(log: PgLog) -> Rows:
+    wrapped = {"id": "3:900", "total_order": "1", "data_collection_order": 1}
+    log.create(id=1, v="old", _lsn=900, _source={"txId": 2**32 - 1})
+    log.update(id=1, v="new", _lsn=950, _source={"txId": 3}, _transaction=wrapped)
+    log.create(id=2, v="first", _lsn=1000, _transaction={**wrapped, "id": "9:1001"})
+    log.update(id=2, v="second", _lsn=1000, _transaction={**wrapped, "id": "9:1", "total_order": 2})
+    return [{"id": 1, "v": "new"}, {"id": 2, "v": "second"}]
+
+
 @story("O13")
 def the_time_of_the_connector_orders_nothing(log: PgLog) -> Rows:
     log.create(id=1, v="a", _processed_ts_ms=ev.NOON_MS + 7 * 86_400_000)
@@ -756,7 +777,7 @@ def columns_are_added_and_widened(log: PgLog) -> Rows:
 # -- Lindorm -------------------------------------------------------------------------------------
 
 
-@story("L1", source="lindorm", key=["id"])
+@story("L1", source="lindorm", key=["id"])  # L2: namespace and table are in `source`
 def lindorm_comes_payload_first_and_without_types(log: LindormLog) -> Rows:
     log.create(id="a", v=1)
     return [{"id": "a", "v": 1}]
@@ -1271,6 +1292,21 @@ def test_lag_is_measured_in_three_kinds(told: Told) -> None:  # G1
         "delivery": (1, 300, 300),
         "end_to_end": (1, 500, 500),
     }
+
+
+def test_a_message_is_no_lag(told: Told) -> None:  # G4
+    messages = [
+        row
+        for row in lakes.stage_rows(told.lake, "rules_debezium", "control")
+        if row["op"] == "message"
+    ]
+    assert messages
+    assert any(row["source_ts_ms"] is not None for row in messages)
+    tables = {row["table_name"] for row in lakes.stage_rows(told.lake, "rules_debezium", "lag")}
+    changed = {
+        row["table_name"] for row in lakes.stage_rows(told.lake, "rules_debezium", "changes")
+    }
+    assert tables == changed
 
 
 def test_lag_leaves_out_snapshot_reads_tombstones_and_missing_times(told: Told) -> None:  # G2

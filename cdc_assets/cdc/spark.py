@@ -32,7 +32,7 @@ KAFKA_PACKAGES = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
 )
 # For days of some thousand records, where planning and compiling take the time and not reading:
-# interpret what is run once, and compile the rest fast rather than well. Half the work on the sample.
+# interpret what runs once, and compile the rest fast rather than well. Half the work on the sample.
 SMALL_DAYS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

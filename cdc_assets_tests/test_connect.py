@@ -1,0 +1,81 @@
+"""Message schemas are read once, and every message still as if it were read whole."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc_assets.cdc import changes, connect
+from cdc_assets.cdc.config import SourceConfig
+from cdc_assets.cdc.envelopes.columns import LANDING
+from cdc_assets_tests import events as ev
+from cdc_assets_tests.model import Record
+
+TYPES = {"id": "int32", "payload": "string", "schema": "string"}
+ROW = {"id": 1, "payload": ',"payload":', "schema": '{"schema":'}
+SCHEMA = '{"type":"struct","fields":[],"doc":",\\"payload\\":"}'
+# Its text holds what ends a start: such messages are read whole.
+HIDING = '{"type":"struct","fields":[],"payload":{}}'
+EVENT = '{"op":"c","after":{"id":1},"source":{"schema":"public","table":"customers","lsn":5}}'
+# D1, D2, D19: what starts like a known message, and is one or is none.
+ODD = {
+    "as Connect writes it": f'{{"schema":{SCHEMA},"payload":{EVENT}}}',
+    "payload first": f'{{"payload":{EVENT},"schema":{SCHEMA}}}',
+    "spaces": f'{{"schema": {SCHEMA},"payload":{EVENT}}}',
+    "more members": f'{{"schema":{SCHEMA},"payload":{EVENT},"more":1}}',
+    "schema twice": f'{{"schema":{SCHEMA},"payload":{EVENT},"schema":1}}',
+    "payload twice": f'{{"schema":{SCHEMA},"payload":{EVENT},"payload":1}}',
+    "cut in the schema": f'{{"schema":{SCHEMA}',
+    "cut in the payload": f'{{"schema":{SCHEMA},"payload":{{"op":"c"',
+    "text behind": f'{{"schema":{SCHEMA},"payload":{EVENT}}} x',
+    "null payload": f'{{"schema":{SCHEMA},"payload":null}}',
+    "null schema": f'{{"schema":null,"payload":{EVENT}}}',
+    "a schema that is text": f'{{"schema":"x","payload":{EVENT}}}',
+    "a broken schema": f'{{"schema":{{"type":}},"payload":{EVENT}}}',
+    "a bare envelope": f'{{"schema":{SCHEMA},"payload":1,{EVENT[1:]}',
+}
+
+
+def _records() -> list[Record]:
+    texts = [text.replace(SCHEMA, schema) for schema in (SCHEMA, HIDING) for text in ODD.values()]
+    return [
+        ev.created(ROW, types=TYPES),
+        ev.updated(ROW, {**ROW, "id": 2}, types=TYPES),
+        ev.deleted({"id": 1}, types=TYPES),
+        ev.created(ROW, types={**TYPES, "v": "double"}),
+        ev.created(ROW),
+        ev.heartbeat(),
+        ev.tombstone({"id": 1}),
+        *(ev.raw(text.encode(), key=b'{"id":1}') for text in texts),
+    ]
+
+
+@pytest.fixture(scope="module")
+def landing(spark: SparkSession) -> Any:
+    rows = [
+        (r.topic, 0, n, None, None, r.key, r.value, None, date(2026, 11, 4), None)
+        for n, r in enumerate(_records())
+    ]
+    return spark.createDataFrame(rows, LANDING).localCheckpoint()
+
+
+def test_known_starts_are_whole_schemas(landing: Any) -> None:
+    starts = {row.start for row in connect.known_starts(landing).select("start").collect()}
+    assert len(starts) == 4
+    assert f'{{"schema":{SCHEMA}' in starts
+    assert all(json.loads(start.removeprefix('{"schema":')) for start in starts)
+
+
+@pytest.mark.parametrize("format", ["debezium", "debezium-flat", "lindorm", "dataworks"])
+def test_a_message_is_read_the_same_with_and_without_its_schema(landing: Any, format: str) -> None:
+    source = SourceConfig.model_validate(
+        {"format": format, "landing": {"files": "x"}, "tables": {"public.customers": {}}}
+    )
+    starts = connect.known_starts(landing).localCheckpoint()
+    fast = sorted(map(str, changes.parse(landing, source, starts).collect()))
+    assert fast == sorted(map(str, changes.parse(landing, source).collect()))
+    assert len(fast) == landing.count()
