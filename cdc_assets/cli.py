@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from enum import Enum
@@ -128,8 +128,10 @@ def demo(config_file: ConfigFile = None, verbose: Verbose = False) -> None:
     """Make all days that have landed, then print tables, lag and what was quarantined."""
     config = _load(config_file)
     first, last = config.start_date, _last_landed_day(config)
-    _run(first, last, verbose=verbose)
+    from cdc_assets.cdc.spark import SMALL_DAYS
     from cdc_assets.demo import print_results
+
+    _run(first, last, verbose=verbose, spark=SMALL_DAYS)
 
     print_results(config, first, last)
 
@@ -206,6 +208,7 @@ def _run(
     table: str | None = None,
     verbose: bool = False,
     allow_loss: bool = False,
+    spark: Mapping[str, str] | None = None,
 ) -> None:
     """Make days and show the progress; exit 1 where a step failed."""
     home = Path(os.environ.get("DAGSTER_HOME") or Path.cwd()).absolute()
@@ -216,7 +219,7 @@ def _run(
         try:
             with progress.listen(shown):
                 outcome = runs.run_days(
-                    first, last, source=source, table=table, allow_loss=allow_loss
+                    first, last, source=source, table=table, allow_loss=allow_loss, spark=spark
                 )
         except CdcError:
             raise

@@ -17,6 +17,7 @@ class SparkResource(LazyPySparkResource):
     """One Spark session a run, made when first asked for and stopped when the run ends.
 
     Its settings are cdc.yaml's; `config_path` names the file (empty: the usual places).
+    `spark_config` holds settings for where cdc.yaml has none.
     """
 
     spark_config: dict[str, Any] = Field(default_factory=dict)
@@ -24,7 +25,9 @@ class SparkResource(LazyPySparkResource):
 
     def _init_session(self) -> None:
         if self._spark_session is None:
-            self._spark_session = build_session(load_config(self.config_path or None))
+            config = load_config(self.config_path or None)
+            spark = {**self.spark_config, **config.spark}
+            self._spark_session = build_session(config.model_copy(update={"spark": spark}))
 
     def lake(self) -> Lake:
         """The lake of the configuration, in this session."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -39,9 +40,11 @@ def run_days(
     table: str | None = None,
     config_file: str | None = None,
     allow_loss: bool = False,
+    spark: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Make some days of all assets, or of one source, or of one table.
 
+    `spark` holds settings for where cdc.yaml has none.
     `allow_loss` lands what Kafka still has where records are gone for good.
 
     Raises:
@@ -61,7 +64,7 @@ def run_days(
             [asset for name in sources for asset in build_assets(name, config)],
             selection=selection,
             instance=instance,
-            resources={"spark": SparkResource()},
+            resources={"spark": SparkResource(spark_config=dict(spark or {}))},
             tags={
                 _RANGE_START: str(first),
                 _RANGE_END: str(last),

@@ -608,6 +608,20 @@ def test_a_split_update_completes_with_its_later_half(after_first: bool) -> None
     assert second == [2]
 
 
+@pytest.mark.parametrize(("late_days", "doc"), [(1, None), (2, "long")])
+def test_halves_are_one_update_within_late_days(late_days: int, doc: str | None) -> None:  # W2
+    log = DataWorksLog()
+    log.insert(id=1, doc="long")
+    sequence = log.next_sequence()
+    log.update_before(id=1, doc="long", _sequence_id=sequence)
+    log.next_day(2)
+    log.update_after(id=2, doc=TOAST, _sequence_id=sequence)
+    source = a_source("dataworks", "shop.customers", late_days=late_days)
+    rows = by_id(states(log, source, "shop.customers")[-1])
+    assert rows[2]["doc"] == doc  # R2: the old key's, if there is one
+    assert (1 in rows) == (doc is None)
+
+
 def test_one_record_with_both_images_moves_the_key() -> None:  # W3
     log = DataWorksLog()
     log.insert(id=1)

@@ -251,6 +251,8 @@ def settings_of(format: str) -> st.SearchStrategy[Settings]:
 @st.composite
 def worlds(draw: st.DrawFn, settings: Settings, name: str) -> World:
     teller = TELLERS[settings.format](name, settings, draw(traits(settings.format)))
+    if teller.traits.shared_topic:
+        teller.neighbour()
     for of_day in draw(st.tuples(*(st.lists(steps(), min_size=24, max_size=90) for _ in DAYS))):
         for step in of_day:
             teller.tell(step)
@@ -277,10 +279,17 @@ class Teller:
     ends: list[list[Record]] = field(default_factory=lambda: [[] for _ in DAYS])
     history: list[Record] = field(default_factory=list)
     form: int = 0
+    delay: int = 0
 
     namespace = "public"
 
     # what happens
+
+    def neighbour(self) -> None:
+        """A record of another table on this topic, which leaves lone tombstones without (D11)."""
+        record = self.sample(self.row_of((0, 0)))
+        value = re.sub(rb'"(table|tableName)":"(\w+)"', rb'"\1":"\2b"', record.value or b"")
+        self.send(replace(record, value=value))
 
     def tell(self, step: Step) -> None:
         self.form, self.delay = step.form, step.delay

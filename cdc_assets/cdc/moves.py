@@ -75,6 +75,7 @@ class Keyed:
         """One row a key: its highest event, and what unchanged columns last carried."""
         own = {c.lake: (c.index, c.name, c.spark) for c in self.columns.own}
         moves = unchanged.prepare(moves, own)
+        # What a removal beats writes nothing, yet may hold what its row took to a new key.
         moves = unchanged.inherit(moves, self.removed, self.standing, kept)
         if self.removed is not None:
             moves = self._guarded(moves, self.removed)

@@ -31,6 +31,13 @@ KAFKA_PACKAGES = (
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
 )
+# For days of some thousand records, where planning and compiling take the time and not reading:
+# interpret what is run once, and compile the rest fast rather than well. Half the work on the sample.
+SMALL_DAYS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 _SHORT_NAMES = {
     "packages": "spark.jars.packages",
     "memory": "spark.driver.memory",
