@@ -571,6 +571,7 @@ def _local(per_second: int) -> Callable[[At, ColumnType], Column]:
 
 
 _ISO = r"^[+-]?\d{4,6}-\d{2}-\d{2}"
+_ZONE_OF_DATE = _ISO.replace("^", "^(") + r")(Z|[+-]\d{2}:?\d{2})$"
 
 
 def _iso(at: At, kind: ColumnType) -> Column:
@@ -578,6 +579,9 @@ def _iso(at: At, kind: ColumnType) -> Column:
 
 
 def _iso_value(text: Column, spark: str) -> Column:
+    if spark == "date":
+        # Debezium's IsoDate carries a zone, which no cast to a date takes: 2026-11-05Z.
+        text = F.regexp_replace(text, _ZONE_OF_DATE, "$1")
     value = F.when(text.rlike(_ISO), F.trim(text).try_cast(spark))
     return let(value, lambda found: F.when(F.year(found).between(1, 9999), found))
 
