@@ -195,6 +195,7 @@ def test_checks_are_evaluated_a_day_each(ran: tuple[Any, Lake]) -> None:
         for check in (
             "keys_unique",
             "built_on_day_before",
+            "late_within_window",
             "values_representable",
             "schema_compatible",
             "contract",

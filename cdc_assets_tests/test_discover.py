@@ -24,7 +24,7 @@ from cdc_assets.discovery import Place
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.events import TOAST, DataWorksLog, Landing, LindormLog, PgLog
+from cdc_assets_tests.events import TOAST, DataWorksLog, FlatLog, Landing, LindormLog, PgLog
 
 ROOT = Path(__file__).parent.parent
 
@@ -241,6 +241,19 @@ def test_types_hold_all_values_that_landed(spark: SparkSession, tmp_path: Path) 
     }
     assert "# c5: holds numbers, texts: text keeps them all" in text
     assert "# c9: all 3 texts look like times; `date` would read them as such" in text
+
+
+def test_flattened_records_are_a_format_of_their_own(  # D18
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log = FlatLog(types={"id": "int32", "v": "string"})
+    log.create(id=1, v="a")
+    log.update(id=1, v="b")
+    log.delete(id=1, v="b", _tombstone=True)
+    log.heartbeat()
+    found, source, _ = discovered(spark, tmp_path, log.landing)
+    assert found.format == source["format"] == "debezium-flat"
+    assert list(source["tables"]) == ["public.customers"]
 
 
 def test_dataworks_names_the_key_in_each_message(spark: SparkSession, tmp_path: Path) -> None:
