@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.lake import Lake
-from cdc_assets.cdc.spark import build_session
+from cdc_assets.cdc.spark import SMALL_DAYS, build_session
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.lakes import config_of, source_config
 
@@ -26,7 +26,7 @@ SPARK = {
     "spark.driver.memory": "4g",
     "spark.sql.shuffle.partitions": "2",
     # Small plans in great number: the compiler that starts soonest saves a third of the work.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": SMALL_DAYS["spark.driver.extraJavaOptions"],
 }
 
 
