@@ -65,7 +65,10 @@ def call(*arguments: str) -> Result:
         (("lag", "--source", "nope"), "no source 'nope'"),
         (("demo",), "no landed day"),
         (("inspect", "cdc.yaml"), "--source"),
-        (("inspect", "cdc.yaml", "--format-of", "avro"), "debezium, debezium-flat, lindorm or dataworks"),
+        (
+            ("inspect", "cdc.yaml", "--format-of", "avro"),
+            "debezium, debezium-flat, lindorm or dataworks",
+        ),
         (("show", "customers", "--config", "nowhere.yaml"), "can't be read"),
     ],
 )

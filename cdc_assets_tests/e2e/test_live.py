@@ -71,7 +71,9 @@ NUMBERS = Variant(
 BARE = Variant(
     "bare",
     {
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
         "key.converter.schemas.enable": "false",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter.schemas.enable": "false",
         "decimal.handling.mode": "string",
     },
