@@ -71,7 +71,9 @@ NUMBERS = Variant(
 BARE = Variant(
     "bare",
     {
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
         "key.converter.schemas.enable": "false",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter.schemas.enable": "false",
         "decimal.handling.mode": "string",
     },
@@ -167,6 +169,7 @@ def test_tables_equal_the_database_at_every_cut(live: World, lake_of: LakeOf) ->
     live.signal_snapshot(t.ORDERS)
     live.signal_snapshot(t.TOASTED)
     live.workload.run(80)
+    live.workload.run_rare()
     made((PLAIN,), "incremental snapshots beside writes")
 
     live.workload.run(60)
