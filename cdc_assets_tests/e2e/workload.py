@@ -135,10 +135,18 @@ class Workload:
 
     # --- between transactions
 
+    def run_rare(self) -> None:
+        """Each thing that happens rarely, once, and messages in and out of a transaction."""
+        for happen in self._rare():
+            happen()
+        for inside in (True, False):
+            self._db.execute("SELECT pg_logical_emit_message(%s, 'prefix', 'foo')", [inside])
+
+    def _rare(self) -> tuple[Callable[[], None], ...]:
+        return self._truncate, self._copy, self._message, self._reshape, self._key_swap
+
     def _rarely(self) -> None:
-        self.rng.choice(
-            [self._truncate, self._copy, self._message, self._reshape, self._key_swap]
-        )()
+        self.rng.choice(self._rare())()
 
     def _truncate(self) -> None:
         name = self.rng.choice(["orders", "bag", "audit_log", "full_identity"])
