@@ -498,6 +498,7 @@ def test_a_run_over_a_loss_keeps_secrets_out_of_logs_and_metadata(
     logging = tmp_path / "log4j2.properties"
     logging.write_text(
         "rootLogger.level = info\nrootLogger.appenderRef.err.ref = err\n"
+        "logger.kafka.name = org.apache.kafka\nlogger.kafka.level = info\n"
         "appender.err.type = Console\nappender.err.name = err\nappender.err.target = SYSTEM_ERR\n"
         "appender.err.layout.type = PatternLayout\nappender.err.layout.pattern = %c %m%n\n"
     )

@@ -34,8 +34,12 @@ class Workload:
         for table in self._all:
             table.create(self._db)
 
-    def run(self, transactions: int) -> None:
-        """Some transactions; when it returns, all are committed or rolled back."""
+    def run(self, transactions: int, rare: bool = True) -> None:
+        """Some transactions; when it returns, all are committed or rolled back.
+
+        Without `rare`, rows change and nothing else: PostgreSQL's documentation warns that to a
+        snapshot taken before, a table that was truncated or rewritten by ALTER TABLE seems empty.
+        """
         open_ones: dict[int, int] = {}
         for _ in range(transactions):
             lane = self.rng.randrange(_SIDE_BY_SIDE)
@@ -46,7 +50,7 @@ class Workload:
             if self.rng.random() < 0.5:
                 self._end(db)
                 open_ones.pop(lane)
-            if self.rng.random() < 0.04:
+            if rare and self.rng.random() < 0.04:
                 self._end_all()
                 open_ones.clear()
                 self._rarely()
@@ -135,10 +139,18 @@ class Workload:
 
     # --- between transactions
 
+    def run_rare(self) -> None:
+        """Each thing that happens rarely, once, and messages in and out of a transaction."""
+        for happen in self._rare():
+            happen()
+        for inside in (True, False):
+            self._db.execute("SELECT pg_logical_emit_message(%s, 'prefix', 'foo')", [inside])
+
+    def _rare(self) -> tuple[Callable[[], None], ...]:
+        return self._truncate, self._copy, self._message, self._reshape, self._key_swap
+
     def _rarely(self) -> None:
-        self.rng.choice(
-            [self._truncate, self._copy, self._message, self._reshape, self._key_swap]
-        )()
+        self.rng.choice(self._rare())()
 
     def _truncate(self) -> None:
         name = self.rng.choice(["orders", "bag", "audit_log", "full_identity"])

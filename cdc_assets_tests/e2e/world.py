@@ -178,6 +178,8 @@ def world(variants: tuple[Variant, ...], seed: int, folder: Path | None = None) 
             made.workload.run(40)
             for variant in variants:
                 made.connect(variant)
+                made.workload.run(20, rare=False)  # beside the initial snapshot
+            made.cut()
             yield made
         finally:
             made.close()
