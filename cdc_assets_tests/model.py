@@ -919,23 +919,31 @@ def _events(source: dict[str, Any], landed: Landed) -> list[tuple[date, list[Eve
     days: list[tuple[date, list[Event]]] = []
     for day in sorted(landed):
         days.append((day, [_read_record(source, r, day) for r in landed[day]]))
-    _lend_schemas([events for _, events in days])
-    for _, events in days:
-        for event in events:
-            if event.destination == "changes" and not event.is_tombstone:
-                _set_keys(source, configs, placeholder, event)
-                _set_position(source, event)
+    written = {id(e): dict(e.wires) for _, events in days for e in events}
+    for has_schema in (True, False):
+        for _, events in days:
+            for event in events:
+                if event.destination == "changes" and not event.is_tombstone:
+                    if bool(written[id(event)]) is has_schema:
+                        _set_keys(source, configs, placeholder, event)
+                        _set_position(source, event)
+        if has_schema:
+            _lend_schemas([events for _, events in days], written)
     _settle_tombstones(source, configs, placeholder, days)
     _number_runs([event for _, events in days for event in events])
     return days
 
 
-def _lend_schemas(days: list[list[Event]]) -> None:
-    """R3: an event without schema is read by those of its table that have landed so far."""
+def _lend_schemas(days: list[list[Event]], written: dict[int, dict[str, Wire]]) -> None:
+    """R3: an event without schema is read by those of its table that have landed so far.
+
+    What is quarantined says nothing about the table.
+    """
     known: dict[str | None, dict[str, Wire]] = defaultdict(dict)
     for events in days:
         for event in events:
-            known[event.table_name].update(event.wires)
+            if event.destination != "quarantine":
+                known[event.table_name].update(written[id(event)])
         for event in events:
             event.wires = event.wires or dict(known[event.table_name])
 

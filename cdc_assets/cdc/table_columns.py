@@ -18,7 +18,7 @@ from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
 from cdc_assets.cdc.jsontext import field as json_field
 from cdc_assets.cdc.lake import TableState, column_ddl, with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, quote
-from cdc_assets.cdc.unchanged import Unchanged
+from cdc_assets.cdc.unchanged import Unchanged, placeholder_forms
 
 if TYPE_CHECKING:
     from cdc_assets.cdc.snapshots import TableDay
@@ -139,7 +139,12 @@ class Columns:
     def _infer(self, known: set[str], blank: Sequence[str]) -> types.Columns:
         has_none = F.col("schema_id").isNull() | F.col("schema_id").isin(list(blank))
         rows = self.day._events([self.day.day]).where(has_none & F.col("after").isNotNull())
-        row = rows.agg(F.schema_of_variant_agg(F.try_parse_json("after")).alias("kind")).first()
+        after = F.col("after")
+        # A value that was not sent says nothing of its column's type (R2). The longest first: a
+        # map's placeholder holds the text's.
+        for form in sorted(placeholder_forms(self.day.source.unavailable_value), key=len)[::-1]:
+            after = F.replace(after, F.lit(f":{form}"), F.lit(":null"))
+        row = rows.agg(F.schema_of_variant_agg(F.try_parse_json(after)).alias("kind")).first()
         inferred = types.columns_of_inference(row.kind if row and row.kind else "")
         return {name: kind for name, kind in inferred.items() if name not in known}
 
