@@ -923,10 +923,10 @@ def _events(source: dict[str, Any], landed: Landed) -> list[tuple[date, list[Eve
     for has_schema in (True, False):
         for _, events in days:
             for event in events:
-                if event.destination == "changes" and not event.is_tombstone:
-                    if bool(written[id(event)]) is has_schema:
-                        _set_keys(source, configs, placeholder, event)
-                        _set_position(source, event)
+                is_row = event.destination == "changes" and not event.is_tombstone
+                if is_row and bool(written[id(event)]) is has_schema:
+                    _set_keys(source, configs, placeholder, event)
+                    _set_position(source, event)
         if has_schema:
             _lend_schemas([events for _, events in days], written)
     _settle_tombstones(source, configs, placeholder, days)
