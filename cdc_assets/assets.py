@@ -6,32 +6,40 @@ objects, so this module does not postpone them.)
 """
 
 import json
-import re
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
 from typing import Any
 
 import dagster as dg
-from pyspark.sql import functions as F
 
-from cdc_assets import checks, metadata, partitions, progress
+from cdc_assets import charts, checks, metadata, partitions, progress
+from cdc_assets.asset_keys import PARSED, table_key
 from cdc_assets.cdc import changes, contracts, snapshots
 from cdc_assets.cdc import lag as lag_stage
-from cdc_assets.cdc.config import Config, SourceConfig
+from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.envelopes import columns
 from cdc_assets.cdc.errors import CdcError
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake import DayFiles, Lake, TableState
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.spark import is_lost
 from cdc_assets.resources import SparkResource
 
 # Merges of small tables wait more for the driver than for the cores.
 _TABLES_AT_ONCE = 3
 
-ALLOW_LOSS = "cdc/allow_loss"  # a run's tag: land what Kafka still has
+# Tags of a run: land what Kafka, or the folder, still has; make again what is made already.
+ALLOW_LOSS, FORCE = "cdc/allow_loss", "cdc/force"
+
+# Asks for days that are missing once their parents are there, and for days behind a corrected
+# one; the open day is left to the clock. `eager()` alone would never ask for the first day of a
+# table, which has no day before.
+_CONDITION = dg.AutomationCondition.eager().without(dg.AutomationCondition.in_latest_time_window())
 
 
 def build_assets(name: str, config: Config) -> list[dg.AssetsDefinition]:
@@ -42,28 +50,59 @@ def build_assets(name: str, config: Config) -> list[dg.AssetsDefinition]:
     return built
 
 
-def table_key(name: str, table: str) -> dg.AssetKey:
-    """``[source, schema, table]``; characters that Dagster's names can't hold are coded."""
-    parts = TableName.parse(table)
-    return dg.AssetKey([name, *(_key_part(p) for p in parts)])
-
-
-def _key_part(part: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.\-]", lambda m: f"_x{ord(m.group()):X}_", part)
-
-
 def _spec(
-    key: dg.AssetKey, source: SourceConfig, description: str, deps: list[Any], **extra: Any
+    key: dg.AssetKey,
+    config: Config,
+    description: str,
+    deps: list[Any],
+    owners: Iterable[str] = (),
+    tags: Mapping[str, str] | None = None,
+    kinds: Iterable[str] = (),
+    **extra: Any,
 ) -> dg.AssetSpec:
+    source = config.sources[key.path[0]]
     return dg.AssetSpec(
         key,
         deps=deps,
         description=description,
         group_name=key.path[0],
-        owners=list(source.owners) or None,
-        kinds=extra.pop("kinds", {"spark", "iceberg"}),
+        owners=list(dict.fromkeys([*source.owners, *owners])) or None,
+        tags={**source.tags, **(tags or {})},
+        kinds={"spark", "iceberg", *kinds},
+        automation_condition=_CONDITION,
+        freshness_policy=_freshness(source.fresh_within_hours),
         **extra,
     )
+
+
+def _freshness(hours: float | None) -> dg.FreshnessPolicy | None:
+    if hours is None:
+        return None
+    return dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=hours))
+
+
+def _stage_spec(
+    name: str, table: str, config: Config, description: str, deps: list[Any], **extra: Any
+) -> dg.AssetSpec:
+    schema = _STAGE_SCHEMAS[table]
+    facts: dict[str, Any] = {
+        "dagster/table_name": f"lake.{name}.{table}",
+        "dagster/column_schema": metadata.column_schema(schema),
+    }
+    lineage = metadata.lineage_of_stage(name, table, schema)
+    if lineage is not None:
+        facts["dagster/column_lineage"] = lineage
+    key = dg.AssetKey([name, table])
+    return _spec(key, config, description, deps, metadata=facts, **extra)
+
+
+_STAGE_SCHEMAS = {
+    "landing": columns.LANDING,
+    "changes": columns.CHANGES,
+    "control": columns.CONTROL,
+    "quarantine": columns.QUARANTINE,
+    "lag": columns.LAG,
+}
 
 
 def _common(name: str, config: Config) -> dict[str, Any]:
@@ -95,30 +134,70 @@ def _add(
     context.add_asset_metadata(dict(values), asset_key=key, partition_key=day.isoformat())
 
 
-def _table_metadata(config: Config, name: str, table: str, schema: Any) -> dict[str, Any]:
-    namespace = f"lake.{name}"
-    return {
-        "dagster/table_name": f"{namespace}.{table}",
-        "dagster/column_schema": metadata.column_schema(schema),
-    }
+@contextmanager
+def _failures(context: dg.AssetExecutionContext) -> Iterator[None]:
+    """Bad data fails the run for good; a run that lost Spark is started again by the daemon."""
+    try:
+        yield
+    except CdcError as error:
+        raise dg.Failure(description=str(error), allow_retries=False) from error
+    except Exception as error:
+        _raise_if_lost(context, error)
+        raise
 
 
-def _raise_failure(error: CdcError) -> None:
-    raise dg.Failure(description=str(error), allow_retries=False) from error
+def _raise_if_lost(context: dg.AssetExecutionContext, error: Exception) -> None:
+    if is_lost(error):
+        # A new process: this one's JVM, or its executors, are gone.
+        context.instance.add_run_tags(
+            context.run_id, {"dagster/retry_on_asset_or_op_failure": "true"}
+        )
+        raise dg.Failure(
+            description=f"Spark was lost, out of memory or killed: {_first_line(error)}. Days made "
+            "before are kept. Dagster's daemon starts the run again; without it, run the same again"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+
+
+def _is_forced(context: dg.AssetExecutionContext) -> bool:
+    return FORCE in context.run.tags
+
+
+def _record_stage(
+    context: dg.AssetExecutionContext,
+    lake: Lake,
+    key: dg.AssetKey,
+    days: Sequence[date],
+    seconds: float,
+    facts: Mapping[date, Mapping[str, Any]],
+) -> None:
+    """Metadata of a stage's days; of a range each day has its share of the seconds."""
+    identifier = lake.stage(key.path[0], key.path[1])
+    state = lake.read_state(identifier)
+    held = lake.day_files(identifier, days)
+    share = round(seconds / len(days), 2)
+    for day in days:
+        location = state.location if state else ""
+        common = metadata.of_stage_day(identifier, location, day, held.get(day, DayFiles()), share)
+        _add(context, key, day, {**facts.get(day, {}), **common})
 
 
 # --- landing
 
 
 def _landing(name: str, config: Config) -> dg.AssetsDefinition:
-    source, key = config.sources[name], dg.AssetKey([name, "landing"])
-    spec = _spec(
-        key,
-        source,
-        "A row is a Kafka record, bytes as they came.",
+    key = dg.AssetKey([name, "landing"])
+    from_kafka = config.sources[name].landing.kafka is not None
+    spec = _stage_spec(
+        name,
+        "landing",
+        config,
+        "A row is a Kafka record of the day, bytes as they came: what all else is made of.",
         deps=[],
-        kinds={"kafka", "spark", "iceberg"},
-        metadata=_table_metadata(config, name, "landing", columns.LANDING),
+        kinds={"kafka" if from_kafka else "file"},
     )
 
     @dg.multi_asset(
@@ -131,17 +210,20 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
         lake, days = spark.lake(), partitions.days_of(context)
-        with progress.step(name, "landing", _span(days)) as say:
-            try:
-                landed = land(lake, name, days, allow_loss=ALLOW_LOSS in context.run.tags)
-            except CdcError as error:
-                _raise_failure(error)
-            counts = _count_days(lake, name, "landing", days)
+        with _failures(context), progress.step(name, "landing", _span(days)) as say:
+            began = time.monotonic()
+            allow_loss = ALLOW_LOSS in context.run.tags
+            landed = land(lake, name, days, force=_is_forced(context), allow_loss=allow_loss)
+            seconds = time.monotonic() - began
+            counts = changes.count_days(lake, name, "landing", days)
             say(f"{sum(counts.values())} records")
-        findings = checks.landing_findings(lake, name, days)
-        for of_day in landed:
-            day = of_day.day
-            _add(context, key, day, metadata.of_landing(of_day, counts.get(day, 0), lake.config))
+            findings = checks.landing_findings(lake, name, days)
+            facts = {
+                of_day.day: metadata.of_landing(of_day, counts.get(of_day.day, 0), lake.config)
+                for of_day in landed
+            }
+            _record_stage(context, lake, key, days, seconds, facts)
+        for day in days:
             checks.record(context, key, day, checks.LANDING, findings[day])
         yield _result(key)
 
@@ -152,77 +234,74 @@ def _span(days: list[date]) -> str:
     return str(days[0]) if len(days) == 1 else f"{days[0]}…{days[-1]}"
 
 
-def _count_days(lake: Lake, name: str, table: str, days: list[date]) -> dict[date, int]:
-    rows = (
-        lake.spark.table(lake.stage(name, table))
-        .where(F.col("landing_date").isin([F.lit(d) for d in days]))
-        .groupBy("landing_date")
-        .count()
-        .collect()
-    )
-    return {row.landing_date: row["count"] for row in rows}
-
-
 # --- changes, control, quarantine
 
 
 def _changes(name: str, config: Config) -> dg.AssetsDefinition:
-    source = config.sources[name]
-    keys = {t: dg.AssetKey([name, t]) for t in ("changes", "control", "quarantine")}
+    keys = {table: dg.AssetKey([name, table]) for table in PARSED}
     described = {
-        "changes": ("A row is an event that changes rows of a table.", columns.CHANGES),
-        "control": ("A row is an event that was understood and changes no row.", columns.CONTROL),
-        "quarantine": (
-            "A row is a landed record that could not be read, with its reason.",
-            columns.QUARANTINE,
-        ),
+        "changes": "A row is an event that changes rows of a table, read into common columns.",
+        "control": "A row is an event that was understood and changes no row: a heartbeat, a "
+        "transaction's mark, DDL, a message.",
+        "quarantine": "A row is a landed record that could not be read, with the reason.",
     }
     landing = dg.AssetKey([name, "landing"])
     specs = [
-        _spec(
-            keys[table],
-            source,
-            text,
-            deps=[_day_before(landing, start=-1, end=0)],
-            metadata=_table_metadata(config, name, table, schema),
-        )
-        for table, (text, schema) in described.items()
+        _stage_spec(name, table, config, text, deps=[_day_before(landing, start=-1, end=0)])
+        for table, text in described.items()
     ]
 
     @dg.multi_asset(
         name=f"{name}__changes",
         specs=specs,
-        check_specs=checks.specs(keys["changes"], checks.CHANGES),
+        check_specs=[
+            *checks.specs(keys["changes"], checks.CHANGES),
+            *checks.specs(keys["quarantine"], checks.QUARANTINE),
+        ],
         **_common(name, config),
     )
     def parsed(
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
         lake, days = spark.lake(), partitions.days_of(context)
-        began = time.monotonic()
-        with progress.step(name, "changes", _span(days)) as say:
-            try:
-                changes.make_changes(lake, name, days)
-            except CdcError as error:
-                _raise_failure(error)
-            figures = changes.count_by(lake, name, days)
-            totals = {
-                k: sum(sum(f[k].values()) for f in figures.values())
-                for k in ("changes", "control", "quarantine")
+        with _failures(context):
+            began = time.monotonic()
+            with progress.step(name, "changes", _span(days)) as say:
+                changes.make_changes(lake, name, days, force=_is_forced(context))
+                seconds = time.monotonic() - began
+                figures = changes.count_by(lake, name, days)
+                totals = {
+                    k: sum(sum(f[k].values()) for f in figures.values())
+                    for k in ("changes", "control", "quarantine")
+                }
+                say(", ".join(f"{count} {kind}" for kind, count in totals.items()))
+            examples = checks.quarantine_examples(lake, name, days)
+            findings = checks.changes_findings(lake, name, figures, examples)
+            facts = {day: metadata.of_changes(figures[day]) for day in days}
+            with_values = config.sources[name].samples
+            for day, rows in examples.items():
+                shown = metadata.quarantine_examples(rows, with_values)
+                facts[day]["quarantine"]["examples"] = shown
+            for table, key in keys.items():
+                of_table = {day: of_day[table] for day, of_day in facts.items()}
+                _record_stage(context, lake, key, days, seconds, of_table)
+            contract = {
+                table: checks.listed("contract", _stage_contract(lake, name, table))
+                for table in ("changes", "quarantine")
             }
-            say(", ".join(f"{count} {kind}" for kind, count in totals.items()))
-        seconds = round((time.monotonic() - began) / len(days), 2)
-        table = lake.spark.table(lake.stage(name, "changes"))
-        contract = checks.listed("contract", contracts.broken(table, columns.CHANGES))
-        findings = checks.changes_findings(lake, name, source, figures)
         for day in days:
-            for kind, values in metadata.of_changes(figures[day], seconds).items():
-                _add(context, keys[kind], day, values)
-            checks.record(context, keys["changes"], day, checks.CHANGES, [*findings[day], contract])
+            of_changes = [*findings[day], contract["changes"]]
+            checks.record(context, keys["changes"], day, checks.CHANGES, of_changes)
+            of_quarantine = [contract["quarantine"]]
+            checks.record(context, keys["quarantine"], day, checks.QUARANTINE, of_quarantine)
         for key in context.selected_asset_keys:
             yield _result(key)
 
     return parsed
+
+
+def _stage_contract(lake: Lake, name: str, table: str) -> list[str]:
+    return contracts.broken(lake.spark.table(lake.stage(name, table)), _STAGE_SCHEMAS[table])
 
 
 # --- tables
@@ -231,13 +310,15 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
 def _tables(name: str, config: Config) -> dg.AssetsDefinition:
     source = config.sources[name]
     keys = {table: table_key(name, table) for table in source.tables}
-    parents = [dg.AssetKey([name, t]) for t in ("changes", "control", "quarantine")]
+    parents = [dg.AssetKey([name, table]) for table in PARSED]
     specs = [
         _spec(
             key,
-            source,
-            f"A row is a row of {table} as it stood at the end of the day.",
+            config,
+            _says(table, source.tables[table].description),
             deps=[*parents, _day_before(key)],
+            owners=source.tables[table].owners,
+            tags=source.tables[table].tags,
             metadata={"dagster/table_name": f"lake.{name}.{table}"},
         )
         for table, key in keys.items()
@@ -254,39 +335,25 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult[Any]]:
         lake, days = spark.lake(), partitions.days_of(context)
         chosen = {t: k for t, k in keys.items() if k in context.selected_asset_keys}
-        facts = snapshots.gather(lake, name, chosen, days)
+        is_forced = _is_forced(context)
+        with _failures(context):
+            facts = snapshots.gather(lake, name, chosen, days)
 
-        def make(table: str) -> tuple[list[snapshots.DayReport], Exception | None]:
-            return _make_table(lake, name, table, days, facts)
+        def make(table: str) -> MadeTable:
+            made = _make_table(lake, name, table, days, facts, is_forced)
+            return made if not made.reports else _look_at(lake, name, table, facts, made)
 
         with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
             made = dict(zip(chosen, pool.map(make, chosen), strict=True))
         failures = []
-        for table, (reports, error) in made.items():
-            key = chosen[table]
-            identifier = lake.state(name, TableName.parse(table))
-            contract = _table_contract(lake, identifier) if reports else None
-            for report in reports:
-                day = date.fromisoformat(report.day)
-                values = metadata.of_table(lake, identifier, report)
-                if report is reports[-1]:
-                    # Of a range the newest day alone: a sample costs a Spark job.
-                    values["sample"] = dg.MetadataValue.md(metadata.sample(lake, identifier, day))
-                findings = checks.table_findings(lake, identifier, day, report)
-                if contract is not None:
-                    findings.append(contract)
-                if error is None:
-                    _add(context, key, day, values)
-                else:
-                    # The asset as a whole failed, but these days of it are published.
-                    context.log_event(
-                        dg.AssetMaterialization(key, partition=report.day, metadata=values)
-                    )
-                checks.record(context, key, day, checks.TABLE, findings)
-            if error is None:
-                yield _result(key)
+        for table, of_table in made.items():
+            _record_table(context, chosen[table], of_table)
+            if of_table.error is None:
+                yield _result(chosen[table])
             else:
-                failures.append(error)
+                failures.append(of_table.error)
+        for error in failures:
+            _raise_if_lost(context, error)
         if failures:
             raise dg.Failure(
                 description="\n".join(str(e) for e in failures),
@@ -297,9 +364,29 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
     return tables
 
 
+def _says(table: str, description: str | None) -> str:
+    row = f"A row is a row of {table} as it stood at the end of the day."
+    return f"{description}\n\n{row}" if description else row
+
+
+@dataclass(frozen=True)
+class MadeTable:
+    """The days of a table that a run made, until one failed; what is recorded of each."""
+
+    reports: Sequence[snapshots.DayReport]
+    error: Exception | None = None
+    metadata: Mapping[date, Mapping[str, Any]] = field(default_factory=dict)
+    findings: Mapping[date, Sequence[checks.Finding]] = field(default_factory=dict)
+
+
 def _make_table(
-    lake: Lake, name: str, table: str, days: list[date], facts: snapshots.Facts
-) -> tuple[list[snapshots.DayReport], Exception | None]:
+    lake: Lake,
+    name: str,
+    table: str,
+    days: Sequence[date],
+    facts: snapshots.Facts,
+    is_forced: bool,
+) -> MadeTable:
     """The days of one table in order; a failed day stops those behind it."""
     reports: list[snapshots.DayReport] = []
     for day in days:
@@ -307,20 +394,64 @@ def _make_table(
             continue
         try:
             with progress.step(name, table, str(day)) as say:
-                report = snapshots.make_table_day(lake, name, table, day, facts)
+                report = snapshots.make_table_day(lake, name, table, day, facts, is_forced)
                 say(f"{report.rows} rows" + ("" if report.made else " (as before)"))
         except Exception as error:
-            return reports, error
+            return MadeTable(reports, error)
         reports.append(report)
-    return reports, None
+    return MadeTable(reports)
 
 
-def _table_contract(lake: Lake, identifier: str) -> checks.Finding:
-    table = lake.spark.table(identifier)
-    state = lake.read_state(identifier)
-    key = json.loads((state.properties if state else {}).get("cdc.key", "[]"))
-    faults = contracts.broken(table, snapshots.OWN_COLUMNS, needed=key)
-    return checks.listed("contract", faults)
+def _look_at(
+    lake: Lake, name: str, table: str, facts: snapshots.Facts, made: MadeTable
+) -> MadeTable:
+    """What there is to say of the days of a table."""
+    try:
+        identifier = lake.state(name, TableName.parse(table))
+        state, frame = lake.read_state(identifier), lake.spark.table(identifier)
+        assert state is not None
+        days = [date.fromisoformat(report.day) for report in made.reports]
+        contract = checks.listed("contract", _table_contract(lake, name, table, facts, days, state))
+        values, findings = {}, {}
+        for day, report in zip(days, made.reports, strict=True):
+            values[day] = metadata.of_table(name, identifier, frame.schema, state, report)
+            findings[day] = [*checks.table_findings(state, day, report), contract]
+        source = lake.config.source(name)
+        if source.samples:
+            # Of a range the newest day alone: a sample costs a Spark job.
+            hidden = source.tables[table].sensitive
+            shown = metadata.sample(lake, identifier, days[-1], hidden)
+            values[days[-1]]["sample"] = dg.MetadataValue.md(shown)
+    except Exception as error:
+        return replace(made, error=made.error or error)
+    return replace(made, metadata=values, findings=findings)
+
+
+def _table_contract(
+    lake: Lake,
+    name: str,
+    table: str,
+    facts: snapshots.Facts,
+    days: Sequence[date],
+    state: TableState,
+) -> list[str]:
+    of_messages = facts.columns_of(table, days)
+    keys = json.loads(state.properties.get("cdc.key", "[]"))
+    frame = lake.spark.table(lake.state(name, TableName.parse(table)))
+    config = lake.config.source(name).tables[table]
+    return contracts.broken_of_table(frame, config, of_messages, keys)
+
+
+def _record_table(context: dg.AssetExecutionContext, key: dg.AssetKey, made: MadeTable) -> None:
+    for day, values in made.metadata.items():
+        if made.error is None:
+            _add(context, key, day, values)
+        else:
+            # The asset as a whole failed, but these days of it are published.
+            context.log_event(
+                dg.AssetMaterialization(key, partition=str(day), metadata=dict(values))
+            )
+        checks.record(context, key, day, checks.TABLE, made.findings[day])
 
 
 # --- lag
@@ -328,12 +459,12 @@ def _table_contract(lake: Lake, identifier: str) -> checks.Finding:
 
 def _lag(name: str, config: Config) -> dg.AssetsDefinition:
     source, key = config.sources[name], dg.AssetKey([name, "lag"])
-    spec = _spec(
-        key,
-        source,
+    spec = _stage_spec(
+        name,
+        "lag",
+        config,
         "A row is the lag of a table's changes: of a source hour, or of the whole day.",
         deps=[dg.AssetKey([name, "changes"])],
-        metadata=_table_metadata(config, name, "lag", columns.LAG),
     )
 
     @dg.multi_asset(
@@ -346,27 +477,23 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
         lake, days = spark.lake(), partitions.days_of(context)
-        with progress.step(name, "lag", _span(days)) as say:
-            try:
-                lag_stage.make_lag(lake, name, days)
-            except CdcError as error:
-                _raise_failure(error)
-            rows = (
-                lake.spark.table(lake.stage(name, "lag"))
-                .where(
-                    F.col("landing_date").isin([F.lit(d) for d in days]) & F.col("hour").isNull()
-                )
-                .orderBy("table_name", "kind")
-                .collect()
-            )
-            say(f"{len({r.table_name for r in rows})} tables")
+        with _failures(context), progress.step(name, "lag", _span(days)) as say:
+            began = time.monotonic()
+            lag_stage.make_lag(lake, name, days, force=_is_forced(context))
+            seconds = time.monotonic() - began
+            rows = lag_stage.of_days(lake, name, days)
+            hours = lag_stage.worst_by_hour(lake, name, days)
+            say(f"{len({row['table_name'] for of_day in rows.values() for row in of_day})} tables")
+            facts = {}
+            for day in days:
+                facts[day] = metadata.of_lag(rows.get(day, []), not lake.config.is_open(day))
+                chart = charts.lag_over_hours(day, hours.get(day, []), source.lag_slo_ms)
+                if chart is not None:
+                    facts[day]["by_hour"] = dg.MetadataValue.md(chart)
+            _record_stage(context, lake, key, days, seconds, facts)
         for day in days:
-            of_day = [r.asDict() for r in rows if r.landing_date == day]
-            complete = not lake.config.is_open(day)
-            _add(context, key, day, metadata.of_lag(of_day, complete))
-            checks.record(
-                context, key, day, checks.LAG, checks.lag_findings(of_day, source.lag_slo_ms)
-            )
+            findings = checks.lag_findings(rows.get(day, []), source.lag_slo_ms)
+            checks.record(context, key, day, checks.LAG, findings)
         yield _result(key)
 
     return lag

@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import dagster as dg
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.config import SourceConfig
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.config import Config, SourceConfig
+from cdc_assets.cdc.lake import Lake, TableState
 from cdc_assets.cdc.landing.kafka import KafkaDay
 from cdc_assets.cdc.snapshots import DayReport
 
@@ -47,15 +47,22 @@ CHANGES = (
     Check("positions_complete", "Every event says where it stands in its source's order.", WARN),
     Check("positions_in_order", "No table's newest position fell behind the day before's.", WARN),
     Check("no_hidden_changes", "No DDL that may have changed rows out of sight.", WARN),
+    Check(
+        "source_alive",
+        "The source sent an event or a heartbeat within max_silence_minutes of the day's end, or "
+        "of now.",
+        WARN,
+    ),
     Check("contract", "The table's columns and types are as documented."),
 )
+QUARANTINE = (Check("contract", "The table's columns and types are as documented."),)
 TABLE = (
     Check("keys_unique", "Each key stands once (audited before publishing)."),
     Check("built_on_day_before", "The day was built on the day before as it is now."),
     Check("late_within_window", "No event came later than late_days looks back.", WARN),
     Check("values_representable", "Every value fits its column.", WARN),
     Check("schema_compatible", "No column came with a type that its column can't take.", WARN),
-    Check("contract", "The key columns are there and the types are ones the lake holds."),
+    Check("contract", "All columns are there that messages and configuration name, typed so."),
 )
 LAG = (Check("lag_within_slo", "The p95 capture lag of each table is within lag_slo_ms.", WARN),)
 
@@ -181,11 +188,19 @@ def listed(name: str, faults: Sequence[str]) -> Finding:
 
 
 def changes_findings(
-    lake: Lake, name: str, source: SourceConfig, figures: Mapping[date, Mapping[str, Any]]
+    lake: Lake,
+    name: str,
+    figures: Mapping[date, Mapping[str, Any]],
+    examples: Mapping[date, Sequence[Any]],
 ) -> dict[date, list[Finding]]:
-    """The findings of some days of changes: of `count_by`'s figures and three small queries."""
-    days = sorted(figures)
-    examples = _quarantine_examples(lake, name, days)
+    """The findings of some days of changes.
+
+    Args:
+        figures: as :func:`~cdc_assets.cdc.changes.count_by` gives them.
+        examples: as :func:`quarantine_examples` gives them.
+    """
+    source, days = lake.config.source(name), sorted(figures)
+    alive = _newest_record(lake, name, days)
     fallen, incomplete = _position_faults(lake, name, days)
     ddl = _hidden_ddl(lake, name, days)
     findings = {}
@@ -209,6 +224,7 @@ def changes_findings(
             listed("positions_complete", incomplete.get(day, [])),
             listed("positions_in_order", fallen.get(day, [])),
             listed("no_hidden_changes", ddl.get(day, [])),
+            _alive_finding(lake.config, source, day, alive.get(day)),
         ]
     return findings
 
@@ -237,18 +253,41 @@ def _of_days(lake: Lake, name: str, table: str, days: Sequence[date]) -> DataFra
     return lake.spark.table(lake.stage(name, table)).where(within)
 
 
-def _quarantine_examples(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[Any]]:
+def quarantine_examples(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[Any]]:
+    """Of each day and reason the first: `reason, table_name, topic, partition, offset, detail`."""
     order = Window.partitionBy("landing_date", "reason").orderBy("topic", "partition", "offset")
+    shown = ("reason", "table_name", "topic", "partition", "offset", "detail")
     rows = (
         _of_days(lake, name, "quarantine", days)
-        .where(F.col("reason").isin([*_OP_REASONS, *_KEY_REASONS]))
-        .select("landing_date", "topic", "partition", "offset", "reason", "detail")
+        .select("landing_date", *shown)
         .withColumn("n", F.row_number().over(order))
         .where(F.col("n") <= _EXAMPLES)
-        .orderBy("landing_date", "topic", "partition", "offset")
+        .orderBy("landing_date", "reason", "n")
         .collect()
     )
     return _by_day(rows, lambda row: row)
+
+
+def _newest_record(lake: Lake, name: str, days: Sequence[date]) -> dict[date, int]:
+    """When the newest event or heartbeat of each day came to Kafka, in ms."""
+    came = F.coalesce("kafka_ts_ms", "processed_ts_ms", "source_ts_ms").alias("ms")
+    both = [
+        _of_days(lake, name, table, days).select("landing_date", came)
+        for table in ("changes", "control")
+    ]
+    rows = both[0].unionByName(both[1]).groupBy("landing_date").agg(F.max("ms").alias("ms"))
+    return {row.landing_date: row.ms for row in rows.collect() if row.ms is not None}
+
+
+def _alive_finding(config: Config, source: SourceConfig, day: date, newest: int | None) -> Finding:
+    until = min(config.end_of(day), datetime.now(timezone.utc))
+    limit = source.max_silence_minutes
+    metadata: dict[str, Any] = {"max_silence_minutes": "none" if limit is None else limit}
+    if newest is None:
+        return Finding("source_alive", limit is None, {**metadata, "newest": "no record"})
+    silent = round(max(0.0, until.timestamp() - newest / 1000) / 60, 1)
+    metadata |= {"newest": dg.MetadataValue.timestamp(newest / 1000), "silent_minutes": silent}
+    return Finding("source_alive", limit is None or silent <= limit, metadata)
 
 
 def _by_day(rows: Sequence[Any], show: Callable[[Any], Any]) -> dict[date, list[Any]]:
@@ -310,10 +349,8 @@ def _hidden_ddl(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[
     return _by_day(rows, lambda row: f"{row.table_name} {row.source_op}: {row.payload}")
 
 
-def table_findings(lake: Lake, identifier: str, day: date, report: DayReport) -> list[Finding]:
+def table_findings(state: TableState, day: date, report: DayReport) -> list[Finding]:
     """The findings of a published day of a table."""
-    state = lake.read_state(identifier)
-    assert state is not None
     made_of = json.loads(state.day_summary(day).get("cdc.inputs", "{}"))
     before = state.tags.get(day - timedelta(days=1))
     unfit = {c: f"{v['count']}, such as {v['example']}" for c, v in report.unfit.items()}

@@ -175,8 +175,11 @@ def run(
     allow_loss: Annotated[
         bool,
         typer.Option(
-            "--allow-loss", help="Where Kafka lost records for good, land what it still has."
+            "--allow-loss", help="Where records or files are gone for good, land what is left."
         ),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Make again what is made already of the same.")
     ] = False,
     config_file: ConfigFile = None,
     verbose: Verbose = False,
@@ -189,7 +192,7 @@ def run(
         config.source(source)
     if table:
         source, table = _state_table(config, table, source)
-    _run(first, last, source, table, verbose, allow_loss)
+    _run(first, last, source, table, verbose, allow_loss, force)
 
 
 def _state_table(config: Config, text: str, source: str | None) -> tuple[str, str]:
@@ -208,6 +211,7 @@ def _run(
     table: str | None = None,
     verbose: bool = False,
     allow_loss: bool = False,
+    force: bool = False,
     spark: Mapping[str, str] | None = None,
 ) -> None:
     """Make days and show the progress; exit 1 where a step failed."""
@@ -219,7 +223,13 @@ def _run(
         try:
             with progress.listen(shown):
                 outcome = runs.run_days(
-                    first, last, source=source, table=table, allow_loss=allow_loss, spark=spark
+                    first,
+                    last,
+                    source=source,
+                    table=table,
+                    allow_loss=allow_loss,
+                    force=force,
+                    spark=spark,
                 )
         except CdcError:
             raise

@@ -8,11 +8,12 @@ from cdc_assets.assets import build_assets
 from cdc_assets.cdc.config import Config, load_config
 from cdc_assets.jobs import daily
 from cdc_assets.resources import SparkResource
-from cdc_assets.schedules import daily_schedule
+from cdc_assets.schedules import build_schedules
+from cdc_assets.sensors import build_sensors
 
 
 def build_definitions(config: Config) -> dg.Definitions:
-    """Assets, job and schedule of a configuration.
+    """Assets, job, schedules and sensors of a configuration.
 
     The in-process executor keeps one Spark session a run; the default one would start a
     JVM a step.
@@ -20,7 +21,8 @@ def build_definitions(config: Config) -> dg.Definitions:
     return dg.Definitions(
         assets=[asset for name in config.sources for asset in build_assets(name, config)],
         jobs=[daily],
-        schedules=[daily_schedule(config)],
+        schedules=build_schedules(config),
+        sensors=build_sensors(config),
         resources={"spark": SparkResource()},
         executor=dg.in_process_executor,
     )

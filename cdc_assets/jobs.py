@@ -4,6 +4,18 @@ from __future__ import annotations
 
 import dagster as dg
 
+UNFINISHED = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+# A run over several days: all of them in one process, in order.
+RANGE_START = "dagster/asset_partition_range_start"
+RANGE_END = "dagster/asset_partition_range_end"
+
 daily = dg.define_asset_job(
     "daily",
     selection=dg.AssetSelection.all(),

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
 import dagster as dg
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.envelopes import columns
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake import DayFiles, Lake, TableState
 from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.kafka import KafkaDay
+from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.snapshots import DayReport
 
 _SAMPLE_ROWS, _SAMPLE_WIDTH = 5, 40
+_HIDDEN = "•••"
+_SECRET = re.compile(
+    r"passw|passphrase|secret|token|credential|api_?key|private_?key|ssn|iban", re.I
+)
 
 
 def column_schema(schema: StructType) -> dg.TableSchema:
@@ -28,6 +37,78 @@ def column_schema(schema: StructType) -> dg.TableSchema:
             for f in schema.fields
         ]
     )
+
+
+def column_lineage(
+    schema: StructType, parent: dg.AssetKey, known: Sequence[str], sources: Mapping[str, Any]
+) -> dg.TableColumnLineage:
+    """Which columns of the parent each column comes from.
+
+    Args:
+        schema: the asset's columns.
+        parent: the asset that they come from.
+        known: the parent's columns; one of the same name is the source of a column.
+        sources: of columns that have other names there; of all others ``*``.
+    """
+    return dg.TableColumnLineage(
+        {
+            name: [
+                dg.TableColumnDep(parent, column)
+                for column in sources.get(name, [name] if name in known else sources["*"])
+            ]
+            for name in schema.names
+        }
+    )
+
+
+_TIMES = ["source_ts_ms", "processed_ts_ms", "kafka_ts_ms"]
+
+
+def lineage_of_stage(name: str, table: str, schema: StructType) -> dg.TableColumnLineage | None:
+    """The lineage of a source's own table; None of the landing, which has no table before it."""
+    if table == "landing":
+        return None
+    if table == "lag":
+        parent, known = "changes", columns.CHANGES.names
+        sources = {"hour": ["source_ts_ms"], "complete": ["landing_date"], "*": _TIMES}
+    else:
+        parent, known = "landing", columns.LANDING.names
+        keys = {c: ["value", "key", "headers"] for c in ("key", "old_key", "new_key")}
+        keys = {} if table == "quarantine" else keys
+        sources = {**keys, "kafka_ts_ms": ["timestamp"], "*": ["value"]}
+    return column_lineage(schema, dg.AssetKey([name, parent]), known, sources)
+
+
+_OWN = {
+    "_cdc_position": ["position"],
+    "_cdc_source_ts_ms": ["source_ts_ms"],
+    "_cdc_landing_date": ["landing_date"],
+}
+
+
+def lineage_of_table(name: str, schema: StructType, keys: Sequence[str]) -> dg.TableColumnLineage:
+    """Columns of a table come from the images of `changes`, its keys from their key."""
+    sources = {**_OWN, **{key: ["key", "after"] for key in keys}, "*": ["after"]}
+    return column_lineage(schema, dg.AssetKey([name, "changes"]), (), sources)
+
+
+def query_of(identifier: str, day: date, is_state: bool) -> dg.MarkdownMetadataValue:
+    """SQL for Spark that reads the day, ready to be copied."""
+    which = f" VERSION AS OF '{day}'" if is_state else f"\nWHERE landing_date = DATE '{day}'"
+    return dg.MetadataValue.md(f"```sql\nSELECT * FROM {identifier}{which}\n```")
+
+
+def of_stage_day(
+    identifier: str, location: str, day: date, held: DayFiles, seconds: float
+) -> dict[str, Any]:
+    """What all stages say of a day: where it is, its size in the lake, how long it took."""
+    return {
+        "query": query_of(identifier, day, is_state=False),
+        "location": dg.MetadataValue.path(location),
+        "data_files": held.files,
+        "bytes": held.bytes,
+        "seconds": seconds,
+    }
 
 
 def of_landing(landed: LandedDay | KafkaDay, records: int, config: Config) -> dict[str, Any]:
@@ -54,7 +135,7 @@ def of_landing(landed: LandedDay | KafkaDay, records: int, config: Config) -> di
     }
 
 
-def of_changes(figures: Mapping[str, Any], seconds: float) -> dict[str, Mapping[str, Any]]:
+def of_changes(figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """A parsed day: metadata for changes, control and quarantine."""
     ops: dict[str, int] = {}
     for label, count in figures["changes"].items():
@@ -70,7 +151,6 @@ def of_changes(figures: Mapping[str, Any], seconds: float) -> dict[str, Mapping[
             "dagster/partition_row_count": total("changes"),
             "landed": figures["landed"],
             "quarantined": total("quarantine"),
-            "seconds": seconds,
             **ops,
         },
         "control": {
@@ -84,11 +164,15 @@ def of_changes(figures: Mapping[str, Any], seconds: float) -> dict[str, Mapping[
     }
 
 
-def of_table(lake: Lake, identifier: str, report: DayReport) -> dict[str, Any]:
+def of_table(
+    name: str, identifier: str, schema: StructType, state: TableState, report: DayReport
+) -> dict[str, Any]:
     """A published day of a table."""
+    keys = json.loads(state.properties.get("cdc.key", "[]"))
     return {
         "dagster/row_count": report.rows,
-        "dagster/column_schema": column_schema(lake.spark.table(identifier).schema),
+        "dagster/column_schema": column_schema(schema),
+        "dagster/column_lineage": lineage_of_table(name, schema, keys),
         "rows": report.rows,
         "rows_change": report.rows - report.rows_before,
         "events": report.events,
@@ -99,29 +183,54 @@ def of_table(lake: Lake, identifier: str, report: DayReport) -> dict[str, Any]:
         "values_unfit": sum(v["count"] for v in report.unfit.values()),
         "seconds": report.seconds,
         "unchanged_since_last_made": not report.made,
-        "query": dg.MetadataValue.md(
-            f"```sql\nSELECT * FROM {identifier} VERSION AS OF '{report.day}'\n```"
-        ),
+        "query": query_of(identifier, date.fromisoformat(report.day), is_state=True),
+        "location": dg.MetadataValue.path(state.location),
     }
 
 
-def sample(lake: Lake, identifier: str, day: date) -> str:
-    """A few rows of a day as a Markdown table, long values cut."""
+def sample(lake: Lake, identifier: str, day: date, hidden: Sequence[str] = ()) -> str:
+    """A few rows of a day as a Markdown table: long values cut, sensitive ones not shown.
+
+    Args:
+        hidden: columns whose values are not shown, beside those whose names speak of secrets.
+    """
     table = lake.spark.read.option("versionAsOf", str(day)).table(identifier)
     names = [f.name for f in table.schema.fields if not f.name.startswith("_cdc_")]
     if not names:
         return "no columns yet"
-    cells = [
-        F.substring(F.to_json(F.struct(F.col(f"`{n.replace('`', '``')}`").alias("v"))), 6, 80)
-        for n in names
-    ]
-    rows = table.select(*(c.alias(f"c{i}") for i, c in enumerate(cells))).limit(_SAMPLE_ROWS)
-    return markdown_table(names, [[_cell(v) for v in row] for row in rows.collect()])
+    rows = table.select(
+        *(
+            (F.lit(_HIDDEN) if name in hidden or _SECRET.search(name) else _json_of(name)).alias(
+                f"c{number}"
+            )
+            for number, name in enumerate(names)
+        )
+    )
+    shown = [[_cell(v) for v in row] for row in rows.limit(_SAMPLE_ROWS).collect()]
+    return markdown_table(names, shown)
+
+
+def _json_of(name: str) -> Column:
+    value = F.to_json(F.struct(F.col(quote(name)).alias("v")))
+    return F.substring(value, len('{"v":') + 1, 2 * _SAMPLE_WIDTH)
 
 
 def _cell(json_text: str | None) -> str:
     text = (json_text or "").removesuffix("}")
     return text if len(text) <= _SAMPLE_WIDTH else text[: _SAMPLE_WIDTH - 1] + "…"
+
+
+def quarantine_examples(examples: Sequence[Any], with_values: bool) -> dg.MarkdownMetadataValue:
+    """Some quarantined records of a day; `detail` may hold a part of a message."""
+    names = ["reason", "table_name", "topic", "partition", "offset"]
+    names += ["detail"] if with_values else []
+    rows = [[_short(e[name]) for name in names] for e in examples]
+    return dg.MetadataValue.md(markdown_table(names, rows))
+
+
+def _short(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return text if len(text) <= 2 * _SAMPLE_WIDTH else text[: 2 * _SAMPLE_WIDTH - 1] + "…"
 
 
 def markdown_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -11,16 +11,13 @@ from pathlib import Path
 
 import dagster as dg
 
-from cdc_assets.assets import ALLOW_LOSS, build_assets, table_key
+from cdc_assets.asset_keys import STAGES, table_key
+from cdc_assets.assets import ALLOW_LOSS, FORCE, build_assets
 from cdc_assets.cdc.config import Config, config_path, load_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.names import TableName
+from cdc_assets.jobs import RANGE_END, RANGE_START
 from cdc_assets.resources import SparkResource
-
-_RANGE_START, _RANGE_END = (
-    "dagster/asset_partition_range_start",
-    "dagster/asset_partition_range_end",
-)
 
 
 @dataclass
@@ -40,12 +37,14 @@ def run_days(
     table: str | None = None,
     config_file: str | None = None,
     allow_loss: bool = False,
+    force: bool = False,
     spark: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Make some days of all assets, or of one source, or of one table.
 
     `spark` holds settings for where cdc.yaml has none.
-    `allow_loss` lands what Kafka still has where records are gone for good.
+    `allow_loss` lands what Kafka still has where records are gone for good; `force` makes again
+    what is made already.
 
     Raises:
         ConfigError: the days, the source or the table do not fit the configuration.
@@ -66,9 +65,10 @@ def run_days(
             instance=instance,
             resources={"spark": SparkResource(spark_config=dict(spark or {}))},
             tags={
-                _RANGE_START: str(first),
-                _RANGE_END: str(last),
+                RANGE_START: str(first),
+                RANGE_END: str(last),
                 **({ALLOW_LOSS: "true"} if allow_loss else {}),
+                **({FORCE: "true"} if force else {}),
             },
             raise_on_error=False,
         )
@@ -104,7 +104,7 @@ def _selection(config: Config, sources: list[str], table: str | None) -> dg.Asse
         known = [f"{s}: {', '.join(config.sources[s].tables)}" for s in sources]
         says = "is in several sources; name one with --source" if owners else "is not configured"
         raise ConfigError([f"--table {table} {says}. Configured: {'; '.join(known)}"])
-    stages = [dg.AssetKey([owners[0], s]) for s in ("landing", "changes", "control", "quarantine")]
+    stages = [dg.AssetKey([owners[0], stage]) for stage in STAGES if stage != "lag"]
     return dg.AssetSelection.assets(*stages, table_key(owners[0], name))
 
 

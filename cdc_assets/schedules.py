@@ -1,33 +1,72 @@
-"""When the job `daily` runs."""
+"""When days are made by the clock."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 
 from cdc_assets.cdc.config import Config
-from cdc_assets.jobs import daily
+from cdc_assets.jobs import UNFINISHED, daily
 
 
-def daily_schedule(config: Config) -> dg.ScheduleDefinition:
-    """At 01:00 of the project's time zone, the last day that has ended.
+def build_schedules(config: Config) -> list[dg.ScheduleDefinition]:
+    """The daily schedule and, where `automation.open_day` is set, that of the open day."""
+    found = [_daily(config)]
+    if config.automation.open_day:
+        found.append(_open_day(config, config.automation.open_day))
+    return found
+
+
+def _status(is_on: bool) -> dg.DefaultScheduleStatus:
+    return dg.DefaultScheduleStatus.RUNNING if is_on else dg.DefaultScheduleStatus.STOPPED
+
+
+def _daily(config: Config) -> dg.ScheduleDefinition:
+    """The last day that has ended.
 
     Dagster's `build_schedule_from_partitioned_job` would ask for the newest partition, which
     is the open day and still empty.
     """
+    automation = config.automation
 
     @dg.schedule(
         job=daily,
-        cron_schedule="0 1 * * *",
+        cron_schedule=automation.daily_cron,
         execution_timezone=config.timezone,
         name="daily_schedule",
         description="The last day that has ended, of every source.",
+        default_status=_status(automation.daily_at is not None and not automation.conditions),
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        ended = context.scheduled_execution_time.date() - timedelta(days=1)
+        local = context.scheduled_execution_time.astimezone(ZoneInfo(config.timezone))
+        ended = local.date() - timedelta(days=1)
         if ended < config.start_date:
             return dg.SkipReason(f"{ended} is before start_date {config.start_date}")
         return dg.RunRequest(run_key=str(ended), partition_key=str(ended))
+
+    return schedule
+
+
+def _open_day(config: Config, cron: str) -> dg.ScheduleDefinition:
+    @dg.schedule(
+        job=daily,
+        cron_schedule=cron,
+        execution_timezone=config.timezone,
+        name="open_day_schedule",
+        description="The open day again, with what has landed by now, of every source.",
+        default_status=_status(not config.automation.conditions),
+    )
+    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        at = context.scheduled_execution_time.astimezone(ZoneInfo(config.timezone))
+        if at.date() < config.start_date:
+            return dg.SkipReason(f"{at.date()} is before start_date {config.start_date}")
+        unfinished = dg.RunsFilter(
+            statuses=UNFINISHED, tags={"dagster/schedule_name": "open_day_schedule"}
+        )
+        if context.instance.get_runs(unfinished, limit=1):
+            return dg.SkipReason("the run before has not ended yet")
+        return dg.RunRequest(run_key=at.isoformat(), partition_key=str(at.date()))
 
     return schedule

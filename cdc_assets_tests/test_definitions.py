@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets import definitions
-from cdc_assets.assets import build_assets, table_key
+from cdc_assets.asset_keys import table_key
+from cdc_assets.assets import build_assets
 from cdc_assets.cdc.config import Config, load_config
 from cdc_assets.cdc.lake import Lake
 from cdc_assets.cdc.names import TableName

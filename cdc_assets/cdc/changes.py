@@ -770,6 +770,13 @@ def _ordered(rows: DataFrame) -> DataFrame:
     return rows.sortWithinPartitions("landing_date", "table_name", "topic", "partition", "offset")
 
 
+def count_days(lake: Lake, name: str, table: str, days: Sequence[date]) -> dict[date, int]:
+    """Rows of some days of one of the source's own tables; a day without rows is left out."""
+    within = F.col("landing_date").isin([F.lit(d) for d in days])
+    rows = lake.spark.table(lake.stage(name, table)).where(within)
+    return {r.landing_date: r["count"] for r in rows.groupBy("landing_date").count().collect()}
+
+
 def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str, Any]]:
     """Figures of made days: records per destination, op, table and reason."""
     figures: dict[date, dict[str, Any]] = {

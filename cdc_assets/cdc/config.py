@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -56,8 +57,33 @@ def _empty_mapping(value: Any) -> Any:
     return {} if value is None else value
 
 
+_OWNER = re.compile(r"team:[A-Za-z0-9_]+|[^@\s]+@[^@\s]+\.[^@\s]+")
+_TAG_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,63}(/[A-Za-z0-9_.\-]{1,63})?")
+_TAG_VALUE = re.compile(r"[A-Za-z0-9_.\-]{0,63}")
+
+
+def _owners(value: tuple[str, ...]) -> tuple[str, ...]:
+    for owner in value:
+        if not _OWNER.fullmatch(owner):
+            raise ValueError(f"got {owner!r}; expected team:<name> or an e-mail address")
+    return value
+
+
+def _tags(value: dict[str, str]) -> dict[str, str]:
+    for name, text in value.items():
+        if not _TAG_NAME.fullmatch(name) or not _TAG_VALUE.fullmatch(text):
+            raise ValueError(
+                f"got {name}: {text!r}; names and values are at most 63 letters, digits, _ . -"
+            )
+    return value
+
+
+Owners = Annotated[tuple[str, ...], AfterValidator(_owners)]
+Tags = Annotated[dict[str, str], AfterValidator(_tags), BeforeValidator(_empty_mapping)]
+
+
 class TableConfig(_Model):
-    """How one table is read; every setting has a default."""
+    """How one table is read and shown; every setting has a default."""
 
     key: tuple[str, ...] | Literal["none", "row"] | None = Field(
         default=None,
@@ -72,6 +98,12 @@ class TableConfig(_Model):
     bucket: int | None = Field(default=None, ge=1, le=10_000)
     rename: dict[str, str] = Field(
         default_factory=dict, description="Own columns that must have another name in the lake."
+    )
+    description: str | None = None
+    owners: Owners = Field(default=(), description="Beside the source's.")
+    tags: Tags = Field(default_factory=dict, description="Beside the source's.")
+    sensitive: tuple[str, ...] = Field(
+        default=(), description="Columns whose values are in no sample; the lake has them."
     )
 
     @field_validator("key", mode="before")
@@ -206,7 +238,19 @@ class SourceConfig(_Model):
     missing_columns: Literal["null", "keep"] = "null"
     unavailable_value: str = Field(default=PLACEHOLDER, min_length=1)
     keep_days: int = Field(default=400, ge=1)
-    owners: tuple[str, ...] = ()
+    fresh_within_hours: float | None = Field(
+        default=26, gt=0, description="An asset that was not made for so long is not fresh."
+    )
+    max_silence_minutes: int | None = Field(
+        default=None,
+        ge=1,
+        description="A source without event or heartbeat for so long is taken for dead.",
+    )
+    samples: bool = Field(
+        default=True, description="False: no value of a row or message is shown in Dagster."
+    )
+    owners: Owners = ()
+    tags: Tags = Field(default_factory=dict)
     tables: Annotated[dict[str, TableConfig], BeforeValidator(_empty_mapping)] = Field(
         default_factory=dict
     )
@@ -302,6 +346,47 @@ class LakeConfig(_Model):
         return self
 
 
+class AutomationConfig(_Model):
+    """What Dagster starts by itself; each can be switched in its UI, too."""
+
+    daily_at: str | None = Field(
+        default="01:00", description="When the day that has ended is made; null: never."
+    )
+    open_day: str | None = Field(
+        default=None, description="A cron expression: when the open day is made again."
+    )
+    new_files: bool = Field(
+        default=True, description="Make days whose landed files are new or changed."
+    )
+    conditions: bool = Field(
+        default=False, description="Dagster's declarative automation, instead of all the others."
+    )
+
+    @field_validator("daily_at", mode="before")
+    @classmethod
+    def _time(cls, value: Any) -> Any:
+        # YAML reads 01:00 without quotes as a number of minutes.
+        if isinstance(value, int) and 0 <= value < 24 * 60:
+            return f"{value // 60:02}:{value % 60:02}"
+        if value is not None and not re.fullmatch(r"([01]?\d|2[0-3]):[0-5]\d", str(value)):
+            raise ValueError(f'got {value!r}; expected a time of day such as "01:00"')
+        return value
+
+    @field_validator("open_day")
+    @classmethod
+    def _cron(cls, value: str | None) -> str | None:
+        fields = (value or "* * * * *").split()
+        if len(fields) != 5 or any(not re.fullmatch(r"[\dA-Za-z*/,\-]+", f) for f in fields):
+            raise ValueError(f'got {value!r}; expected five cron fields such as "*/30 * * * *"')
+        return value
+
+    @property
+    def daily_cron(self) -> str:
+        """`daily_at` as a cron expression."""
+        hour, _, minute = (self.daily_at or "01:00").partition(":")
+        return f"{int(minute)} {int(hour)} * * *"
+
+
 class Config(_Model):
     """The whole of cdc.yaml."""
 
@@ -309,6 +394,7 @@ class Config(_Model):
     spark: Annotated[dict[str, str], BeforeValidator(_empty_mapping)] = Field(default_factory=dict)
     start_date: date
     timezone: str = "UTC"
+    automation: Annotated[AutomationConfig, BeforeValidator(_empty_mapping)] = AutomationConfig()
     sources: dict[str, SourceConfig] = Field(min_length=1)
 
     @field_validator("spark", mode="before")

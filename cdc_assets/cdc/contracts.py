@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
+
+from cdc_assets.cdc.config import TableConfig
+from cdc_assets.cdc.names import ddl_of
+from cdc_assets.cdc.table_columns import OWN_COLUMNS
+from cdc_assets.cdc.types import Columns, columns_of_config, evolution
 
 
 def broken(frame: DataFrame, expected: StructType, needed: Sequence[str] = ()) -> list[str]:
@@ -34,6 +39,31 @@ def broken(frame: DataFrame, expected: StructType, needed: Sequence[str] = ()) -
         for faults in errors.values()
         for fault in faults
     ]
+
+
+def broken_of_table(
+    frame: DataFrame, config: TableConfig, of_messages: Columns, keys: Sequence[str]
+) -> list[str]:
+    """How a state table differs from what its configuration and its messages say.
+
+    A column may be wider than the configuration says: it has grown with its values (R5).
+
+    Args:
+        frame: the table.
+        config: how it is read.
+        of_messages: the columns that message schemas name.
+        keys: the key columns in the lake.
+    """
+    actual = {f.name: f.dataType for f in frame.schema.fields}
+    expected = list(OWN_COLUMNS.fields)
+    for name, column in columns_of_config(config.columns).items():
+        own = config.rename.get(name, name)
+        if name in of_messages or own not in actual:
+            continue
+        fits = evolution(ddl_of(actual[own]), column.spark) == []
+        expected.append(StructField(own, actual[own] if fits else DataType.fromDDL(column.spark)))
+    named = [config.rename.get(name, name) for name in of_messages]
+    return broken(frame, StructType(expected), needed=list(dict.fromkeys([*keys, *named])))
 
 
 def _untyped(kind: DataType) -> Any:

@@ -126,3 +126,41 @@ def make_lag(lake: Lake, name: str, days: Sequence[date], force: bool = False) -
         ordered = measured.coalesce(1).sortWithinPartitions("landing_date", "table_name", "hour")
         lake.overwrite_days(identifier, ordered, {d: inputs[d] for d in stale})
     return stale
+
+
+Rows = dict[date, list[dict[str, Any]]]
+
+
+def of_days(lake: Lake, name: str, days: Sequence[date]) -> Rows:
+    """The rows of whole days, by day, ordered by table and kind."""
+    rows = _lag_of(lake, name, days).where("hour IS NULL").orderBy("table_name", "kind")
+    return _by_day(rows)
+
+
+def worst_by_hour(lake: Lake, name: str, days: Sequence[date]) -> Rows:
+    """The slowest table of each hour, by day: `hour, kind, p50_ms, p95_ms, max_ms`.
+
+    `hour` is seconds since 1970: Spark would give a timestamp in the zone of this machine.
+    """
+    worst = [F.max(figure).alias(figure) for figure in ("p50_ms", "p95_ms", "max_ms")]
+    rows = (
+        _lag_of(lake, name, days)
+        .where("hour IS NOT NULL AND count > 0")
+        .groupBy("landing_date", "hour", "kind")
+        .agg(*worst)
+        .withColumn("hour", F.unix_seconds("hour"))
+        .orderBy("hour", "kind")
+    )
+    return _by_day(rows)
+
+
+def _lag_of(lake: Lake, name: str, days: Sequence[date]) -> DataFrame:
+    within = F.col("landing_date").isin([F.lit(day) for day in days])
+    return lake.spark.table(lake.stage(name, "lag")).where(within)
+
+
+def _by_day(rows: DataFrame) -> Rows:
+    found: Rows = {}
+    for row in rows.collect():
+        found.setdefault(row.landing_date, []).append(row.asDict())
+    return found

@@ -116,6 +116,14 @@ class DayCommit:
     inputs: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class DayFiles:
+    """What a day of a stage table takes in the lake."""
+
+    files: int = 0
+    bytes: int = 0
+
+
 class Lake:
     """The catalog `lake` of one configuration, in one Spark session."""
 
@@ -291,6 +299,17 @@ class Lake:
                 .overwrite(days)
             )
         )
+
+    def day_files(self, identifier: str, days: Iterable[date]) -> dict[date, DayFiles]:
+        """Data files of some days of a stage table, by its metadata alone."""
+        rows = (
+            self.spark.table(f"{identifier}.files")
+            .where(F.col("partition.landing_date").isin([F.lit(day) for day in days]))
+            .groupBy(F.col("partition.landing_date").alias("day"))
+            .agg(F.count("*").alias("files"), F.sum("file_size_in_bytes").alias("bytes"))
+            .collect()
+        )
+        return {row.day: DayFiles(row.files, row.bytes) for row in rows}
 
     # --- days of state tables
 

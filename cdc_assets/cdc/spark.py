@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -136,6 +136,24 @@ def build_session(config: Config) -> SparkSession:
     for key, value in spark_conf(config).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+_LOST = (
+    "ExecutorLostFailure",
+    "executor lost",
+    "SparkContext was shut down",
+    "stopped SparkContext",
+    "Answer from Java side is empty",
+    "OutOfMemoryError",
+)
+
+
+def is_lost(error: BaseException | None) -> bool:
+    """True where Spark itself is gone, its driver or executors, and the data is not to blame."""
+    if error is None:
+        return False
+    is_gone = isinstance(error, (Py4JNetworkError, ConnectionError))
+    return is_gone or any(sign in str(error) for sign in _LOST) or is_lost(error.__cause__)
 
 
 def add_kafka(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc import changes
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.lake import DayCommit, Lake
+from cdc_assets.cdc.types import Columns
 from cdc_assets.cdc.unchanged import placeholder_forms
 
 
@@ -40,6 +41,14 @@ class Facts:
     surveys: Mapping[tuple[str, date], Survey]
     schemas: changes.KnownSchemas
     commits: Mapping[str, Mapping[date, DayCommit]]
+
+    def columns_of(self, table: str, days: Iterable[date]) -> Columns:
+        """The columns that the message schemas of some days name."""
+        ids = {i for day in days for i in self.surveys.get((table, day), Survey()).schema_ids}
+        found: Columns = {}
+        for schema_id in sorted(ids):
+            found.update(self.schemas.columns[table, schema_id])
+        return found
 
 
 def gather(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -> Facts:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -23,6 +24,8 @@ from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.jsontext import member, text_member, with_strict_json
 
 _GLOB = re.compile(r"([\\\[\]{}*?,])")
+_DAY = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+_IGNORED = ("_", ".")
 _PARQUET_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
@@ -61,11 +64,11 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
             folder,
         )
     of_day = jvm.org.apache.hadoop.fs.Path(root, str(day))
-    texts, parquets, seen = [], [], hashlib.sha256()
+    texts, parquets, seen = [], [], []
     statuses = system.listStatus(of_day) if system.exists(of_day) else []
     for status in sorted(statuses, key=lambda s: str(s.getPath().getName())):
         name, path = status.getPath().getName(), status.getPath().toString()
-        if name.startswith(("_", ".")):
+        if name.startswith(_IGNORED):
             continue
         if status.isFile() and name.endswith((".jsonl", ".jsonl.gz")):
             texts.append(path)
@@ -78,8 +81,53 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
                 "Rename it, move it away, or start its name with _ to have it ignored",
                 path,
             )
-        seen.update(f"{name}\0{status.getLen()}\0{status.getModificationTime()}\n".encode())
-    return LandedDay(day, tuple(texts), tuple(parquets), seen.hexdigest()[:32])
+        seen.append((name, status.getLen(), status.getModificationTime()))
+    return LandedDay(day, tuple(texts), tuple(parquets), _fingerprint(seen))
+
+
+def _fingerprint(files: Iterable[tuple[str, int, int]]) -> str:
+    """Of (name, bytes, modified in ms)."""
+    lines = (f"{name}\0{size}\0{modified}\n" for name, size, modified in sorted(files))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:32]
+
+
+NONE = _fingerprint(())  # of a day without files
+
+
+@dataclass(frozen=True)
+class SeenDay:
+    """The files of a day as a listing without Spark shows them."""
+
+    fingerprint: str  # the same as `LandedDay.fingerprint`
+    modified_ms: int  # of the newest file
+
+
+def see_days(folder: str) -> dict[date, SeenDay]:
+    """All days of a landing folder, or of the storage that it is in.
+
+    Raises:
+        OSError: the folder can't be listed.
+    """
+    from pyarrow import fs
+
+    # Hadoop's name of the S3 connector is not the one that others use.
+    system, root = fs.FileSystem.from_uri(re.sub(r"^s3[an]://", "s3://", _as_uri(folder)))
+    files: dict[date, list[tuple[str, int, int]]] = {}
+    for info in system.get_file_info(fs.FileSelector(root, recursive=True)):
+        parts = info.path[len(root) :].strip("/").split("/")
+        if len(parts) != 2 or not _DAY.fullmatch(parts[0]) or parts[1].startswith(_IGNORED):
+            continue
+        files.setdefault(date.fromisoformat(parts[0]), []).append(
+            (parts[1], info.size or 0, info.mtime_ns // 1_000_000)
+        )
+    return {
+        day: SeenDay(_fingerprint(of_day), max(modified for *_, modified in of_day))
+        for day, of_day in files.items()
+    }
+
+
+def _as_uri(folder: str) -> str:
+    return folder if "://" in folder else Path(folder.removeprefix("file:")).absolute().as_uri()
 
 
 def read_days(spark: SparkSession, source: str, days: Sequence[LandedDay]) -> DataFrame:

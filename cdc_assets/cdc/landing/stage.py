@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from cdc_assets.cdc.envelopes import columns
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake import DayCommit, Lake, is_contention
-from cdc_assets.cdc.landing.files import LandedDay, list_day, read_days, unreadable
+from cdc_assets.cdc.landing.files import NONE, LandedDay, list_day, read_days, unreadable
 from cdc_assets.cdc.landing.kafka import KafkaDay, land_offsets
 
 
@@ -32,7 +32,7 @@ def land(
         name: the source.
         days: the days, landed together or not at all.
         force: land days again that are landed.
-        allow_loss: go on where Kafka no longer has what a day should hold.
+        allow_loss: go on where Kafka, or the folder, no longer has what a day should hold.
 
     Returns:
         What every day asked for was made of: files, or offsets.
@@ -46,11 +46,17 @@ def land(
     folder = lake.config.source(name).landing.files
     if folder is None:
         return land_offsets(lake, name, identifier, days, force, allow_loss)
-    return _land_files(lake, name, identifier, folder, days, force)
+    return _land_files(lake, name, identifier, folder, days, force, allow_loss)
 
 
 def _land_files(
-    lake: Lake, name: str, identifier: str, folder: str, days: Sequence[date], force: bool
+    lake: Lake,
+    name: str,
+    identifier: str,
+    folder: str,
+    days: Sequence[date],
+    force: bool,
+    allow_loss: bool,
 ) -> list[LandedDay]:
     found = [list_day(lake.spark, name, folder, day) for day in days]
     landed = lake.day_commits(identifier)
@@ -65,6 +71,18 @@ def _land_files(
         for day in found
         if force or landed.get(day.day, DayCommit(0)).inputs.get("files") != day.fingerprint
     ]
+    gone = [
+        str(day.day)
+        for day in new
+        if not day.files and landed.get(day.day, DayCommit(0)).inputs.get("files", NONE) != NONE
+    ]
+    if gone and not allow_loss:
+        raise LandingError(
+            name,
+            f"the files of {', '.join(gone)} are gone from {folder}; what had landed of them is "
+            "kept. Put them back, leave these days out, or have them emptied with --allow-loss",
+            folder,
+        )
     if new:
         rows = read_days(lake.spark, name, new)
         inputs = {day.day: {"files": day.fingerprint} for day in new}
