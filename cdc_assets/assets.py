@@ -36,10 +36,19 @@ _TABLES_AT_ONCE = 3
 # Tags of a run: land what Kafka, or the folder, still has; make again what is made already.
 ALLOW_LOSS, FORCE = "cdc/allow_loss", "cdc/force"
 
-# Asks for days that are missing once their parents are there, and for days behind a corrected
-# one; the open day is left to the clock. `eager()` alone would never ask for the first day of a
-# table, which has no day before.
-_CONDITION = dg.AutomationCondition.eager().without(dg.AutomationCondition.in_latest_time_window())
+_AC = dg.AutomationCondition
+# Asks for ended days that are missing, one after another, and for all that stands behind a day
+# that was made again. `AutomationCondition.eager()` asks for the newest day alone, which is the
+# open one here, and passes over what was missing when it was switched on.
+_CONDITION = (
+    (_AC.newly_missing() | _AC.any_deps_updated()).since(
+        _AC.newly_requested() | _AC.newly_updated()
+    )
+    & ~_AC.in_latest_time_window()
+    & ~_AC.in_progress()
+    & ~_AC.any_deps_missing()
+    & ~_AC.any_deps_in_progress()
+).with_label("missing or behind a corrected day")
 
 
 def build_assets(name: str, config: Config) -> list[dg.AssetsDefinition]:

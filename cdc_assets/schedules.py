@@ -37,7 +37,7 @@ def _daily(config: Config) -> dg.ScheduleDefinition:
         execution_timezone=config.timezone,
         name="daily_schedule",
         description="The last day that has ended, of every source.",
-        default_status=_status(automation.daily_at is not None and not automation.conditions),
+        default_status=_status(automation.daily_at is not None),
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         local = context.scheduled_execution_time.astimezone(ZoneInfo(config.timezone))
@@ -56,7 +56,7 @@ def _open_day(config: Config, cron: str) -> dg.ScheduleDefinition:
         execution_timezone=config.timezone,
         name="open_day_schedule",
         description="The open day again, with what has landed by now, of every source.",
-        default_status=_status(not config.automation.conditions),
+        default_status=dg.DefaultScheduleStatus.RUNNING,
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         at = context.scheduled_execution_time.astimezone(ZoneInfo(config.timezone))

@@ -23,16 +23,15 @@ _SETTLED_SECONDS = 30  # files that are younger may still be written
 
 def build_sensors(config: Config) -> list[dg.SensorDefinition]:
     """The sensors of a configuration: those of `automation` that are switched on run."""
-    by_conditions = config.automation.conditions
     conditions = dg.AutomationConditionSensorDefinition(
         "missing_and_corrected_days",
         target=dg.AssetSelection.all(),
         description="Days that are missing or stand behind a corrected one.",
-        default_status=_status(by_conditions),
+        default_status=_status(config.automation.conditions),
     )
     if not _of_files(config):
         return [conditions]
-    return [_landed_files(config, config.automation.new_files and not by_conditions), conditions]
+    return [_landed_files(config), conditions]
 
 
 def _status(is_on: bool) -> dg.DefaultSensorStatus:
@@ -101,7 +100,7 @@ def _landed(config: Config, name: str) -> Mapping[date, str]:
     return {day: inputs.get("files", "") for day, inputs in made_of.items()}
 
 
-def _landed_files(config: Config, is_on: bool) -> dg.SensorDefinition:
+def _landed_files(config: Config) -> dg.SensorDefinition:
     @dg.sensor(
         job=daily,
         name="landed_files",
@@ -110,7 +109,7 @@ def _landed_files(config: Config, is_on: bool) -> dg.SensorDefinition:
             "Days whose landed files are new, changed or late, and every day behind them: one run "
             "a source, in order."
         ),
-        default_status=_status(is_on),
+        default_status=_status(config.automation.new_files),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         requests, busy, faults = [], [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -14,7 +15,8 @@ from pyspark.sql import SparkSession
 from cdc_assets import definitions
 from cdc_assets.asset_keys import table_key
 from cdc_assets.assets import build_assets
-from cdc_assets.cdc.config import Config, load_config
+from cdc_assets.cdc.config import Config, load_config, parse_config
+from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.lake import Lake
 from cdc_assets.cdc.names import TableName
 from cdc_assets.resources import SparkResource
@@ -132,7 +134,8 @@ def ran(
     instance: dg.DagsterInstance,
 ) -> tuple[Any, Lake]:
     """Three days of two tables; the third day of `bad` can't be made."""
-    log = ev.PgLog("shop", "public", "good", types={"id": "int32", "name": "string"})
+    types = {"id": "int32", "name": "string", "api_token": "string", "phone": "string"}
+    log = ev.PgLog("shop", "public", "good", types=types)
     bad = ev.PgLog("shop", "public", "bad", types={"id": "int32"}, landing=log.landing)
     log.create(id=1, name="Ann")
     log.create(id=2, name="Bo")
@@ -141,7 +144,7 @@ def ran(
     log.delete(id=2)
     log.landing.put(ev.raw(b"{'no': 'json'}", topic="shop.public.good"))
     log.next_day()
-    log.update(id=1, name="Anna")
+    log.update(id=1, name="Anna", api_token="t0p-s3cret", phone="0123")
     bad.create(id=2)
     other = ev.PgLog(
         "shop", "public", "bad", types={"_cdc_mine": "string", "id": "int32"}, landing=log.landing
@@ -149,8 +152,10 @@ def ran(
     other._event(ev.created, {"id": 3, "_cdc_mine": "x"})
     folder = tmp_path_factory.mktemp("definitions")
     ev.write_landing(folder, log.landed)
-    tables = {"public.good": {"key": ["id"]}, "public.bad": {"key": ["id"]}}
-    lake = lake_of({"defs": source_config(folder, tables=tables, lag_slo_ms=60_000)})
+    good = {"key": ["id"], "sensitive": ["phone"], "columns": {"id": "int"}}
+    tables = {"public.good": good, "public.bad": {"key": ["id"]}}
+    settings = {"lag_slo_ms": 60_000, "max_silence_minutes": 60}
+    lake = lake_of({"defs": source_config(folder, tables=tables, **settings)})
     return run(lake, "defs", DAYS[0], DAYS[-1], instance), lake
 
 
@@ -210,6 +215,110 @@ def test_the_asset_names_a_query_of_its_day(
 ) -> None:
     good = materialized(instance, dg.AssetKey(["defs", "public", "good"]))
     assert f"VERSION AS OF '{DAYS[0]}'" in good[str(DAYS[0])]["query"].value
+
+
+def test_a_sample_shows_rows_and_no_secret(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance
+) -> None:
+    good = materialized(instance, dg.AssetKey(["defs", "public", "good"]))
+    sample = good[str(DAYS[2])]["sample"].value
+    assert '"Anna"' in sample
+    assert "•••" in sample
+    assert "t0p-s3cret" not in sample
+    assert "0123" not in sample
+
+
+def test_columns_have_their_lineage(ran: tuple[Any, Lake], instance: dg.DagsterInstance) -> None:
+    def deps(asset: str, column: str, metadata: Any) -> list[tuple[str, str]]:
+        lineage = metadata["dagster/column_lineage"]
+        found = getattr(lineage, "value", lineage).deps_by_column[column]
+        assert all(dep.asset_key.path[0] == "defs" for dep in found), asset
+        return [(dep.asset_key.path[-1], dep.column_name) for dep in found]
+
+    good = materialized(instance, dg.AssetKey(["defs", "public", "good"]))[str(DAYS[0])]
+    assert deps("good", "name", good) == [("changes", "after")]
+    assert deps("good", "id", good) == [("changes", "after"), ("changes", "key")]
+    assert deps("good", "_cdc_position", good) == [("changes", "position")]
+    specs = {
+        spec.key.path[-1]: spec for d in build_assets("defs", ran[1].config) for spec in d.specs
+    }
+    assert deps("changes", "after", specs["changes"].metadata) == [("landing", "value")]
+    assert deps("changes", "offset", specs["changes"].metadata) == [("landing", "offset")]
+    assert deps("lag", "hour", specs["lag"].metadata) == [("changes", "source_ts_ms")]
+
+
+def test_lag_is_drawn_over_the_hours_and_plots_over_the_days(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance
+) -> None:
+    lag = materialized(instance, dg.AssetKey(["defs", "lag"]))
+    assert sorted(lag) == [str(day) for day in DAYS]
+    for metadata in lag.values():
+        assert isinstance(metadata["capture_p95_ms"].value, int)
+        picture = metadata["by_hour"].value.partition("base64,")[2].removesuffix(")")
+        assert base64.b64decode(picture).startswith(b"\x89PNG")
+
+
+def test_each_stage_says_its_size_its_seconds_and_where_it_is(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance
+) -> None:
+    for stage in ("landing", "changes", "control", "quarantine", "lag"):
+        of_days = materialized(instance, dg.AssetKey(["defs", stage]))
+        for day, metadata in of_days.items():
+            assert metadata["seconds"].value >= 0
+            assert metadata["location"].value.endswith(f"defs/{stage}")
+            assert f"landing_date = DATE '{day}'" in metadata["query"].value
+    landing = materialized(instance, dg.AssetKey(["defs", "landing"]))
+    assert all(m["bytes"].value > 0 for m in landing.values())
+    quarantine = materialized(instance, dg.AssetKey(["defs", "quarantine"]))
+    assert quarantine[str(DAYS[2])]["bytes"].value == 0
+    assert "malformed_json" in quarantine[str(DAYS[1])]["examples"].value
+
+
+def test_a_source_that_went_silent_is_told(ran: tuple[Any, Lake]) -> None:
+    result, _ = ran
+    found = [e for e in result.get_asset_check_evaluations() if e.check_name == "source_alive"]
+    assert {e.partition: e.passed for e in found} == dict.fromkeys(map(str, DAYS), False)
+    assert all(e.metadata["silent_minutes"].value > 60 for e in found)
+    assert {e.severity for e in found} == {dg.AssetCheckSeverity.WARN}
+
+
+def test_owners_tags_and_descriptions_are_those_of_the_configuration(tmp_path: Path) -> None:
+    table = {"owners": ["ann@example.org"], "tags": {"pii": "yes"}, "description": "Who buys."}
+    source = source_config(
+        tmp_path, owners=["team:data"], tags={"domain": "shop"}, tables={"public.good": table}
+    )
+    source["fresh_within_hours"] = 30
+    config = parse_config({"start_date": DAYS[0], "sources": {"s": source}}, tmp_path)
+    specs = {s.key.path[-1]: s for d in build_assets("s", config) for s in d.specs}
+    good = specs["good"]
+    assert list(good.owners) == ["team:data", "ann@example.org"]
+    assert good.tags.items() >= {("domain", "shop"), ("pii", "yes")}
+    assert good.description is not None
+    assert good.description.startswith("Who buys.")
+    assert list(specs["landing"].owners) == ["team:data"]
+    assert {spec.group_name for spec in specs.values()} == {"s"}
+    for spec in specs.values():
+        assert spec.freshness_policy == dg.FreshnessPolicy.time_window(
+            fail_window=timedelta(hours=30)
+        ), spec.key
+    assert all(spec.description for spec in specs.values())
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"owners": ["data"]}, "sources.s.owners: got 'data'; expected team:<name> or an e-mail"),
+        ({"tags": {"a b": "x"}}, "sources.s.tags: got a b: 'x'"),
+    ],
+)
+def test_an_owner_or_tag_that_dagster_can_not_take_is_named(
+    tmp_path: Path, setting: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_config(
+            {"start_date": DAYS[0], "sources": {"s": source_config(tmp_path, **setting)}}, tmp_path
+        )
+    assert says in str(raised.value)
 
 
 def test_a_second_run_of_the_range_makes_nothing_anew(

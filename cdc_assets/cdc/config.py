@@ -359,7 +359,9 @@ class AutomationConfig(_Model):
         default=True, description="Make days whose landed files are new or changed."
     )
     conditions: bool = Field(
-        default=False, description="Dagster's declarative automation, instead of all the others."
+        default=False,
+        description="Dagster's declarative automation: ended days that are missing, and what "
+        "stands behind a day that was made again, also by hand.",
     )
 
     @field_validator("daily_at", mode="before")
