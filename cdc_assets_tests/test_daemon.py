@@ -1,0 +1,173 @@
+"""Dagster's own daemon and commands on a small project, as its users run them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dagster as dg
+import pytest
+import yaml
+
+from cdc_assets import reads
+from cdc_assets.asset_keys import table_key
+from cdc_assets.cdc.config import load_config
+from cdc_assets.cdc.spark import SMALL_DAYS
+from cdc_assets_tests import events as ev
+from cdc_assets_tests import lakes
+
+REPOSITORY = Path(__file__).parents[1]
+DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
+TABLE = "public.customers"
+TYPES = {"id": "int32", "name": "string"}
+PATIENCE = 240  # seconds, of a machine that has much else to do
+
+T = TypeVar("T")
+
+
+class Project:
+    """A folder as a user has it, with Dagster's records in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "daemon.log"
+        (folder / "dagster.yaml").write_text((REPOSITORY / "dagster.yaml").read_text())
+        raw = {
+            "spark": {**SMALL_DAYS, "spark.master": "local[2]", "spark.driver.memory": "1g"},
+            "lake": {"warehouse": "lake"},
+            "start_date": DAYS[0],
+            "sources": {"shop": lakes.source_config("landed", tables={TABLE: {"key": ["id"]}})},
+        }
+        (folder / "cdc.yaml").write_text(yaml.safe_dump(raw))
+        outside = {k: v for k, v in os.environ.items() if not k.startswith(("CDC_", "DAGSTER_"))}
+        self.environment = {**outside, "DAGSTER_HOME": str(folder), "PYTHONPATH": str(REPOSITORY)}
+
+    def land(self, day: date, file: str, ids: list[int]) -> None:
+        """A landed file that is not young any more."""
+        records = [ev.created({"id": n, "name": f"row {n}"}, offset=n, types=TYPES) for n in ids]
+        ev.write_landing(self.folder / "new", {day: records})
+        target = self.folder / "landed" / str(day) / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        then = time.time() - 600
+        source = self.folder / "new" / str(day) / "part-0.jsonl"
+        os.utime(source, (then, then))
+        source.rename(target)
+
+    def dagster(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "dagster", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+
+    def ids(self, day: date) -> set[int]:
+        config = load_config(self.folder / "cdc.yaml")
+        return set(reads.read_table(config, "shop", TABLE, as_of=day)["id"].to_pylist())
+
+    def wait_for(self, found: Callable[[], T | None], what: str) -> T:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            value = found()
+            if value:
+                return value
+            time.sleep(1)
+        log = self.log.read_text()[-4000:]
+        raise AssertionError(f"{what}: not within {PATIENCE} s. The daemon says:\n{log}")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """The project with its daemon running."""
+    known = Project(tmp_path_factory.mktemp("project"))
+    for number, day in enumerate(DAYS):
+        known.land(day, "first.jsonl", [10 * number + n for n in range(3)])
+    command = [sys.executable, "-m", "dagster._daemon", "run", "-m", "cdc_assets.definitions"]
+    with (
+        known.log.open("w") as log,
+        subprocess.Popen(
+            command,
+            cwd=known.folder,
+            env=known.environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as daemon,
+    ):
+        try:
+            yield known
+        finally:
+            os.killpg(daemon.pid, signal.SIGTERM)
+            try:
+                daemon.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(daemon.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def instance(project: Project) -> Iterator[dg.DagsterInstance]:
+    here = Path.cwd()
+    os.chdir(project.folder)  # dagster.yaml's folders are relative
+    try:
+        with dg.DagsterInstance.from_config(str(project.folder)) as found:
+            yield found
+    finally:
+        os.chdir(here)
+
+
+def finished(instance: dg.DagsterInstance, known: set[str], **tags: str) -> Any:
+    """The newest run that is not known, once it has ended."""
+    runs = [r for r in instance.get_runs(dg.RunsFilter(tags=tags)) if r.run_id not in known]
+    return runs[0] if runs and runs[0].is_finished else None
+
+
+def days_made(instance: dg.DagsterInstance, run_id: str) -> list[str | None]:
+    records = instance.fetch_materializations(table_key("shop", TABLE), limit=100).records
+    made = [r.asset_materialization for r in records if r.run_id == run_id]
+    return sorted(event.partition or "" for event in made if event)
+
+
+@pytest.mark.slow
+def test_the_daemon_makes_landed_days_and_late_ones_and_queued_backfills(
+    project: Project, instance: dg.DagsterInstance
+) -> None:
+    first = project.wait_for(
+        lambda: finished(instance, set(), **{"cdc/source": "shop"}), "the run of the first files"
+    )
+    assert first.is_success
+    assert days_made(instance, first.run_id) == [str(day) for day in DAYS]
+    assert project.ids(DAYS[2]) == {0, 1, 2, 10, 11, 12, 20, 21, 22}
+
+    project.land(DAYS[1], "late.jsonl", [77])
+    known = {first.run_id}
+    second = project.wait_for(
+        lambda: finished(instance, known, **{"cdc/source": "shop"}), "the run of the late file"
+    )
+    assert second.is_success
+    assert days_made(instance, second.run_id) == [str(day) for day in DAYS[1:]]
+    assert 77 not in project.ids(DAYS[0])
+    assert 77 in project.ids(DAYS[2])
+
+    queued = project.dagster(
+        *("job", "backfill", "-m", "cdc_assets.definitions", "-j", "daily", "--noprompt"),
+        *("--from", str(DAYS[0]), "--to", str(DAYS[1])),
+    )
+    assert queued.returncode == 0, queued.stdout + queued.stderr
+    known.add(second.run_id)
+
+    def backfilled() -> list[dg.DagsterRun] | None:
+        runs = [r for r in instance.get_runs() if "dagster/backfill" in r.tags]
+        days = {day for run in runs if run.is_success for day in days_made(instance, run.run_id)}
+        assert not any(run.is_failure_or_canceled for run in runs)
+        return runs if days == {str(DAYS[0]), str(DAYS[1])} else None
+
+    project.wait_for(backfilled, "the backfill")
