@@ -260,8 +260,9 @@ def test_conditions_are_off_until_configured() -> None:
 
 @pytest.mark.slow
 def test_a_run_whose_spark_dies_is_started_again_and_one_of_bad_data_is_not(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # dagster.yaml's folders are relative
     landed = tmp_path / "landed"
     ev.write_landing(landed, {DAYS[0]: [ev.created({"id": n}, offset=n) for n in range(200)]})
     (tmp_path / "dagster.yaml").write_text((REPOSITORY / "dagster.yaml").read_text())
