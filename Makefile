@@ -1,6 +1,6 @@
 # `make` alone lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e stack ui check format bench bench-kafka sample lock clean distclean
+.PHONY: help setup demo test e2e stack ui check format bench bench-kafka bench-tables sample lock clean distclean
 
 PORT ?= 3000
 BIN := .venv/bin
@@ -44,6 +44,9 @@ bench: setup ## measure (ARGS=… go to the benchmark)
 bench-kafka: setup ## measure the landing of a million events from a Kafka broker
 	@sh scripts/e2e.sh
 	$(BIN)/python -m cdc_assets_tests.bench_kafka $(ARGS)
+
+bench-tables: setup ## measure 200 small tables of three sources, side by side and one at a time
+	$(BIN)/python -m cdc_assets_tests.bench_tables $(ARGS)
 
 sample: setup ## write the sample events in data/landing again
 	$(BIN)/python data/make_landing.py

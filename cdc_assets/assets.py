@@ -31,7 +31,7 @@ from cdc_assets.cdc.spark import is_lost
 from cdc_assets.resources import SparkResource
 
 # Merges of small tables wait more for the driver than for the cores.
-_TABLES_AT_ONCE = 3
+TABLES_AT_ONCE = 3
 
 # Tags of a run: land what Kafka, or the folder, still has; make again what is made already.
 ALLOW_LOSS, FORCE = "cdc/allow_loss", "cdc/force"
@@ -352,7 +352,7 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
             made = _make_table(lake, name, table, days, facts, is_forced)
             return made if not made.reports else _look_at(lake, name, table, facts, made)
 
-        with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+        with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
             made = dict(zip(chosen, pool.map(make, chosen), strict=True))
         failures = []
         for table, of_table in made.items():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -152,8 +153,16 @@ def is_lost(error: BaseException | None) -> bool:
     """True where Spark itself is gone, its driver or executors, and the data is not to blame."""
     if error is None:
         return False
-    is_gone = isinstance(error, (Py4JNetworkError, ConnectionError))
+    is_gone = isinstance(error, (Py4JNetworkError, ConnectionError)) or (
+        isinstance(error, Py4JError) and _is_jvm_dead()
+    )
     return is_gone or any(sign in str(error) for sign in _LOST) or is_lost(error.__cause__)
+
+
+def _is_jvm_dead() -> bool:
+    """Py4J says of a dead JVM now this and now that; the process that PySpark started knows."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None
 
 
 def add_kafka(spark: SparkSession) -> None:
