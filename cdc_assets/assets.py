@@ -6,6 +6,7 @@ objects, so this module does not postpone them.)
 """
 
 import json
+import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -348,12 +349,20 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
         with _failures(context):
             facts = snapshots.gather(lake, name, chosen, days)
 
+        stop = threading.Event()
+
         def make(table: str) -> MadeTable:
-            made = _make_table(lake, name, table, days, facts, is_forced)
+            made = _make_table(lake, name, table, days, facts, is_forced, stop)
             return made if not made.reports else _look_at(lake, name, table, facts, made)
 
         with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
-            made = dict(zip(chosen, pool.map(make, chosen), strict=True))
+            try:
+                made = dict(zip(chosen, pool.map(make, chosen), strict=True))
+            except BaseException:
+                # The run was stopped: no day is begun any more, and the pool is left soon.
+                stop.set()
+                lake.spark.sparkContext.cancelAllJobs()
+                raise
         failures = []
         for table, of_table in made.items():
             _record_table(context, chosen[table], of_table)
@@ -365,7 +374,11 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
             _raise_if_lost(context, error)
         if failures:
             raise dg.Failure(
-                description="\n".join(str(e) for e in failures),
+                description="\n".join(
+                    f"{of_table.error}{_left_out(of_table)}"
+                    for of_table in made.values()
+                    if of_table.error is not None
+                ),
                 metadata={"tables_failed": len(failures), "tables_made": len(made) - len(failures)},
                 allow_retries=not all(isinstance(e, CdcError) for e in failures),
             ) from failures[0]
@@ -384,8 +397,15 @@ class MadeTable:
 
     reports: Sequence[snapshots.DayReport]
     error: Exception | None = None
+    left_out: Sequence[date] = ()
     metadata: Mapping[date, Mapping[str, Any]] = field(default_factory=dict)
     findings: Mapping[date, Sequence[checks.Finding]] = field(default_factory=dict)
+
+
+def _left_out(made: MadeTable) -> str:
+    if not made.left_out:
+        return ""
+    return f" (days behind it were not made: {_span(list(made.left_out))})"
 
 
 def _make_table(
@@ -395,18 +415,19 @@ def _make_table(
     days: Sequence[date],
     facts: snapshots.Facts,
     is_forced: bool,
+    stop: threading.Event,
 ) -> MadeTable:
     """The days of one table in order; a failed day stops those behind it."""
     reports: list[snapshots.DayReport] = []
     for day in days:
-        if day < lake.config.start_of(name, table):
+        if day < lake.config.start_of(name, table) or stop.is_set():
             continue
         try:
             with progress.step(name, table, str(day)) as say:
                 report = snapshots.make_table_day(lake, name, table, day, facts, is_forced)
                 say(f"{report.rows} rows" + ("" if report.made else " (as before)"))
         except Exception as error:
-            return MadeTable(reports, error)
+            return MadeTable(reports, error, left_out=[d for d in days if d > day])
         reports.append(report)
     return MadeTable(reports)
 
