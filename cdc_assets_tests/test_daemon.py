@@ -70,6 +70,18 @@ class Project:
             timeout=PATIENCE,
         )
 
+    def start_run(self, first: date, last: date) -> subprocess.Popen[str]:
+        """`cdc-assets run`, with its lines on stderr."""
+        command = [sys.executable, "-m", "cdc_assets.cli", "run"]
+        return subprocess.Popen(
+            [*command, "--from", str(first), "--to", str(last)],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
     def ids(self, day: date) -> set[int]:
         config = load_config(self.folder / "cdc.yaml")
         return set(reads.read_table(config, "shop", TABLE, as_of=day)["id"].to_pylist())
@@ -171,3 +183,53 @@ def test_the_daemon_makes_landed_days_and_late_ones_and_queued_backfills(
         return runs if days == {str(DAYS[0]), str(DAYS[1])} else None
 
     project.wait_for(backfilled, "the backfill")
+
+
+@pytest.mark.slow
+def test_a_run_can_be_stopped_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    days = [ev.DAY + timedelta(days=n) for n in range(8)]
+    for number, day in enumerate(days):
+        project.land(day, "first.jsonl", [10 * number + n for n in range(3)])
+
+    def made() -> list[date]:
+        config = load_config(tmp_path / "cdc.yaml")
+        table = reads.open_table(config, reads.find_table(config, TABLE))
+        return list(reads.days_of(table, is_state=True))
+
+    with project.start_run(days[0], days[-1]) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if TABLE in line:
+                running.send_signal(signal.SIGINT)
+                break
+        said = running.stderr.read()
+        assert running.wait(60) != 0
+    assert "Traceback" not in said
+    stopped = made()
+    assert days[0] in stopped
+    assert stopped == days[: len(stopped)]
+    assert len(stopped) < len(days), "it was stopped in vain"
+
+    with project.start_run(days[0], days[-1]) as running:
+        assert running.stderr is not None
+        lines = running.stderr.read().splitlines()
+    assert running.returncode == 0
+    assert made() == days
+    as_before = [line for line in lines if TABLE in line and "(as before)" in line]
+    assert len(as_before) == len(stopped)
+    assert project.ids(days[-1]) == {10 * n + i for n in range(8) for i in range(3)}
+
+
+@pytest.mark.slow
+def test_dagster_materializes_a_range_of_one_table(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    for number, day in enumerate(DAYS):
+        project.land(day, "first.jsonl", [10 * number + n for n in range(3)])
+    done = project.dagster(
+        *("asset", "materialize", "-m", "cdc_assets.definitions"),
+        *("--select", "+key:shop/public/customers"),
+        *("--partition-range", f"{DAYS[0]}...{DAYS[2]}"),
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert project.ids(DAYS[1]) == {0, 1, 2, 10, 11, 12}
