@@ -12,17 +12,21 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets import definitions
+from cdc_assets import checks, definitions
 from cdc_assets.asset_keys import table_key
 from cdc_assets.assets import build_assets
-from cdc_assets.cdc.config import Config, load_config, parse_config
+from cdc_assets.cdc import changes
+from cdc_assets.cdc.config import Config, TableConfig, load_config, parse_config
+from cdc_assets.cdc.contracts import broken_of_table
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.lake import Lake
 from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.table_columns import OWN_COLUMNS
+from cdc_assets.cdc.types import columns_of_config
 from cdc_assets.resources import SparkResource
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.lakes import source_config
+from cdc_assets_tests.lakes import run_stages, source_config
 
 REPOSITORY = Path(__file__).parents[1]
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
@@ -281,6 +285,39 @@ def test_a_source_that_went_silent_is_told(ran: tuple[Any, Lake]) -> None:
     assert {e.partition: e.passed for e in found} == dict.fromkeys(map(str, DAYS), False)
     assert all(e.metadata["silent_minutes"].value > 60 for e in found)
     assert {e.severity for e in found} == {dg.AssetCheckSeverity.WARN}
+
+
+def test_heartbeats_keep_a_quiet_source_alive(lake_of: LakeOf, tmp_path: Path, name: str) -> None:
+    def beat(day: date, hours: float) -> Any:
+        midnight = datetime.combine(day, datetime.min.time(), timezone.utc)
+        ms = int((midnight + timedelta(hours=hours)).timestamp() * 1000)
+        return ev.heartbeat(ms, timestamp_ms=ms + 5, offset=DAYS.index(day))
+
+    landed = {DAYS[0]: [beat(DAYS[0], 23.5)], DAYS[1]: [beat(DAYS[1], 12)], DAYS[2]: []}
+    ev.write_landing(tmp_path, landed)
+    lake = lake_of({name: source_config(tmp_path, max_silence_minutes=60)})
+    run_stages(lake, name, DAYS)
+    figures = changes.count_by(lake, name, DAYS)
+    findings = checks.changes_findings(lake, name, figures, {})
+    alive = {day: f for day in DAYS for f in findings[day] if f.name == "source_alive"}
+    assert [alive[day].passed for day in DAYS] == [True, False, False]
+    assert alive[DAYS[1]].metadata["silent_minutes"] == pytest.approx(720, abs=0.2)
+    assert alive[DAYS[2]].metadata["newest"] == "no record"
+
+
+def test_a_table_that_differs_from_its_configuration_and_messages_breaks_its_contract(
+    spark: SparkSession,
+) -> None:
+    config = TableConfig(columns={"n": "int", "d": "date"}, rename={"_cdc_x": "x"})
+    of_messages = columns_of_config({"id": "bigint", "_cdc_x": "string", "gone": "string"})
+    own = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in OWN_COLUMNS)
+    good = spark.createDataFrame([], f"id bigint, x string, gone string, n bigint, d date, {own}")
+    assert broken_of_table(good, config, of_messages, ["id"]) == []
+    bad = spark.createDataFrame([], f"id bigint, n bigint, d string, x string, {own}")
+    faults = broken_of_table(bad, config, of_messages, ["id"])
+    assert len(faults) == 2
+    assert any("gone: column is missing" in fault for fault in faults)
+    assert any(fault.startswith("d: ") for fault in faults)
 
 
 def test_owners_tags_and_descriptions_are_those_of_the_configuration(tmp_path: Path) -> None:
