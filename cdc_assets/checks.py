@@ -315,7 +315,7 @@ def table_findings(lake: Lake, identifier: str, day: date, report: DayReport) ->
     state = lake.read_state(identifier)
     assert state is not None
     made_of = json.loads(state.day_summary(day).get("cdc.inputs", "{}"))
-    before = state.tags.get(day - timedelta(days=1))
+    before = state.day_before(day)
     unfit = {c: f"{v['count']}, such as {v['example']}" for c, v in report.unfit.items()}
     return [
         Finding("keys_unique", True, {"rows": report.rows}),
