@@ -302,6 +302,28 @@ class LakeConfig(_Model):
         return self
 
 
+class MaintenanceConfig(_Model):
+    """When the lake is maintained, and how old is what it removes."""
+
+    cron: str | None = Field(
+        default=None, description="When the schedule runs, in `timezone`; unset leaves it off."
+    )
+    snapshot_hours: int = Field(
+        default=24, ge=1, description="Younger commits stay: someone may be reading them."
+    )
+    # Iceberg refuses less than a day: a run that is under way writes before it commits.
+    orphan_hours: int = Field(
+        default=72, ge=25, description="Younger files stay that no commit knows (yet)."
+    )
+
+    @field_validator("cron")
+    @classmethod
+    def _five_fields(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"@[a-z]+|\s*\S+(\s+\S+){4}\s*", value):
+            raise ValueError(f"got {value!r}; expected five fields such as '0 4 * * 0'")
+        return value
+
+
 class Config(_Model):
     """The whole of cdc.yaml."""
 
@@ -309,6 +331,7 @@ class Config(_Model):
     spark: Annotated[dict[str, str], BeforeValidator(_empty_mapping)] = Field(default_factory=dict)
     start_date: date
     timezone: str = "UTC"
+    maintenance: Annotated[MaintenanceConfig, BeforeValidator(_empty_mapping)] = MaintenanceConfig()
     sources: dict[str, SourceConfig] = Field(min_length=1)
 
     @field_validator("spark", mode="before")
