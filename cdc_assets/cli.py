@@ -243,7 +243,47 @@ def _name_log(shown: screen.Progress, log: Path | None) -> None:
         shown.line(f"Spark's and Dagster's logs: {log}")
 
 
-# --- maintenance
+# --- doctor and maintenance
+
+
+class DoctorForm(str, Enum):
+    """How the findings are printed."""
+
+    table = "table"
+    json = "json"
+
+
+@app.command()
+def doctor(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Start no Spark session, which is the true test.")
+    ] = False,
+    form: Annotated[
+        DoctorForm, typer.Option("--format", help="table or json (a line each).", show_default=True)
+    ] = DoctorForm.table,
+    config_file: ConfigFile = None,
+    verbose: Verbose = False,
+) -> None:
+    """Check Java, jars, packages, cdc.yaml, lake, landings, Kafka and Dagster; say what to mend.
+
+    Exit code 1 where something is a problem.
+    """
+    from cdc_assets import doctor as checks
+
+    marks = {"ok": "ok     ", "warning": "WARNING", "problem": "PROBLEM"}
+    problems = 0
+    with _quiet(verbose):
+        for line in checks.examine(config_file, quick):
+            problems += line.status is checks.Status.problem
+            row = {"check": line.check, "status": line.status.value, "found": line.found}
+            if form is DoctorForm.json:
+                screen.print_rows((), [{**row, "remedy": line.remedy}], "json")
+                continue
+            typer.echo(f"{marks[row['status']]}  {line.check}: {screen.printable(line.found)}")
+            if line.remedy:
+                typer.echo(f"         {screen.printable(line.remedy)}")
+    if problems:
+        raise typer.Exit(1)
 
 
 @app.command()
