@@ -352,7 +352,7 @@ def _hidden_ddl(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[
 def table_findings(state: TableState, day: date, report: DayReport) -> list[Finding]:
     """The findings of a published day of a table."""
     made_of = json.loads(state.day_summary(day).get("cdc.inputs", "{}"))
-    before = state.tags.get(day - timedelta(days=1))
+    before = state.day_before(day)
     unfit = {c: f"{v['count']}, such as {v['example']}" for c, v in report.unfit.items()}
     return [
         Finding("keys_unique", True, {"rows": report.rows}),

@@ -253,6 +253,101 @@ def _name_log(shown: screen.Progress, log: Path | None) -> None:
         shown.line(f"Spark's and Dagster's logs: {log}")
 
 
+# --- doctor and maintenance
+
+
+class DoctorForm(str, Enum):
+    """How the findings are printed."""
+
+    table = "table"
+    json = "json"
+
+
+@app.command()
+def doctor(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Start no Spark session, which is the true test.")
+    ] = False,
+    form: Annotated[
+        DoctorForm, typer.Option("--format", help="table or json (a line each).", show_default=True)
+    ] = DoctorForm.table,
+    config_file: ConfigFile = None,
+    verbose: Verbose = False,
+) -> None:
+    """Check Java, jars, packages, cdc.yaml, lake, landings, Kafka and Dagster; say what to mend.
+
+    Exit code 1 where something is a problem.
+    """
+    from cdc_assets import doctor as checks
+
+    marks = {"ok": "ok     ", "warning": "WARNING", "problem": "PROBLEM"}
+    problems = 0
+    with _quiet(verbose):
+        for line in checks.examine(config_file, quick):
+            problems += line.status is checks.Status.problem
+            row = {"check": line.check, "status": line.status.value, "found": line.found}
+            if form is DoctorForm.json:
+                screen.print_rows((), [{**row, "remedy": line.remedy}], "json")
+                continue
+            typer.echo(f"{marks[row['status']]}  {line.check}: {screen.printable(line.found)}")
+            if line.remedy:
+                typer.echo(f"         {screen.printable(line.remedy)}")
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command()
+def maintain(
+    source: Source = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing, and say what would be done.")
+    ] = False,
+    form: Format = Form.table,
+    config_file: ConfigFile = None,
+    verbose: Verbose = False,
+) -> None:
+    """Compact the newest days; drop days, commits and files older than cdc.yaml keeps.
+
+    Kept days read as before. Not beside a run of the same source: the second of them would fail.
+    """
+    config = _load(config_file)
+    if source:
+        config.source(source)
+    from cdc_assets.cdc.lake import Lake
+    from cdc_assets.cdc.maintenance import maintain_table, tables_of
+    from cdc_assets.cdc.spark import build_session
+
+    rows: list[dict[str, Any]] = []
+    failures: list[str] = []
+    with _quiet(verbose):
+        spark = build_session(config)
+        try:
+            lake = Lake(spark, config)
+            for name in [source] if source else config.sources:
+                for table in tables_of(lake, name):
+                    try:
+                        rows.append(maintain_table(lake, name, table, dry_run).as_row())
+                    except Exception as error:
+                        failures.append(f"{name}.{table}: {error}")
+        finally:
+            spark.stop()
+    screen.print_rows(
+        _MAINTENANCE if form is Form.table else list(rows[0] if rows else ()), rows, form.value
+    )
+    for failure in failures:
+        typer.echo(f"error: {failure}", err=True)
+    if not rows and not failures:
+        typer.echo("nothing is in the lake yet", err=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+_MAINTENANCE = (
+    "table", "compacted_day", "data_files", "days_expired", "snapshots_expired", "orphan_files",
+    "files_before", "files_after", "bytes_before", "bytes_after", "seconds",
+)  # fmt: skip
+
+
 # --- show and lag
 
 

@@ -7,6 +7,7 @@ import dagster as dg
 from cdc_assets.assets import build_assets
 from cdc_assets.cdc.config import Config, load_config
 from cdc_assets.jobs import daily
+from cdc_assets.maintenance import maintenance_job, maintenance_schedule
 from cdc_assets.resources import SparkResource
 from cdc_assets.schedules import build_schedules
 from cdc_assets.sensors import build_sensors
@@ -18,10 +19,11 @@ def build_definitions(config: Config) -> dg.Definitions:
     The in-process executor keeps one Spark session a run; the default one would start a
     JVM a step.
     """
+    maintenance = maintenance_job(config)
     return dg.Definitions(
         assets=[asset for name in config.sources for asset in build_assets(name, config)],
-        jobs=[daily],
-        schedules=build_schedules(config),
+        jobs=[daily, maintenance],
+        schedules=[*build_schedules(config), maintenance_schedule(config, maintenance)],
         sensors=build_sensors(config),
         resources={"spark": SparkResource()},
         executor=dg.in_process_executor,

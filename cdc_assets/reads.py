@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_assets.cdc.config import OWN_ASSETS, Config
 from cdc_assets.cdc.errors import CdcError, ConfigError, LakeError, MissingDayError
-from cdc_assets.cdc.lake import INPUTS, state_parts
+from cdc_assets.cdc.lake import days_made, state_parts
 from cdc_assets.cdc.names import TableName, escape
 from cdc_assets.cdc.spark import CATALOG, sqlite_folder
 
@@ -244,11 +244,7 @@ def days_of(table: Table, is_state: bool) -> dict[date, Mapping[str, Any]]:
     if is_state:
         tags = {name: ref.snapshot_id for name, ref in table.refs().items() if _is_day(name)}
         return {date.fromisoformat(d): summaries[tags[d]] for d in sorted(tags)}
-    found: dict[date, Mapping[str, Any]] = {}
-    for summary in summaries.values():
-        for day, made_of in json.loads(summary.get(INPUTS, "{}")).items():
-            found[date.fromisoformat(day)] = made_of
-    return dict(sorted(found.items()))
+    return {day: made.inputs for day, made in sorted(days_made(summaries.items()).items())}
 
 
 def _is_day(name: str) -> bool:

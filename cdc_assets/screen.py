@@ -81,7 +81,11 @@ def _text_of(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = _text_of(value)
+    return printable(_text_of(value))
+
+
+def printable(text: str) -> str:
+    """A text whose control characters are shown and not sent."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

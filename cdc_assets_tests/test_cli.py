@@ -63,6 +63,7 @@ def call(*arguments: str) -> Result:
         (("show", "custmers"), "did you mean shop.public.customers"),
         (("show", "customers", "--format", "xml"), "xml"),
         (("lag", "--source", "nope"), "no source 'nope'"),
+        (("maintain", "--source", "nope"), "no source 'nope'"),
         (("demo",), "no landed day"),
         (("inspect", "cdc.yaml"), "--source"),
         (

@@ -33,7 +33,7 @@ from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.jsontext import let, text_of
 from cdc_assets.cdc.kept import keeping
-from cdc_assets.cdc.lake import DayCommit, Lake, with_retry
+from cdc_assets.cdc.lake import DayCommit, DayCommits, Lake, with_retry
 
 log = logging.getLogger(__name__)
 
@@ -560,7 +560,7 @@ def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = Fals
         or any(current[t].get(day, DayCommit(0)).inputs != made_of[day] for t in identifiers)
     ]
     for run in _contiguous(stale):
-        _make_run(lake, name, source, run, made_of, identifiers)
+        _make_run(lake, name, source, run, made_of, identifiers, current)
     return stale
 
 
@@ -612,6 +612,7 @@ def _make_run(
     days: Sequence[date],
     made_of: Mapping[date, Mapping[str, Any]],
     identifiers: Mapping[str, str],
+    current: Mapping[str, DayCommits],
 ) -> None:
     landing = lake.spark.table(lake.stage(name, "landing"))
     of_days = landing.where(F.col("landing_date").isin([F.lit(day) for day in days]))
@@ -626,9 +627,13 @@ def _make_run(
             verdicts = kept.keep(settle_tombstones(lake, name, parsed, landing, days[0]))
         routed = kept.keep(route(parsed, source, keys, schemas, verdicts))
         inputs = {day: made_of[day] for day in days}
-        lake.overwrite_days(identifiers["quarantine"], _quarantined(of_days, routed), inputs)
-        lake.overwrite_days(identifiers["control"], _ordered(_control(routed)), inputs)
-        lake.overwrite_days(identifiers["changes"], _ordered(_changes(routed)), inputs)
+        # changes last: with it the day is complete.
+        for table, rows in (
+            ("quarantine", _quarantined(of_days, routed)),
+            ("control", _ordered(_control(routed))),
+            ("changes", _ordered(_changes(routed))),
+        ):
+            lake.overwrite_days(identifiers[table], rows, inputs, current[table].head)
 
 
 @dataclass(frozen=True)

@@ -346,13 +346,23 @@ class LakeConfig(_Model):
         return self
 
 
+def _cron(value: str) -> str:
+    fields = value.split()
+    if len(fields) != 5 or any(not re.fullmatch(r"[\dA-Za-z*/,\-]+", f) for f in fields):
+        raise ValueError(f'got {value!r}; expected five cron fields such as "*/30 * * * *"')
+    return value
+
+
+Cron = Annotated[str, AfterValidator(_cron)]
+
+
 class AutomationConfig(_Model):
     """What Dagster starts by itself; each can be switched in its UI, too."""
 
     daily_at: str | None = Field(
         default="01:00", description="When the day that has ended is made; null: never."
     )
-    open_day: str | None = Field(
+    open_day: Cron | None = Field(
         default=None, description="A cron expression: when the open day is made again."
     )
     new_files: bool = Field(
@@ -374,19 +384,26 @@ class AutomationConfig(_Model):
             raise ValueError(f'got {value!r}; expected a time of day such as "01:00"')
         return value
 
-    @field_validator("open_day")
-    @classmethod
-    def _cron(cls, value: str | None) -> str | None:
-        fields = (value or "* * * * *").split()
-        if len(fields) != 5 or any(not re.fullmatch(r"[\dA-Za-z*/,\-]+", f) for f in fields):
-            raise ValueError(f'got {value!r}; expected five cron fields such as "*/30 * * * *"')
-        return value
-
     @property
     def daily_cron(self) -> str:
         """`daily_at` as a cron expression."""
         hour, _, minute = (self.daily_at or "01:00").partition(":")
         return f"{int(minute)} {int(hour)} * * *"
+
+
+class MaintenanceConfig(_Model):
+    """When the lake is maintained, and how old is what it removes."""
+
+    cron: Cron | None = Field(
+        default=None, description="When the schedule runs, in `timezone`; unset leaves it off."
+    )
+    snapshot_hours: int = Field(
+        default=24, ge=1, description="Younger commits stay: someone may be reading them."
+    )
+    # Iceberg refuses less than a day: a run that is under way writes before it commits.
+    orphan_hours: int = Field(
+        default=72, ge=25, description="Younger files stay that no commit knows (yet)."
+    )
 
 
 class Config(_Model):
@@ -397,6 +414,7 @@ class Config(_Model):
     start_date: date
     timezone: str = "UTC"
     automation: Annotated[AutomationConfig, BeforeValidator(_empty_mapping)] = AutomationConfig()
+    maintenance: Annotated[MaintenanceConfig, BeforeValidator(_empty_mapping)] = MaintenanceConfig()
     sources: dict[str, SourceConfig] = Field(min_length=1)
 
     @field_validator("spark", mode="before")

@@ -6,7 +6,7 @@ to do next. The fields stay on the exception as attributes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 
 
@@ -64,3 +64,17 @@ class AuditError(CdcError):
 
 class LakeError(CdcError):
     """Raised when the catalog or a commit fails for a reason that a retry does not mend."""
+
+
+class ConcurrentRunError(LakeError):
+    """Raised when another run wrote the same day meanwhile; what it wrote stays as it is."""
+
+    def __init__(self, table: str, days: Iterable[date]) -> None:
+        self.table = table
+        self.days = list(days)
+        super().__init__(
+            f"{table.replace('`', '')} {', '.join(map(str, self.days))}: another run wrote it "
+            "while this one did; nothing of it was overwritten, and what this run made is dropped. "
+            "Run the days again: what is up to date is left as it is. Runs that are queued in "
+            "Dagster wait for each other in their source's pool"
+        )

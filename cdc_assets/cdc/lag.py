@@ -124,7 +124,7 @@ def make_lag(lake: Lake, name: str, days: Sequence[date], force: bool = False) -
         is_complete = ~F.col("landing_date").isin(open_days) if open_days else F.lit(True)
         measured = measure(rows).withColumn("complete", is_complete).select(*columns.LAG.names)
         ordered = measured.coalesce(1).sortWithinPartitions("landing_date", "table_name", "hour")
-        lake.overwrite_days(identifier, ordered, {d: inputs[d] for d in stale})
+        lake.overwrite_days(identifier, ordered, {d: inputs[d] for d in stale}, current.head)
     return stale
 
 

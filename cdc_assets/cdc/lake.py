@@ -4,15 +4,21 @@ Two kinds of tables live here. Stage tables (landing, changes, …) are partitio
 `landing_date`; a day is replaced by one overwrite commit whose summary names what the
 day was made of. State tables hold one table of the source; a day is a tag, made on a
 branch and published by one commit (write, audit, publish).
+
+No writer overwrites what another one made meanwhile. A commit of a stage's days fails where
+one of them was written since the writer read the table; a day of a state table is built on a
+branch that its writer alone knows, and published only where its tag is still the one that the
+writer found.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -30,14 +36,17 @@ from tenacity import (
 )
 
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cdc.errors import ConcurrentRunError, ConfigError
 from cdc_assets.cdc.names import TableName, ddl_of, escape, quote
 from cdc_assets.cdc.spark import CATALOG
 
 log = logging.getLogger(__name__)
 
 INPUTS = "cdc.inputs"  # snapshot property: {day: what it was made of}, as JSON
+CARRIED = "cdc.carried"  # snapshot property: what expired commits said of their days, as JSON
 DAY = "cdc.day"
+MADE_AS = "cdc.made_as"  # snapshot property: the commit that made the day, before compaction
+EXPIRED = "cdc.expired"  # table property: the newest day whose tag was dropped for its age
 TIMEZONE = "cdc.timezone"  # table property: the zone in which its days are cut
 EMPTY = "empty"  # the tag of a state table before its first day
 
@@ -52,6 +61,9 @@ _BUSY = (
     "SQLITE_CONSTRAINT_PRIMARYKEY",
     "duplicate key value",
 )
+
+# What Iceberg raises where the files of a day are others than when the writer read the table.
+_CONFLICT = "org.apache.iceberg.exceptions.ValidationException"
 
 T = TypeVar("T")
 
@@ -99,8 +111,36 @@ class TableState:
         return {
             date.fromisoformat(name): snapshot
             for name, snapshot in self.refs.items()
-            if len(name) == 10 and name[4] == "-"
+            if _is_day(name)
         }
+
+    @property
+    def expired(self) -> date | None:
+        """The newest day that maintenance dropped; it and those before it may be gone."""
+        text = self.properties.get(EXPIRED)
+        return date.fromisoformat(text) if text else None
+
+    def is_expired(self, day: date) -> bool:
+        """True for a day that was made and is gone."""
+        return day not in self.tags and self.expired is not None and day <= self.expired
+
+    def made_as(self, day: date) -> int:
+        """The commit that made a published day: compaction moves the tag, and the rows stay."""
+        return int(self.day_summary(day).get(MADE_AS, self.tags[day]))
+
+    def day_before(self, day: date) -> int | None:
+        """What a day is to be built on: the commit that made the day before.
+
+        A day whose day before has expired stays built on what it was built on.
+        """
+        before = day - timedelta(days=1)
+        if before in self.tags:
+            return self.made_as(before)
+        if self.is_expired(before):
+            made_of = json.loads(self.day_summary(day).get(INPUTS, "{}"))
+            recorded: int | None = made_of.get("day_before")
+            return recorded
+        return None
 
     def day_summary(self, day: date) -> Mapping[str, str]:
         """The summary of a published day; empty where the day has no tag."""
@@ -122,6 +162,50 @@ class DayFiles:
 
     files: int = 0
     bytes: int = 0
+
+
+class DayCommits(dict[date, DayCommit]):
+    """The days of a stage table, and `head`: the table's newest commit when they were read."""
+
+    head: int | None = None
+
+
+def days_made(commits: Iterable[tuple[int, Mapping[str, str]]]) -> dict[date, DayCommit]:
+    """What the commits of a stage table say of its days: of each day the last word.
+
+    What was carried over is older than what a commit says that is still there, even where a
+    run committed between the two.
+
+    Args:
+        commits: id and summary, oldest first.
+    """
+    listed = list(commits)
+    days: dict[date, DayCommit] = {}
+    for _, summary in listed:
+        for day, known in json.loads(summary.get(CARRIED, "{}")).items():
+            days[date.fromisoformat(day)] = DayCommit(known["commit"], known["inputs"])
+    for snapshot, summary in listed:
+        for day, inputs in json.loads(summary.get(INPUTS, "{}")).items():
+            days[date.fromisoformat(day)] = DayCommit(snapshot, inputs)
+    return days
+
+
+@dataclass(frozen=True)
+class DayBranch:
+    """A branch on which one writer builds a day of a state table; no other knows its name.
+
+    `replaces` is the day's published snapshot when the writer began, None where it had none.
+    """
+
+    table: str
+    day: date
+    replaces: int | None
+    name: str
+
+    @property
+    def identifier(self) -> str:
+        """The branch as Spark reads and writes it."""
+        return f"{self.table}.{quote('branch_' + self.name)}"
 
 
 class Lake:
@@ -168,13 +252,13 @@ class Lake:
         refs = {name: ref["snapshot-id"] for name, ref in raw.get("refs", {}).items()}
         return TableState(refs, snapshots, raw.get("properties", {}), raw["location"])
 
-    def day_commits(self, identifier: str) -> dict[date, DayCommit]:
+    def day_commits(self, identifier: str) -> DayCommits:
         """For each day of a stage table the commit that wrote it last."""
         state = self.read_state(identifier)
-        commits: dict[date, DayCommit] = {}
-        for snapshot in state.snapshots.values() if state else ():
-            for day, inputs in json.loads(snapshot.summary.get(INPUTS, "{}")).items():
-                commits[date.fromisoformat(day)] = DayCommit(snapshot.id, inputs)
+        if state is None:
+            return DayCommits()
+        commits = DayCommits(days_made((s.id, s.summary) for s in state.snapshots.values()))
+        commits.head = state.refs.get("main")
         return commits
 
     # --- creation
@@ -241,12 +325,12 @@ class Lake:
             column_ddl(f.name, ddl_of(f.dataType), f.metadata.get("comment")) for f in schema.fields
         )
         settings = {"format-version": "2", **properties}
-        listed = ", ".join(f"{_text(k)} = {_text(v)}" for k, v in settings.items())
+        listed = ", ".join(f"{sql_text(k)} = {sql_text(v)}" for k, v in settings.items())
         by = f"PARTITIONED BY ({partition})" if partition else ""
         with_retry(
             lambda: self.spark.sql(
                 f"CREATE TABLE IF NOT EXISTS {identifier} ({columns}) USING iceberg {by} "
-                f"COMMENT {_text(comment)} TBLPROPERTIES ({listed})"
+                f"COMMENT {sql_text(comment)} TBLPROPERTIES ({listed})"
             )
         )
 
@@ -278,7 +362,11 @@ class Lake:
     # --- days of stage tables
 
     def overwrite_days(
-        self, identifier: str, rows: DataFrame, inputs: Mapping[date, Mapping[str, Any]]
+        self,
+        identifier: str,
+        rows: DataFrame,
+        inputs: Mapping[date, Mapping[str, Any]],
+        since: int | None,
     ) -> None:
         """Replace whole days by these rows in one commit.
 
@@ -287,18 +375,42 @@ class Lake:
             rows: its columns; every `landing_date` is one of `inputs` (rows of other days
                 are filtered out rather than added to days that are not replaced).
             inputs: the days to replace and what each was made of.
+            since: the table's newest commit when it was found that they are to be made
+                (:attr:`DayCommits.head`).
+
+        Raises:
+            ConcurrentRunError: another run wrote one of the days since; nothing is replaced.
         """
         days = F.col("landing_date").isin([F.lit(day) for day in inputs])
         summary = json.dumps({str(day): made_of for day, made_of in inputs.items()})
-        with_retry(
-            lambda: (
-                rows.where(days)
-                .writeTo(identifier)
-                .option(f"snapshot-property.{INPUTS}", summary)
-                .option("fanout-enabled", "true")
-                .overwrite(days)
-            )
-        )
+        options = {
+            f"snapshot-property.{INPUTS}": summary,
+            "fanout-enabled": "true",
+            "isolation-level": "serializable",
+            **({} if since is None else {"validate-from-snapshot-id": str(since)}),
+        }
+
+        def commit() -> None:
+            self._refuse_overtaken(identifier, inputs, since)
+            rows.where(days).writeTo(identifier).options(**options).overwrite(days)
+
+        try:
+            with_retry(commit)
+        except (Py4JJavaError, PySparkException) as error:
+            if _CONFLICT in str(error):
+                raise ConcurrentRunError(identifier, list(inputs)) from error
+            raise
+
+    def _refuse_overtaken(self, identifier: str, days: Iterable[date], since: int | None) -> None:
+        """Iceberg compares the files of days; a day that was made empty has none."""
+        state = self.read_state(identifier)
+        if state is None or state.refs.get("main") == since:
+            return
+        ids = list(state.snapshots)
+        newer = ids[ids.index(since) + 1 :] if since is not None and since in ids else ids
+        written = [json.loads(state.snapshots[i].summary.get(INPUTS, "{}")) for i in newer]
+        if overtaken := [day for day in days if any(str(day) in of for of in written)]:
+            raise ConcurrentRunError(identifier, overtaken)
 
     def day_files(self, identifier: str, days: Iterable[date]) -> dict[date, DayFiles]:
         """Data files of some days of a stage table, by its metadata alone."""
@@ -313,79 +425,96 @@ class Lake:
 
     # --- days of state tables
 
-    def start_branch(self, identifier: str, day: date, base: int | None) -> str:
-        """A fresh branch for the day, at `base` or empty; the branch's identifier."""
-        branch = branch_name(day)
+    def start_branch(
+        self, identifier: str, day: date, base: int | None, replaces: int | None
+    ) -> DayBranch:
+        """A fresh branch for the day, at the snapshot `base` or empty.
+
+        `replaces` is the day's published snapshot as the writer found it.
+        """
+        branch = DayBranch(identifier, day, replaces, f"{_prefix(day)}{uuid.uuid4().hex[:8]}")
 
         def commit() -> None:
             table = self.handle(identifier)
-            if table.refs().containsKey(branch):
-                table.manageSnapshots().removeBranch(branch).commit()
-            if base is not None:
-                start = base
-            elif table.refs().containsKey(EMPTY):
+            start = base
+            if start is None and table.refs().containsKey(EMPTY):
                 start = table.refs().get(EMPTY).snapshotId()
-            else:
-                # A branch starts at a snapshot, and a new table has none yet.
-                table.newAppend().toBranch(branch).commit()
-                snapshot = table.refs().get(branch).snapshotId()
-                table.manageSnapshots().createTag(EMPTY, snapshot).commit()
+            if start is not None:
+                table.manageSnapshots().createBranch(branch.name, start).commit()
                 return
-            table.manageSnapshots().createBranch(branch, start).commit()
+            # A branch starts at a snapshot, and a new table has none yet.
+            table.newAppend().toBranch(branch.name).commit()
+            change = table.manageSnapshots()
+            if not table.refs().containsKey(EMPTY):
+                change.createTag(EMPTY, table.refs().get(branch.name).snapshotId()).commit()
 
         with_retry(commit)
-        return f"{identifier}.{quote('branch_' + branch)}"
+        return branch
 
-    def seal_branch(self, identifier: str, day: date, summary: Mapping[str, str]) -> None:
+    def seal_branch(self, branch: DayBranch, summary: Mapping[str, str]) -> None:
         """An empty commit that closes the day's branch and says what it was made of."""
 
         def commit() -> None:
-            append = self.handle(identifier).newAppend().toBranch(branch_name(day))
-            for key, value in {DAY: str(day), **summary}.items():
+            append = self.handle(branch.table).newAppend().toBranch(branch.name)
+            for key, value in {DAY: str(branch.day), **summary}.items():
                 append.set(key, value)
             append.commit()
 
         with_retry(commit)
 
-    def publish(self, identifier: str, day: date) -> None:
+    def publish(self, branch: DayBranch) -> None:
         """Tag the branch's newest snapshot as the day; main follows where it is the newest.
 
-        One commit: a reader sees the day before or the day after, nothing between.
+        One commit: a reader sees the day before or the day after, nothing between. Branches
+        that others left or hold of the day go with it: they can't be published any more.
+
+        Raises:
+            ConcurrentRunError: the day was published since the branch was started.
         """
+        tag = str(branch.day)
 
         def commit() -> None:
-            table = self.handle(identifier)
-            refs = table.refs()
-            branch, tag = branch_name(day), str(day)
-            snapshot = refs.get(branch).snapshotId()
+            table = self.handle(branch.table)
+            # Begun before the references are read, it commits only if none has moved since.
             change = table.manageSnapshots()
-            if refs.containsKey(tag):
-                change = change.replaceTag(tag, snapshot)
-            else:
+            refs = table.refs()
+            published = refs.get(tag).snapshotId() if refs.containsKey(tag) else None
+            if published != branch.replaces or not refs.containsKey(branch.name):
+                raise ConcurrentRunError(branch.table, [branch.day])
+            snapshot = refs.get(branch.name).snapshotId()
+            if published is None:
                 change = change.createTag(tag, snapshot)
-            newest = max([*self._tag_days(refs), day])
-            if newest == day:
-                if refs.containsKey("main"):
-                    change = change.replaceBranch("main", snapshot)
-                else:
-                    change = change.createBranch("main", snapshot)
-            change.removeBranch(branch).commit()
+            else:
+                change = change.replaceTag(tag, snapshot)
+            if max([*_days_of(refs), branch.day]) == branch.day:
+                change = _move_main(change, refs, snapshot)
+            for name in refs.keySet():
+                if name.startswith(_prefix(branch.day)):
+                    change = change.removeBranch(name)
+            change.commit()
 
         with_retry(commit)
 
-    @staticmethod
-    def _tag_days(refs: Any) -> Iterable[date]:
-        for name in refs.keySet():
-            if len(name) == 10 and name[4] == "-":
-                yield date.fromisoformat(name)
-
-    def drop_branch(self, identifier: str, day: date) -> None:
-        """Remove the day's branch, if it is there."""
+    def mend_main(self, identifier: str) -> None:
+        """Put main on the newest day, where something else moved it."""
 
         def commit() -> None:
             table = self.handle(identifier)
-            if table.refs().containsKey(branch_name(day)):
-                table.manageSnapshots().removeBranch(branch_name(day)).commit()
+            change = table.manageSnapshots()
+            refs = table.refs()
+            newest = refs.get(str(max(_days_of(refs)))).snapshotId()
+            if not refs.containsKey("main") or refs.get("main").snapshotId() != newest:
+                _move_main(change, refs, newest).commit()
+
+        with_retry(commit)
+
+    def drop_branch(self, branch: DayBranch) -> None:
+        """Remove a branch, if it is there."""
+
+        def commit() -> None:
+            table = self.handle(branch.table)
+            if table.refs().containsKey(branch.name):
+                table.manageSnapshots().removeBranch(branch.name).commit()
 
         with_retry(commit)
 
@@ -394,9 +523,26 @@ class Lake:
         return self.spark.read.option("versionAsOf", str(snapshot)).table(identifier)
 
 
-def branch_name(day: date) -> str:
-    """Branches and tags share one namespace: `ld_<day>` is built, `<day>` is published."""
-    return f"ld_{day}"
+BRANCH_PREFIX = "ld_"
+
+
+def _prefix(day: date) -> str:
+    """Branches and tags share one namespace: `ld_<day>_…` is built, `<day>` is published."""
+    return f"{BRANCH_PREFIX}{day}_"
+
+
+def _is_day(name: str) -> bool:
+    return len(name) == 10 and name[4] == "-"
+
+
+def _days_of(refs: Any) -> Iterable[date]:
+    return (date.fromisoformat(name) for name in refs.keySet() if _is_day(name))
+
+
+def _move_main(change: Any, refs: Any, snapshot: int) -> Any:
+    if refs.containsKey("main"):
+        return change.replaceBranch("main", snapshot)
+    return change.createBranch("main", snapshot)
 
 
 def state_parts(config: Config, source: str, table: TableName) -> tuple[str, ...]:
@@ -409,8 +555,9 @@ def state_parts(config: Config, source: str, table: TableName) -> tuple[str, ...
 
 def column_ddl(name: str, kind: str, comment: str | None = None) -> str:
     """One column of a CREATE or ALTER TABLE."""
-    return f"{quote(name)} {kind}" + (f" COMMENT {_text(comment)}" if comment else "")
+    return f"{quote(name)} {kind}" + (f" COMMENT {sql_text(comment)}" if comment else "")
 
 
-def _text(value: str) -> str:
+def sql_text(value: str) -> str:
+    """A text as an SQL literal."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

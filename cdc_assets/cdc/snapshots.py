@@ -22,9 +22,9 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc import changes
 from cdc_assets.cdc.config import SourceConfig, TableConfig
-from cdc_assets.cdc.errors import AuditError, ConfigError, MissingDayError
+from cdc_assets.cdc.errors import AuditError, ConcurrentRunError, ConfigError, MissingDayError
 from cdc_assets.cdc.kept import keeping
-from cdc_assets.cdc.lake import DayCommit, Lake, TableState, with_retry
+from cdc_assets.cdc.lake import DayBranch, DayCommit, Lake, TableState, with_retry
 from cdc_assets.cdc.moves import Keyed
 from cdc_assets.cdc.names import TableName, column
 from cdc_assets.cdc.positions import literal_position
@@ -90,6 +90,7 @@ class TableDay:
             AuditError: the day's audit failed; nothing is published.
             ConfigError: a column can't be in the lake under its name.
             SchemaDriftError: the key's columns or types changed.
+            ConcurrentRunError: another run published the day meanwhile, made of something else.
         """
         began = time.monotonic()
         state = self.lake.read_state(self.identifier)
@@ -98,19 +99,44 @@ class TableDay:
         if state and not force:
             summary = state.day_summary(self.day)
             if summary.get(INPUTS) == json.dumps(inputs, sort_keys=True):
-                self._mend_main(state)
+                if state.refs.get("main") != state.tags[max(state.tags)]:
+                    self.lake.mend_main(self.identifier)
                 return self._report_of(summary)
         self._check_quarantine()
+        base = self._base(state)
         columns = Columns(self, state)
         columns.prepare()
-        branch = self.lake.start_branch(self.identifier, self.day, inputs["day_before"])
-        rows_before = self._rows_before(state)
+        replaces = state.tags.get(self.day) if state else None
+        branch = self.lake.start_branch(self.identifier, self.day, base, replaces)
         try:
-            figures = self._merge(branch, columns) if self.survey.events else {"rows": rows_before}
-        except BaseException:
-            self.lake.drop_branch(self.identifier, self.day)
+            report = self._build(branch, columns, state, began)
+            self.lake.seal_branch(
+                branch,
+                {
+                    INPUTS: json.dumps(inputs, sort_keys=True),
+                    REPORT: json.dumps(asdict(report), ensure_ascii=False),
+                },
+            )
+            self.lake.publish(branch)
+        except Exception as error:
+            self.lake.drop_branch(branch)
+            if made := self._made_meanwhile(branch, inputs, error):
+                return made
             raise
-        report = DayReport(
+        except BaseException:
+            self.lake.drop_branch(branch)
+            raise
+        return report
+
+    def _build(
+        self, branch: DayBranch, columns: Columns, state: TableState | None, began: float
+    ) -> DayReport:
+        """Merge the day's changes into its branch and audit it."""
+        rows_before = self._rows_before(state)
+        figures: dict[str, Any] = {"rows": rows_before}
+        if self.survey.events:
+            figures = self._merge(branch.identifier, columns)
+        return DayReport(
             table=self.table,
             day=str(self.day),
             rows_before=rows_before,
@@ -122,16 +148,22 @@ class TableDay:
             seconds=round(time.monotonic() - began, 2),
             **{**figures, **self._written(state)},
         )
-        self.lake.seal_branch(
-            self.identifier,
-            self.day,
-            {
-                INPUTS: json.dumps(inputs, sort_keys=True),
-                REPORT: json.dumps(asdict(report), ensure_ascii=False),
-            },
-        )
-        self.lake.publish(self.identifier, self.day)
-        return report
+
+    def _made_meanwhile(
+        self, branch: DayBranch, inputs: Mapping[str, Any], error: Exception
+    ) -> DayReport | None:
+        """The report of another run that published the day, where it made it of the same.
+
+        Raises:
+            ConcurrentRunError: it made the day of something else.
+        """
+        state = self.lake.read_state(self.identifier)
+        if state is None or state.tags.get(self.day) == branch.replaces:
+            return None
+        summary = state.day_summary(self.day)
+        if summary.get(INPUTS) == json.dumps(inputs, sort_keys=True):
+            return self._report_of(summary)
+        raise ConcurrentRunError(self.label, [self.day]) from error
 
     # --- what the day is made of
 
@@ -171,16 +203,40 @@ class TableDay:
     def _day_before(self, state: TableState | None) -> int | None:
         if self.day <= self.start:
             return None
-        tags = state.tags if state else {}
+        made = state.day_before(self.day) if state else None
+        if made is None:
+            raise self._missing(state, self.day - timedelta(days=1))
+        return made
+
+    def _base(self, state: TableState | None) -> int | None:
+        """The snapshot that the day's branch starts at, None for the first day.
+
+        Raises:
+            MissingDayError: the day before has expired, or the one before the days that are
+                looked back on.
+        """
+        if self.day <= self.start or state is None:
+            return None
         before = self.day - timedelta(days=1)
-        if before not in tags:
-            missing = self.start
-            while missing in tags:
-                missing += timedelta(days=1)
-            raise MissingDayError(
-                self.label, before, f"Materialize it first, or run --from {missing}."
+        for needed in (before, min([self.day, *self.window]) - timedelta(days=1)):
+            if needed >= self.start and state.is_expired(needed):
+                raise self._missing(state, needed)
+        return state.tags[before]
+
+    def _missing(self, state: TableState | None, day: date) -> MissingDayError:
+        if state and state.is_expired(day):
+            return MissingDayError(
+                self.label,
+                day,
+                f"It has expired (keep_days: {self.source.keep_days}), and {self.day} can't be "
+                "made without it. What was made stays as it is; to make the table anew from its "
+                f"first day: cdc-assets run --source {self.name} --table '{self.table}' "
+                f"--from {self.start} --to {max(state.tags)}.",
             )
-        return tags[before]
+        missing, tags = self.start, state.tags if state else {}
+        while missing in tags:
+            missing += timedelta(days=1)
+        return MissingDayError(self.label, day, f"Materialize it first, or run --from {missing}.")
 
     def _rules(self) -> str:
         rules = [
@@ -192,19 +248,6 @@ class TableDay:
             self.config.rename,
         ]
         return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
-
-    def _mend_main(self, state: TableState) -> None:
-        """main follows the newest tag; a crash between the two is mended here."""
-        newest = max(state.tags)
-        if state.refs.get("main") != state.tags[newest]:
-            with_retry(
-                lambda: (
-                    self.lake.handle(self.identifier)
-                    .manageSnapshots()
-                    .replaceBranch("main", state.tags[newest])
-                    .commit()
-                )
-            )
 
     def _report_of(self, summary: Mapping[str, str]) -> DayReport:
         return DayReport(**{**json.loads(summary[REPORT]), "made": False})

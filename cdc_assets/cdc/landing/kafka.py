@@ -29,7 +29,7 @@ from cdc_assets.cdc.config import KafkaConfig
 from cdc_assets.cdc.envelopes.columns import LANDING
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.kept import keeping
-from cdc_assets.cdc.lake import DayCommit, Lake, is_contention
+from cdc_assets.cdc.lake import DayCommits, Lake, is_contention
 from cdc_assets.cdc.spark import add_kafka
 
 Place = tuple[str, int]  # topic and partition
@@ -540,7 +540,7 @@ def land_offsets(
                     rows = kept.keep(rows)
                     _refuse_less(lake, name, identifier, rows, list(new))
                 inputs = {day: of_day.to_inputs() for day, of_day in new.items()}
-                lake.overwrite_days(identifier, rows, inputs)
+                lake.overwrite_days(identifier, rows, inputs, commits.head)
         recorded |= planned
     return [recorded[day] for day in days]
 
@@ -629,7 +629,7 @@ def _rows(
     identifier: str,
     days: Mapping[date, KafkaDay],
     recorded: Mapping[date, KafkaDay],
-    commits: Mapping[date, DayCommit],
+    commits: DayCommits,
     found: Found,
 ) -> DataFrame:
     """The rows of some days: what an open day has already, and the rest from Kafka."""
@@ -642,7 +642,8 @@ def _rows(
             for place, (_, end) in of_day.ranges.items():
                 if known := old.range_of(place, of_day.topics[place[0]].topic_id):
                     has[place] = min(known[1], end)
-            landed = lake.at(identifier, commits[day].snapshot_id)
+            assert commits.head is not None  # a recorded day has a commit
+            landed = lake.at(identifier, commits.head)
             frames.append(_only(landed.where(F.col("landing_date") == F.lit(day)), has))
         to_read[day] = {
             place: (max(start, has.get(place, 0), min(found.first.get(place, 0), end)), end)

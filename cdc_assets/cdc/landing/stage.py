@@ -87,7 +87,7 @@ def _land_files(
         rows = read_days(lake.spark, name, new)
         inputs = {day.day: {"files": day.fingerprint} for day in new}
         try:
-            lake.overwrite_days(identifier, rows, inputs)
+            lake.overwrite_days(identifier, rows, inputs, landed.head)
         except (PySparkException, Py4JJavaError) as error:
             if is_contention(error):
                 raise

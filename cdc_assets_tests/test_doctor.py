@@ -1,0 +1,212 @@
+"""`cdc-assets doctor`: what is wrong is named with what to do, whatever is wrong; no secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from pyiceberg.catalog.sql import SqlCatalog
+from typer.testing import CliRunner
+
+from cdc_assets.cli import app
+from cdc_assets.doctor import Line, Status, examine
+
+REPOSITORY = Path(__file__).parents[1]
+SHOP: dict[str, Any] = {
+    "format": "debezium",
+    "landing": {"files": "landing"},
+    "tables": {"public.customers": {"key": ["id"]}},
+}
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is in order: cdc.yaml, dagster.yaml, a landed day."""
+    write_config(tmp_path)
+    storage = {"sqlite": {"base_dir": str(tmp_path / ".dagster")}}
+    (tmp_path / "dagster.yaml").write_text(
+        yaml.safe_dump({"storage": storage, "telemetry": {"enabled": False}})
+    )
+    day = tmp_path / "landing" / "2026-11-01"
+    day.mkdir(parents=True)
+    (day / "events.jsonl").write_text("{}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CDC_CONFIG", "cdc.yaml")
+    for name in ("CDC_WAREHOUSE", "DAGSTER_HOME", "CDC_SPARK_JARS", "JAVA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def write_config(folder: Path, source: dict[str, Any] | None = None, **top: Any) -> None:
+    """cdc.yaml of one source."""
+    raw = {
+        "lake": {"warehouse": "warehouse"},
+        "start_date": "2026-11-01",
+        "sources": {"shop": SHOP | (source or {})},
+    }
+    (folder / "cdc.yaml").write_text(yaml.safe_dump({**raw, **top}), "utf-8")
+
+
+def lines(check: str, status: Status | None = None) -> list[Line]:
+    """The lines of one check."""
+    found = list(examine(quick=True, only=("configuration", check)))
+    own = [line for line in found if line.check.startswith(check)]
+    return [line for line in own if status in (None, line.status)]
+
+
+def test_a_project_in_order_has_no_problem() -> None:
+    found = list(examine(quick=True))
+    assert [line for line in found if line.status is Status.problem] == []
+    checks = {line.check for line in found}
+    assert {"java", "jars", "packages", "catalog", "landing of shop", "dagster"} <= checks
+    (landing,) = [line for line in found if line.check == "landing of shop"]
+    assert "1 days, the newest 2026-11-01" in landing.found
+
+
+def test_problems_exit_1_and_each_says_what_to_do(project: Path) -> None:
+    write_config(project, {"landing": {"files": "nowhere"}})
+    result = CliRunner().invoke(app, ["doctor", "--quick", "--format", "json"])
+    assert result.exit_code == 1
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    (bad,) = [row for row in rows if row["status"] == "problem"]
+    assert bad["check"] == "landing of shop"
+    assert "nowhere is no folder" in bad["found"]
+    assert "sources.shop.landing.files" in bad["remedy"]
+
+
+def test_every_fault_of_the_configuration_is_a_line_and_the_machine_is_checked_too(
+    project: Path,
+) -> None:
+    write_config(project, {"late_days": -1, "colour": "red"}, maintenance={"orphan_hours": 1})
+    found = list(examine(quick=True))
+    faults = [line.found for line in found if line.check == "configuration"]
+    for path in ("sources.shop.late_days", "sources.shop.colour", "maintenance.orphan_hours"):
+        assert [text for text in faults if f"{path}:" in text], path
+    assert {"java", "jars", "dagster"} <= {line.check for line in found}
+
+
+def test_a_missing_or_old_java_is_a_problem(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(project / "no-java"))
+    (missing,) = lines("java")
+    assert (missing.status, "JAVA_HOME" in missing.remedy) == (Status.problem, True)
+    java = project / "old" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(project / "old"))
+    (old,) = lines("java")
+    assert old.status is Status.problem
+    assert "1.8.0_392" in old.found
+    assert "17 or newer" in old.remedy
+
+
+def test_a_folder_without_the_jars_is_a_problem(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "some-1.0.jar").touch()
+    monkeypatch.setenv("CDC_SPARK_JARS", str(project))
+    (found,) = lines("jars")
+    assert found.status is Status.problem
+    assert "iceberg-spark-runtime" in found.found
+
+
+def test_names_that_are_no_days_and_files_that_nothing_reads_are_told(project: Path) -> None:
+    (project / "landing" / "2026-13-01").mkdir()
+    (project / "landing" / "_done").mkdir()
+    (warning,) = lines("landing", Status.warning)
+    assert "no day: 2026-13-01" in warning.found
+    (project / "landing" / "2026-11-01" / "events.avro").touch()
+    (problem,) = lines("landing", Status.problem)
+    assert "events.avro" in problem.found
+
+
+def test_a_broker_that_does_not_answer_is_a_problem(project: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{free.getsockname()[1]}"
+    kafka = {"bootstrap_servers": server, "topics": ["t"]}
+    write_config(project, {"landing": {"kafka": kafka}})
+    (found,) = lines("landing")
+    assert found.status is Status.problem
+    assert f"no broker answers: {server}" in found.found
+    with socket.create_server(("127.0.0.1", 0)) as open_port:
+        kafka["bootstrap_servers"] = f"{server},127.0.0.1:{open_port.getsockname()[1]}"
+        write_config(project, {"landing": {"kafka": kafka}})
+        (found,) = lines("landing")
+    assert found.status is Status.ok
+    assert "1 of 2 brokers answer" in found.found
+
+
+def test_a_lake_that_contradicts_the_configuration_is_a_problem(project: Path) -> None:
+    warehouse = project / "warehouse"
+    warehouse.mkdir()
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
+    try:
+        rows = pa.table({"id": [1]})
+        for space, name, properties in (
+            (("shop",), "landing", {"cdc.timezone": "Asia/Shanghai"}),
+            (("shop", "public"), "customers", {}),
+        ):
+            catalog.create_namespace(space)
+            table = catalog.create_table((*space, name), rows.schema, properties=properties)
+            table.append(rows)
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        table.manage_snapshots().create_tag(snapshot.snapshot_id, "2026-10-30").commit()
+    finally:
+        catalog.engine.dispose()
+    start, zone = lines("catalog", Status.problem)
+    assert "days of shop.landing are cut in Asia/Shanghai" in zone.found
+    assert "set timezone: Asia/Shanghai" in zone.remedy
+    assert "start_date 2026-11-01 is later than 2026-10-30" in start.found
+
+
+def test_a_check_that_raises_is_a_problem_and_the_others_go_on(project: Path) -> None:
+    (project / "warehouse").mkdir()
+    (project / "warehouse" / "catalog.db").write_text("no database, but long enough to be one")
+    (project / "dagster.yaml").write_text("storage: {no_such: thing}\n")
+    (catalog,) = lines("catalog")
+    assert catalog.status is Status.problem
+    assert "can't be read" in catalog.found
+    (instance,) = lines("dagster")
+    assert instance.status is Status.problem
+    assert lines("landing")[0].status is Status.ok
+
+
+def test_no_line_holds_a_secret(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CATALOG_PASSWORD", "hunter2-of-the-lake")
+    catalog = {
+        "type": "rest",
+        "uri": "http://me:hunter3-in-the-uri@127.0.0.1:1/hunter2-of-the-lake",
+    }
+    lake = {"warehouse": "warehouse", "catalog": {**catalog, "credential": "${CATALOG_PASSWORD}"}}
+    write_config(project, lake=lake)
+    found = list(examine(quick=True))
+    assert [line for line in found if line.check == "catalog" and line.status is Status.problem]
+    assert "hunter" not in repr(found)
+
+
+@pytest.mark.slow
+def test_without_quick_spark_and_the_catalog_are_tried(project: Path) -> None:
+    """In a process of its own: a process has one Spark session."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cdc_assets.cli", "doctor", "--format", "json"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    (spark,) = [row for row in rows if row["check"] == "spark"]
+    assert spark["status"] == "ok", spark
+    assert "namespaces of the catalog" in spark["found"]
+    assert done.returncode == 0
