@@ -94,6 +94,7 @@ class Process:
         log: Path,
         user: str | None = None,
         env: Mapping[str, str] | None = None,
+        cwd: Path | str = "/",
     ) -> Process:
         """Start a command as a group of its own; stdout and stderr are added to its log."""
         who: dict[str, Any] = {"user": user, "group": user, "extra_groups": []} if user else {}
@@ -103,7 +104,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                cwd="/",
+                cwd=cwd,
                 env=dict(env) if env is not None else None,
                 start_new_session=True,
                 **who,
