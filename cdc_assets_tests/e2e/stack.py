@@ -59,7 +59,9 @@ def missing_parts() -> list[str]:
     return lacks
 
 
-def wait_for(what: str, is_there: Callable[[], Any], seconds: float = 60) -> Any:
+def wait_for(
+    what: str, is_there: Callable[[], Any], seconds: float = 60, every: float = 0.1
+) -> Any:
     """The first true answer of `is_there`, asked until the time is up.
 
     Raises:
@@ -74,7 +76,7 @@ def wait_for(what: str, is_there: Callable[[], Any], seconds: float = 60) -> Any
             raise
         except Exception as error:
             last = error
-        time.sleep(0.1)
+        time.sleep(every)
     raise StackError(f"{what}: not there after {seconds:.0f} s; {last}") from last
 
 
