@@ -1,6 +1,6 @@
 # `make` alone lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e stack ui check format bench bench-kafka bench-tables sample lock clean distclean
+.PHONY: help setup demo test e2e stack ui ui-test screenshots check format bench bench-kafka bench-tables sample lock clean distclean
 
 PORT ?= 3000
 BIN := .venv/bin
@@ -28,6 +28,13 @@ stack: setup ## PostgreSQL, Kafka and Debezium with a small shop to try things o
 ui: setup ## Dagster with its daemon on 127.0.0.1:3000 (PORT=… for another); it has no login
 	DAGSTER_HOME="$(CURDIR)" PYTHONWARNINGS='ignore:Function `dev_command` is superseded' \
 		exec $(BIN)/dagster dev -w workspace.yaml -h 127.0.0.1 -p $(PORT)
+
+ui-test: setup ## Dagster's pages in a real Chromium: materialize, checks, a backfill; pictures in .ui
+	@sh scripts/ui.sh
+	$(BIN)/pytest -q -m ui $(ARGS)
+
+screenshots: ui-test ## take the README's pictures anew
+	cp $(addprefix .ui/,$(addsuffix .png,graph day checks)) docs/images/
 
 check: setup ## formatting, lint and types
 	$(BIN)/ruff format --check .
@@ -57,7 +64,7 @@ lock: ## pin the dependencies anew in requirements.lock (ARGS=--upgrade for newe
 		--output-file requirements.lock $(ARGS)
 
 clean: ## remove what runs have made: the lake, Dagster's records, caches
-	rm -rf data/warehouse .stack .dagster .logs_queue logs .tmp_dagster_home_*
+	rm -rf data/warehouse .stack .ui .dagster .logs_queue logs .tmp_dagster_home_*
 	rm -rf spark-warehouse metastore_db derby.log
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find cdc_assets cdc_assets_tests -name __pycache__ -type d -prune -exec rm -rf {} +

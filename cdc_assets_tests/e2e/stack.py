@@ -59,7 +59,9 @@ def missing_parts() -> list[str]:
     return lacks
 
 
-def wait_for(what: str, is_there: Callable[[], Any], seconds: float = 60) -> Any:
+def wait_for(
+    what: str, is_there: Callable[[], Any], seconds: float = 60, every: float = 0.1
+) -> Any:
     """The first true answer of `is_there`, asked until the time is up.
 
     Raises:
@@ -74,7 +76,7 @@ def wait_for(what: str, is_there: Callable[[], Any], seconds: float = 60) -> Any
             raise
         except Exception as error:
             last = error
-        time.sleep(0.1)
+        time.sleep(every)
     raise StackError(f"{what}: not there after {seconds:.0f} s; {last}") from last
 
 
@@ -94,6 +96,7 @@ class Process:
         log: Path,
         user: str | None = None,
         env: Mapping[str, str] | None = None,
+        cwd: Path | str = "/",
     ) -> Process:
         """Start a command as a group of its own; stdout and stderr are added to its log."""
         who: dict[str, Any] = {"user": user, "group": user, "extra_groups": []} if user else {}
@@ -103,7 +106,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                cwd="/",
+                cwd=cwd,
                 env=dict(env) if env is not None else None,
                 start_new_session=True,
                 **who,
