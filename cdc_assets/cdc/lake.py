@@ -63,7 +63,7 @@ _BUSY = (
 )
 
 # What Iceberg raises where the files of a day are others than when the writer read the table.
-_CONFLICT = "org.apache.iceberg.exceptions.ValidationException"
+_CONFLICT = ("org.apache.iceberg.exceptions.ValidationException", "Found conflicting files")
 
 T = TypeVar("T")
 
@@ -397,7 +397,7 @@ class Lake:
         try:
             with_retry(commit)
         except (Py4JJavaError, PySparkException) as error:
-            if _CONFLICT in str(error):
+            if any(sign in str(error) for sign in _CONFLICT):
                 raise ConcurrentRunError(identifier, list(inputs)) from error
             raise
 
