@@ -208,9 +208,7 @@ def test_a_day_of_a_table_tells_its_rows_its_query_and_a_sample(
     expect(row).to_contain_text(str(rows))
     expect(page.get_by_text(f"VERSION AS OF '{first_day}'")).to_be_visible()
     sample = page.get_by_role("row").filter(has=page.get_by_text("sample", exact=True))
-    sample.get_by_text("Show Markdown").click()
-    expect(page.get_by_role("dialog").get_by_text("celsius")).to_be_visible()
-    page.keyboard.press("Escape")
+    expect(sample).to_contain_text("celsius")
 
 
 def test_the_checks_of_a_day_have_passed(page: Page, dagster: DagsterDev, first_day: str) -> None:
