@@ -1,6 +1,6 @@
 #!/bin/sh
-# Gets what the tests of Dagster's pages need besides .venv: Chromium. Playwright's own browser would
-# be a download outside the package registries; the system's serves as well.
+# Gets what the tests of Dagster's pages need besides .venv: Chromium. Playwright would download a
+# browser of its own; the system's serves as well.
 #
 # Safe to run again and again. On Debian as root it comes from apt-get where it is missing; anywhere
 # else it says in one line what to install, and exits 1.

@@ -79,6 +79,14 @@ class DagsterDev:
             )
         ]
 
+    @property
+    def location(self) -> str:
+        """The name of the one code location, which is part of some addresses."""
+        workspace = self.ask(
+            "{ workspaceOrError { ... on Workspace { locationEntries { name } } } }"
+        )
+        return str(workspace["workspaceOrError"]["locationEntries"][0]["name"])
+
     def ask(self, query: str, **variables: Any) -> Any:
         """The data of a GraphQL query: what Dagster has recorded, whatever its pages show."""
         request = urllib.request.Request(

@@ -33,10 +33,9 @@ def open_graph(page: Page) -> None:
     expect(page.get_by_text("Global asset lineage")).to_be_visible()
 
 
-def open_source(page: Page, source: str) -> None:
-    """The graph of a source's group, by way of the catalog."""
-    page.get_by_text("Catalog", exact=True).first.click()
-    page.get_by_role("link", name=source, exact=True).first.click()
+def open_source(page: Page, dagster: DagsterDev, source: str) -> None:
+    """The graph of a source's group; the catalog would lead to it with an asset chosen."""
+    page.goto(f"{dagster.url}/locations/{dagster.location}/asset-groups/{source}")
     expect(page.get_by_text("Asset Group in")).to_be_visible()
 
 
@@ -163,7 +162,7 @@ def first_day(page: Page, dagster: DagsterDev) -> str:
 @pytest.fixture(scope="module")
 def three_days(page: Page, dagster: DagsterDev, first_day: str) -> list[str]:
     """A backfill of a source's days behind it, launched in its graph and seen to complete."""
-    open_source(page, SOURCE)
+    open_source(page, dagster, SOURCE)
     launch = materialize_all(page, f"[{DAYS[1]}...{DAYS[3]}]")
     expect(launch).to_have_text("Launch backfill")
     launch.click()
@@ -209,9 +208,7 @@ def test_a_day_of_a_table_tells_its_rows_its_query_and_a_sample(
     expect(row).to_contain_text(str(rows))
     expect(page.get_by_text(f"VERSION AS OF '{first_day}'")).to_be_visible()
     sample = page.get_by_role("row").filter(has=page.get_by_text("sample", exact=True))
-    sample.get_by_text("Show Markdown").click()
-    expect(page.get_by_role("dialog").get_by_text("celsius")).to_be_visible()
-    page.keyboard.press("Escape")
+    expect(sample).to_contain_text("celsius")
 
 
 def test_the_checks_of_a_day_have_passed(page: Page, dagster: DagsterDev, first_day: str) -> None:
@@ -239,7 +236,7 @@ def test_three_days_are_backfilled(page: Page, dagster: DagsterDev, three_days: 
 def test_the_graph_of_a_source_tells_how_far_each_asset_is(
     page: Page, dagster: DagsterDev, three_days: list[str], screenshots: Path
 ) -> None:
-    open_source(page, SOURCE)
+    open_source(page, dagster, SOURCE)
     for _ in range(2):
         page.get_by_role("img", name="zoom_out").click()
     # The open day is not made yet.
