@@ -124,12 +124,12 @@ def _common(name: str, config: Config) -> dict[str, Any]:
     }
 
 
-def _day_before(key: dg.AssetKey, start: int = -1, end: int = -1) -> dg.AssetDep:
+def _day_before(key: dg.AssetKey) -> dg.AssetDep:
     with warnings.catch_warnings():
         # In beta for several minor versions; without it the first day would lack a parent.
         warnings.simplefilter("ignore", dg.BetaWarning)
         mapping = dg.TimeWindowPartitionMapping(
-            start_offset=start, end_offset=end, allow_nonexistent_upstream_partitions=True
+            start_offset=-1, end_offset=-1, allow_nonexistent_upstream_partitions=True
         )
     return dg.AssetDep(key, partition_mapping=mapping)
 
@@ -192,7 +192,7 @@ def _record_stage(
     for day in days:
         location = state.location if state else ""
         common = metadata.of_stage_day(identifier, location, day, held.get(day, DayFiles()), share)
-        _add(context, key, day, {**facts.get(day, {}), **common})
+        _add(context, key, day, {**common, **facts.get(day, {})})
 
 
 # --- landing
@@ -205,7 +205,7 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
         name,
         "landing",
         config,
-        "A row is a Kafka record of the day, bytes as they came: what all else is made of.",
+        "Kafka's records as they came, bytes untouched, a row each: what all else is made of.",
         deps=[],
         kinds={"kafka" if from_kafka else "file"},
     )
@@ -219,7 +219,7 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
     def landing(
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        lake, days = spark.lake(), partitions.days_of(context)
+        days, lake = partitions.days_of(context), spark.lake()
         with _failures(context), progress.step(name, "landing", _span(days)) as say:
             began = time.monotonic()
             allow_loss = ALLOW_LOSS in context.run.tags
@@ -250,14 +250,16 @@ def _span(days: list[date]) -> str:
 def _changes(name: str, config: Config) -> dg.AssetsDefinition:
     keys = {table: dg.AssetKey([name, table]) for table in PARSED}
     described = {
-        "changes": "A row is an event that changes rows of a table, read into common columns.",
-        "control": "A row is an event that was understood and changes no row: a heartbeat, a "
-        "transaction's mark, DDL, a message.",
-        "quarantine": "A row is a landed record that could not be read, with the reason.",
+        "changes": "Events that change rows, read into common columns, a row each.",
+        "control": "Events that were understood and change no row: heartbeats, marks of "
+        "transactions, DDL, messages; a row each.",
+        "quarantine": "Landed records that could not be read, a row each, with the reason.",
     }
     landing = dg.AssetKey([name, "landing"])
     specs = [
-        _stage_spec(name, table, config, text, deps=[_day_before(landing, start=-1, end=0)])
+        # The landing of the day before is read, too (D11); as a dependency it would have Dagster
+        # make a day more than was asked for, before that day has landed.
+        _stage_spec(name, table, config, text, deps=[landing])
         for table, text in described.items()
     ]
 
@@ -273,7 +275,7 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
     def parsed(
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        lake, days = spark.lake(), partitions.days_of(context)
+        days, lake = partitions.days_of(context), spark.lake()
         with _failures(context):
             began = time.monotonic()
             with progress.step(name, "changes", _span(days)) as say:
@@ -320,13 +322,14 @@ def _stage_contract(lake: Lake, name: str, table: str) -> list[str]:
 def _tables(name: str, config: Config) -> dg.AssetsDefinition:
     source = config.sources[name]
     keys = {table: table_key(name, table) for table in source.tables}
-    parents = [dg.AssetKey([name, table]) for table in PARSED]
+    # `control` and `quarantine`, which are read as well, are made in the same step.
+    parent = dg.AssetKey([name, "changes"])
     specs = [
         _spec(
             key,
             config,
             _says(table, source.tables[table].description),
-            deps=[*parents, _day_before(key)],
+            deps=[parent, _day_before(key)],
             owners=source.tables[table].owners,
             tags=source.tables[table].tags,
             metadata={"dagster/table_name": f"lake.{name}.{table}"},
@@ -343,7 +346,7 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
     def tables(
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        lake, days = spark.lake(), partitions.days_of(context)
+        days, lake = partitions.days_of(context), spark.lake()
         chosen = {t: k for t, k in keys.items() if k in context.selected_asset_keys}
         is_forced = _is_forced(context)
         with _failures(context):
@@ -387,7 +390,7 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
 
 
 def _says(table: str, description: str | None) -> str:
-    row = f"A row is a row of {table} as it stood at the end of the day."
+    row = f"{table} as it stood at the end of the day, row by row."
     return f"{description}\n\n{row}" if description else row
 
 
@@ -451,7 +454,7 @@ def _look_at(
             # Of a range the newest day alone: a sample costs a Spark job.
             hidden = source.tables[table].sensitive
             shown = metadata.sample(lake, identifier, days[-1], hidden)
-            values[days[-1]]["sample"] = dg.MetadataValue.md(shown)
+            values[days[-1]] = {"sample": dg.MetadataValue.md(shown), **values[days[-1]]}
     except Exception as error:
         return replace(made, error=made.error or error)
     return replace(made, metadata=values, findings=findings)
@@ -493,7 +496,7 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
         name,
         "lag",
         config,
-        "A row is the lag of a table's changes: of a source hour, or of the whole day.",
+        "How late changes came: a row a table, kind of lag and source hour, and one for the day.",
         deps=[dg.AssetKey([name, "changes"])],
     )
 
@@ -506,7 +509,7 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
     def lag(
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        lake, days = spark.lake(), partitions.days_of(context)
+        days, lake = partitions.days_of(context), spark.lake()
         with _failures(context), progress.step(name, "lag", _span(days)) as say:
             began = time.monotonic()
             lag_stage.make_lag(lake, name, days, force=_is_forced(context))

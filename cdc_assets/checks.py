@@ -359,7 +359,10 @@ def table_findings(state: TableState, day: date, report: DayReport) -> list[Find
         Finding(
             "built_on_day_before",
             made_of.get("day_before") in (None, before),
-            {"built_on": str(made_of.get("day_before")), "day_before": str(before)},
+            {
+                "built_on": str(made_of.get("day_before") or "nothing, it is the first day"),
+                "day_before": str(before or "none"),
+            },
         ),
         Finding("late_within_window", not report.too_late, {"too_late": report.too_late}),
         Finding(

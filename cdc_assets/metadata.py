@@ -29,11 +29,16 @@ _SECRET = re.compile(
 )
 
 
-def column_schema(schema: StructType) -> dg.TableSchema:
-    """Dagster's table schema of Spark columns."""
+def column_schema(schema: StructType, keys: Sequence[str] = ()) -> dg.TableSchema:
+    """Dagster's table schema of Spark columns; key columns are said to be some."""
     return dg.TableSchema(
         [
-            dg.TableColumn(f.name, f.dataType.simpleString(), description=f.metadata.get("comment"))
+            dg.TableColumn(
+                f.name,
+                f.dataType.simpleString(),
+                description="key" if f.name in keys else f.metadata.get("comment"),
+                constraints=dg.TableColumnConstraints(nullable=f.nullable and f.name not in keys),
+            )
             for f in schema.fields
         ]
     )
@@ -94,8 +99,8 @@ def lineage_of_table(name: str, schema: StructType, keys: Sequence[str]) -> dg.T
 
 def query_of(identifier: str, day: date, is_state: bool) -> dg.MarkdownMetadataValue:
     """SQL for Spark that reads the day, ready to be copied."""
-    which = f" VERSION AS OF '{day}'" if is_state else f"\nWHERE landing_date = DATE '{day}'"
-    return dg.MetadataValue.md(f"```sql\nSELECT * FROM {identifier}{which}\n```")
+    which = f"VERSION AS OF '{day}'" if is_state else f"WHERE landing_date = DATE '{day}'"
+    return dg.MetadataValue.md(f"```sql\nSELECT *\nFROM {identifier}\n{which}\n```")
 
 
 def of_stage_day(
@@ -170,8 +175,9 @@ def of_table(
     """A published day of a table."""
     keys = json.loads(state.properties.get("cdc.key", "[]"))
     return {
+        "query": query_of(identifier, date.fromisoformat(report.day), is_state=True),
         "dagster/row_count": report.rows,
-        "dagster/column_schema": column_schema(schema),
+        "dagster/column_schema": column_schema(schema, keys),
         "dagster/column_lineage": lineage_of_table(name, schema, keys),
         "rows": report.rows,
         "rows_change": report.rows - report.rows_before,
@@ -183,7 +189,6 @@ def of_table(
         "values_unfit": sum(v["count"] for v in report.unfit.values()),
         "seconds": report.seconds,
         "unchanged_since_last_made": not report.made,
-        "query": query_of(identifier, date.fromisoformat(report.day), is_state=True),
         "location": dg.MetadataValue.path(state.location),
     }
 

@@ -17,5 +17,15 @@ def daily(config: Config) -> dg.DailyPartitionsDefinition:
 
 
 def days_of(context: dg.AssetExecutionContext) -> list[date]:
-    """The days of a run in order; a range has several."""
+    """The days of a run in order; a range has several.
+
+    Raises:
+        dagster.Failure: the run has no day, as that of a check alone.
+    """
+    if not (context.has_partition_key or context.has_partition_key_range):
+        raise dg.Failure(
+            "the run has no day. A check is evaluated as its day is made: materialize the day; "
+            "where it is up to date, it is left as it is and checked",
+            allow_retries=False,
+        )
     return sorted(date.fromisoformat(key) for key in context.partition_keys)

@@ -22,6 +22,7 @@ from cdc_assets.asset_keys import asset_keys, table_key
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.definitions import build_definitions
+from cdc_assets.resources import SparkResource
 from cdc_assets.sensors import wanted_days
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
@@ -312,6 +313,23 @@ def _kill_java(parent: int) -> None:
     for child in map(int, children):
         if b"java" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]:
             os.kill(child, signal.SIGKILL)
+
+
+def test_a_check_that_is_asked_for_alone_says_how_it_is_evaluated() -> None:
+    defs = build_definitions(config())
+    check = dg.AssetCheckKey(dg.AssetKey(["s", "landing"]), "offsets_contiguous")
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            list(defs.assets or []),
+            selection=dg.AssetSelection.checks(check),
+            instance=instance,
+            resources={"spark": SparkResource()},
+            raise_on_error=False,
+        )
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    data = failure.step_failure_data.user_failure_data
+    assert data is not None
+    assert "materialize the day" in (data.description or "")
 
 
 def test_each_table_can_be_asked_for_alone() -> None:
