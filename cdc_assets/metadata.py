@@ -222,6 +222,8 @@ def _json_of(name: str) -> Column:
 
 def _cell(json_text: str | None) -> str:
     text = (json_text or "").removesuffix("}")
+    if text.startswith('"') and text != '""':
+        text = text[1:].removesuffix('"')
     return text if len(text) <= _SAMPLE_WIDTH else text[: _SAMPLE_WIDTH - 1] + "…"
 
 
