@@ -67,7 +67,7 @@ def maintenance_schedule(config: Config, job: dg.JobDefinition) -> dg.ScheduleDe
         )
     except dg.DagsterInvalidDefinitionError as error:
         raise ConfigError(
-            [f"maintenance.cron: got {cron!r}; expected five fields such as '{_CRON}'"]
+            [f"maintenance.cron: got {cron!r}; expected five cron fields such as '{_CRON}'"]
         ) from error
 
 

@@ -62,17 +62,17 @@ def test_what_comes_later_than_late_days_is_counted(
     assert sorted(row["id"] for row in rows) == [2, 3, 4]
     # The row that came back, and the event that says nothing of its place.
     assert reports[TABLE, TOO_LATE].too_late == 2
-    identifier = lake.state(SOURCE, TableName.parse(TABLE))
+    state = lake.read_state(lake.state(SOURCE, TableName.parse(TABLE)))
+    assert state is not None
     for day, passed in ((IN_TIME, True), (TOO_LATE, False)):
-        findings = checks.table_findings(lake, identifier, day, reports[TABLE, day])
+        findings = checks.table_findings(state, day, reports[TABLE, day])
         assert next(f for f in findings if f.name == "late_within_window").passed is passed
 
 
 def test_a_position_that_lacks_a_part_is_counted(made: tuple[Lake, lakes.Reports]) -> None:  # O4
     lake, _ = made
-    config = lake.config.source(SOURCE)
     figures = changes.count_by(lake, SOURCE, DAYS)
-    by_day = checks.changes_findings(lake, SOURCE, config, figures)
+    by_day = checks.changes_findings(lake, SOURCE, figures, {})
     found = {
         day: next(f for f in findings if f.name == "positions_complete")
         for day, findings in by_day.items()

@@ -161,8 +161,9 @@ def test_days_are_up_to_date_after_maintenance(upkeep: Upkeep) -> None:
     reports = lakes.run_all(upkeep.lake, upkeep.kept, KEPT)
     assert not any(report.made for report in reports.values())
     for (table, day), report in reports.items():
-        identifier = upkeep.lake.state(upkeep.kept, TableName.parse(table))
-        findings = checks.table_findings(upkeep.lake, identifier, day, report)
+        state = upkeep.lake.read_state(upkeep.lake.state(upkeep.kept, TableName.parse(table)))
+        assert state is not None
+        findings = checks.table_findings(state, day, report)
         assert all(f.passed for f in findings), (table, day)
 
 

@@ -51,8 +51,8 @@ def test_the_schedule_is_off_until_cdc_yaml_says_when(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("maintenance", "says"),
     [
-        ({"cron": "daily"}, "maintenance.cron: got 'daily'; expected five fields"),
-        ({"cron": "61 4 * * 0"}, "maintenance.cron: got '61 4 * * 0'; expected five fields"),
+        ({"cron": "daily"}, "maintenance.cron: got 'daily'; expected five cron fields"),
+        ({"cron": "61 4 * * 0"}, "maintenance.cron: got '61 4 * * 0'; expected five cron fields"),
         ({"orphan_hours": 3}, "maintenance.orphan_hours: "),
         ({"snapshot_hours": 0}, "maintenance.snapshot_hours: "),
         ({"hours": 3}, "maintenance.hours: unknown key"),
