@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).parents[1]
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
 TABLE = "public.customers"
 TYPES = {"id": "int32", "name": "string"}
-PATIENCE = 240  # seconds, of a machine that has much else to do
+PATIENCE = 420  # seconds, of a machine that has much else to do
 
 T = TypeVar("T")
 
