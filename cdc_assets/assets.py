@@ -5,7 +5,6 @@ Metadata and checks are recorded a day each. (Dagster reads the annotations of b
 objects, so this module does not postpone them.)
 """
 
-import json
 import threading
 import time
 import warnings
@@ -24,8 +23,8 @@ from cdc_assets.cdc import changes, contracts, snapshots
 from cdc_assets.cdc import lag as lag_stage
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.envelopes import columns
-from cdc_assets.cdc.errors import CdcError
-from cdc_assets.cdc.lake import DayFiles, Lake, TableState
+from cdc_assets.cdc.errors import CdcError, first_line
+from cdc_assets.cdc.lake import DayFiles, Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.spark import is_lost
@@ -163,13 +162,9 @@ def _raise_if_lost(context: dg.AssetExecutionContext, error: Exception) -> None:
             context.run_id, {"dagster/retry_on_asset_or_op_failure": "true"}
         )
         raise dg.Failure(
-            description=f"Spark was lost, out of memory or killed: {_first_line(error)}. Days made "
+            description=f"Spark was lost, out of memory or killed: {first_line(error)}. Days made "
             "before are kept. Dagster's daemon starts the run again; without it, run the same again"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
 def _is_forced(context: dg.AssetExecutionContext) -> bool:
@@ -225,7 +220,7 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
             allow_loss = ALLOW_LOSS in context.run.tags
             landed = land(lake, name, days, force=_is_forced(context), allow_loss=allow_loss)
             seconds = time.monotonic() - began
-            counts = changes.count_days(lake, name, "landing", days)
+            counts = changes.count_landed(lake, name, days)
             say(f"{sum(counts.values())} records")
             findings = checks.landing_findings(lake, name, days)
             facts = {
@@ -249,6 +244,7 @@ def _span(days: list[date]) -> str:
 
 def _changes(name: str, config: Config) -> dg.AssetsDefinition:
     keys = {table: dg.AssetKey([name, table]) for table in PARSED}
+    judged = {"changes": checks.CHANGES, "quarantine": checks.QUARANTINE}
     described = {
         "changes": "Events that change rows, read into common columns, a row each.",
         "control": "Events that were understood and change no row: heartbeats, marks of "
@@ -266,10 +262,7 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=f"{name}__changes",
         specs=specs,
-        check_specs=[
-            *checks.specs(keys["changes"], checks.CHANGES),
-            *checks.specs(keys["quarantine"], checks.QUARANTINE),
-        ],
+        check_specs=[s for table in judged for s in checks.specs(keys[table], judged[table])],
         **_common(name, config),
     )
     def parsed(
@@ -282,10 +275,7 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
                 changes.make_changes(lake, name, days, force=_is_forced(context))
                 seconds = time.monotonic() - began
                 figures = changes.count_by(lake, name, days)
-                totals = {
-                    k: sum(sum(f[k].values()) for f in figures.values())
-                    for k in ("changes", "control", "quarantine")
-                }
+                totals = {k: sum(sum(f[k].values()) for f in figures.values()) for k in PARSED}
                 say(", ".join(f"{count} {kind}" for kind, count in totals.items()))
             examples = checks.quarantine_examples(lake, name, days)
             findings = checks.changes_findings(lake, name, figures, examples)
@@ -294,19 +284,21 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
             for day, rows in examples.items():
                 shown = metadata.quarantine_examples(rows, with_values)
                 facts[day]["quarantine"]["examples"] = shown
-            for table, key in keys.items():
+            # All three are made together; Dagster takes records of those that were asked for.
+            chosen = {t: k for t, k in keys.items() if k in context.selected_asset_keys}
+            for table, key in chosen.items():
                 of_table = {day: of_day[table] for day, of_day in facts.items()}
                 _record_stage(context, lake, key, days, seconds, of_table)
             contract = {
                 table: checks.listed("contract", _stage_contract(lake, name, table))
-                for table in ("changes", "quarantine")
+                for table in judged
+                if table in chosen
             }
         for day in days:
-            of_changes = [*findings[day], contract["changes"]]
-            checks.record(context, keys["changes"], day, checks.CHANGES, of_changes)
-            of_quarantine = [contract["quarantine"]]
-            checks.record(context, keys["quarantine"], day, checks.QUARANTINE, of_quarantine)
-        for key in context.selected_asset_keys:
+            for table, finding in contract.items():
+                of_table = [*(findings[day] if table == "changes" else ()), finding]
+                checks.record(context, keys[table], day, judged[table], of_table)
+        for key in chosen.values():
             yield _result(key)
 
     return parsed
@@ -444,12 +436,16 @@ def _look_at(
         state, frame = lake.read_state(identifier), lake.spark.table(identifier)
         assert state is not None
         days = [date.fromisoformat(report.day) for report in made.reports]
-        contract = checks.listed("contract", _table_contract(lake, name, table, facts, days, state))
+        source = lake.config.source(name)
+        of_messages = facts.columns_of(table, days)
+        faults = contracts.broken_of_table(
+            frame, source.tables[table], of_messages, state.key_columns
+        )
+        contract = checks.listed("contract", faults)
         values, findings = {}, {}
         for day, report in zip(days, made.reports, strict=True):
             values[day] = metadata.of_table(name, identifier, frame.schema, state, report)
             findings[day] = [*checks.table_findings(state, day, report), contract]
-        source = lake.config.source(name)
         if source.samples:
             # Of a range the newest day alone: a sample costs a Spark job.
             hidden = source.tables[table].sensitive
@@ -458,21 +454,6 @@ def _look_at(
     except Exception as error:
         return replace(made, error=made.error or error)
     return replace(made, metadata=values, findings=findings)
-
-
-def _table_contract(
-    lake: Lake,
-    name: str,
-    table: str,
-    facts: snapshots.Facts,
-    days: Sequence[date],
-    state: TableState,
-) -> list[str]:
-    of_messages = facts.columns_of(table, days)
-    keys = json.loads(state.properties.get("cdc.key", "[]"))
-    frame = lake.spark.table(lake.state(name, TableName.parse(table)))
-    config = lake.config.source(name).tables[table]
-    return contracts.broken_of_table(frame, config, of_messages, keys)
 
 
 def _record_table(context: dg.AssetExecutionContext, key: dg.AssetKey, made: MadeTable) -> None:

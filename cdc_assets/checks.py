@@ -7,14 +7,13 @@ audit that stops a bad day runs before publishing, inside the step (see
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import dagster as dg
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import Config, SourceConfig
@@ -109,8 +108,8 @@ def landing_findings(lake: Lake, name: str, days: Sequence[date]) -> dict[date, 
         return {}
     span = [days[0] - timedelta(days=1), *days]
     rows = (
-        lake.spark.table(lake.stage(name, "landing"))
-        .where(F.col("landing_date").isin([F.lit(d) for d in span]) & F.col("offset").isNotNull())
+        lake.stage_days(name, "landing", span)
+        .where(F.col("offset").isNotNull())
         .groupBy("landing_date", "topic", "partition")
         .agg(
             F.min("offset").alias("first"),
@@ -248,17 +247,12 @@ def _reasons_finding(
     return Finding(name, not found, metadata)
 
 
-def _of_days(lake: Lake, name: str, table: str, days: Sequence[date]) -> DataFrame:
-    within = F.col("landing_date").isin([F.lit(day) for day in days])
-    return lake.spark.table(lake.stage(name, table)).where(within)
-
-
 def quarantine_examples(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[Any]]:
     """Of each day and reason the first: `reason, table_name, topic, partition, offset, detail`."""
     order = Window.partitionBy("landing_date", "reason").orderBy("topic", "partition", "offset")
     shown = ("reason", "table_name", "topic", "partition", "offset", "detail")
     rows = (
-        _of_days(lake, name, "quarantine", days)
+        lake.stage_days(name, "quarantine", days)
         .select("landing_date", *shown)
         .withColumn("n", F.row_number().over(order))
         .where(F.col("n") <= _EXAMPLES)
@@ -272,7 +266,7 @@ def _newest_record(lake: Lake, name: str, days: Sequence[date]) -> dict[date, in
     """When the newest event or heartbeat of each day came to Kafka, in ms."""
     came = F.coalesce("kafka_ts_ms", "processed_ts_ms", "source_ts_ms").alias("ms")
     both = [
-        _of_days(lake, name, table, days).select("landing_date", came)
+        lake.stage_days(name, table, days).select("landing_date", came)
         for table in ("changes", "control")
     ]
     rows = both[0].unionByName(both[1]).groupBy("landing_date").agg(F.max("ms").alias("ms"))
@@ -308,7 +302,7 @@ def _position_faults(lake: Lake, name: str, days: Sequence[date]) -> tuple[Fault
     """
     lacks = F.col("position").isNotNull() & F.exists("source_elements", lambda e: e.isNull())
     rows = (
-        _of_days(lake, name, "changes", [days[0] - timedelta(days=1), *days])
+        lake.stage_days(name, "changes", [days[0] - timedelta(days=1), *days])
         .groupBy("table_name", "landing_date")
         .agg(F.max("position").alias("newest"), F.count_if(lacks).alias("incomplete"))
         .orderBy("table_name")
@@ -336,7 +330,7 @@ def _hidden_ddl(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[
     """W2: statements that may have changed rows or shape out of sight."""
     order = Window.partitionBy("landing_date").orderBy("topic", "partition", "offset")
     rows = (
-        _of_days(lake, name, "control", days)
+        lake.stage_days(name, "control", days)
         .where(F.col("source_op").isin("QUERY", "ERASE", "RENAME", "ALTER"))
         .select(
             "landing_date", "topic", "partition", "offset", "table_name", "source_op", "payload"
@@ -351,16 +345,16 @@ def _hidden_ddl(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[
 
 def table_findings(state: TableState, day: date, report: DayReport) -> list[Finding]:
     """The findings of a published day of a table."""
-    made_of = json.loads(state.day_summary(day).get("cdc.inputs", "{}"))
+    built_on = state.made_of(day).get("day_before")
     before = state.day_before(day)
     unfit = {c: f"{v['count']}, such as {v['example']}" for c, v in report.unfit.items()}
     return [
         Finding("keys_unique", True, {"rows": report.rows}),
         Finding(
             "built_on_day_before",
-            made_of.get("day_before") in (None, before),
+            built_on in (None, before),
             {
-                "built_on": str(made_of.get("day_before") or "nothing, it is the first day"),
+                "built_on": str(built_on or "nothing, it is the first day"),
                 "day_before": str(before or "none"),
             },
         ),

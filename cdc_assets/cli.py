@@ -137,14 +137,17 @@ def demo(config_file: ConfigFile = None, verbose: Verbose = False) -> None:
 
 
 def _last_landed_day(config: Config) -> date:
+    from cdc_assets.cdc.config import local_path
+    from cdc_assets.cdc.landing.files import day_of
+
     landings = [source.landing.files for source in config.sources.values()]
     if None in landings:
         return config.today()  # Kafka's open day
     days = []
     for files in filter(None, landings):
-        folder = Path(files.removeprefix("file://").removeprefix("file:"))
+        folder = local_path(files)
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        days += [date.fromisoformat(n) for n in names if re.fullmatch(r"\d{4}-\d\d-\d\d", n)]
+        days += [day for day in map(day_of, names) if day is not None]
     days = [day for day in days if config.start_date <= day <= config.today()]
     if not days:
         folders = ", ".join(filter(None, landings))

@@ -19,12 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc_assets.cdc.config import Config, KafkaConfig, SourceConfig, load_config, parse_config
 from cdc_assets.cdc.discover import Findings, look_at
 from cdc_assets.cdc.errors import ConfigError, LandingError
-from cdc_assets.cdc.landing.files import list_day, read_days, unreadable
+from cdc_assets.cdc.landing.files import day_of, list_day, read_days, unreadable
 from cdc_assets.cdc.landing.kafka import failed, read_latest
 from cdc_assets.cdc.proposals import Proposal, listed, notes_of, propose
 from cdc_assets.inspection import NO_DAY, read_file
 
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 KAFKA_RECORDS = 1000
 
 
@@ -107,7 +106,7 @@ _SOURCE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def _place(path: Path, name: str | None) -> Place:
     day = path if path.is_dir() else path.parent
-    landed = _as_day(day.name)
+    landed = day_of(day.name)
     folder = day.parent if landed else day
     own = re.sub(r"[^A-Za-z0-9_]", "_", folder.name)
     own = name or (own if _SOURCE_NAME.fullmatch(own) else f"source_{own}".rstrip("_"))
@@ -122,13 +121,6 @@ def _as_written(folder: str) -> str:
     here = Path.cwd()
     path = Path(folder)
     return str(path.relative_to(here)) if path.is_relative_to(here) else folder
-
-
-def _as_day(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text) if _DAY.fullmatch(text) else None
-    except ValueError:
-        return None
 
 
 def read_place(spark: SparkSession, place: Place, days: int | None) -> DataFrame:
@@ -162,7 +154,7 @@ def landed_days(spark: SparkSession, folder: str) -> list[date]:
     root = jvm.org.apache.hadoop.fs.Path(folder)
     system = root.getFileSystem(jsc.hadoopConfiguration())
     names = [s.getPath().getName() for s in system.listStatus(root)] if system.exists(root) else []
-    return sorted(filter(None, (_as_day(name) for name in names)))
+    return sorted(filter(None, (day_of(name) for name in names)))
 
 
 def discover(

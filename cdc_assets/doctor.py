@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -34,14 +33,15 @@ from cdc_assets.cdc.config import (
     SourceConfig,
     config_path,
     load_config,
+    local_path,
 )
-from cdc_assets.cdc.errors import CdcError, ConfigError, LakeError
+from cdc_assets.cdc.errors import CdcError, ConfigError, LakeError, first_line
 from cdc_assets.cdc.lake import TIMEZONE
+from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
 from cdc_assets.cdc.spark import CATALOG, PACKAGES, build_session, spark_conf, sqlite_folder
 
 _JAVA = 17
 _FREE_BYTES = 5 * 1024**3
-_LANDED = (".jsonl", ".jsonl.gz", ".parquet")
 # A daemon beats every half minute.
 _HEARTBEAT_SECONDS = 120
 
@@ -103,9 +103,9 @@ def _lines_of(name: str, check: Check, patient: Patient) -> Iterator[Line]:
         for line in check(patient):
             yield _without_secrets(line, patient)
     except Exception as error:
-        text = str(error).strip().splitlines() or [""]
-        what = text[0] if isinstance(error, CdcError) else f"{type(error).__name__}: {text[0]}"
-        line = Line(name, Status.problem, f"can't be checked: {what[:300]}", "mend what it says")
+        kind = "" if isinstance(error, CdcError) else f"{type(error).__name__}: "
+        what = f"can't be checked: {kind}{first_line(error)}"
+        line = Line(name, Status.problem, what, "mend what it says")
         yield _without_secrets(line, patient)
 
 
@@ -388,14 +388,14 @@ def _files(check: str, name: str, source: SourceConfig, patient: Patient) -> Ite
     if "://" in place and not place.startswith("file:"):
         yield Line(check, Status.ok, f"{place} is no folder of this machine; it is not looked into")
         return
-    folder = Path(place.removeprefix("file://").removeprefix("file:"))
+    folder = local_path(place)
     if not folder.is_dir():
         remedy = f"create it, or correct {setting}"
         yield Line(check, Status.problem, f"{folder} is no folder", remedy)
         return
-    shown = [p for p in folder.iterdir() if not p.name.startswith(("_", "."))]
-    days = {day: p for p in shown if p.is_dir() and (day := _as_day(p.name))}
-    others = sorted(p.name for p in shown if not (p.is_dir() and _as_day(p.name)))
+    shown = [p for p in folder.iterdir() if not is_ignored(p.name)]
+    days = {day: p for p in shown if p.is_dir() and (day := day_of(p.name))}
+    others = sorted(p.name for p in shown if not (p.is_dir() and day_of(p.name)))
     if others:
         listed = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if others[3:] else "")
         remedy = "a day is a folder named YYYY-MM-DD; rename them, or let their names start with _"
@@ -413,22 +413,13 @@ def _files(check: str, name: str, source: SourceConfig, patient: Patient) -> Ite
     odd = [
         p.name
         for p in days[newest].iterdir()
-        if not p.name.startswith(("_", ".")) and not p.name.endswith(_LANDED)
+        if not is_ignored(p.name) and not p.name.endswith(LANDED)
     ]
     if odd:
-        remedy = f"expected {', '.join('*' + e for e in _LANDED)}; rename it, or begin it with _"
+        remedy = f"expected {', '.join('*' + e for e in LANDED)}; rename it, or begin it with _"
         yield Line(check, Status.problem, f"{found}, which holds {odd[0]}", remedy)
     else:
         yield Line(check, Status.ok, found)
-
-
-def _as_day(name: str) -> date | None:
-    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", name):
-        try:
-            return date.fromisoformat(name)
-        except ValueError:
-            pass
-    return None
 
 
 def _kafka(check: str, name: str, kafka: KafkaConfig, patient: Patient) -> Iterator[Line]:

@@ -20,7 +20,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc import changes
-from cdc_assets.cdc.config import FORMATS, Config, LakeConfig, SourceConfig, parse_config
+from cdc_assets.cdc.config import (
+    FORMATS,
+    Config,
+    LakeConfig,
+    SourceConfig,
+    local_path,
+    parse_config,
+)
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.errors import ConfigError, LandingError
 from cdc_assets.cdc.kept import Kept, keeping
@@ -64,7 +71,7 @@ def rules_of_source(config: Config, name: str | None, file: Path) -> Rules:
     for known, source in config.sources.items():
         if source.landing.files is None:
             continue
-        folder = Path(source.landing.files.removeprefix("file://").removeprefix("file:"))
+        folder = local_path(source.landing.files)
         if file.resolve().is_relative_to(folder.resolve()):
             return Rules(known, source, config)
     raise ConfigError(

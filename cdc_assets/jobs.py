@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import dagster as dg
 
-UNFINISHED = [
+_UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+
+
+def is_unfinished(instance: dg.DagsterInstance, **tags: str) -> bool:
+    """True while a run with these tags waits or goes on."""
+    return bool(instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED, tags=tags), limit=1))
+
 
 # A run over several days: all of them in one process, in order.
 RANGE_START = "dagster/asset_partition_range_start"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -173,7 +172,7 @@ def of_table(
     name: str, identifier: str, schema: StructType, state: TableState, report: DayReport
 ) -> dict[str, Any]:
     """A published day of a table."""
-    keys = json.loads(state.properties.get("cdc.key", "[]"))
+    keys = state.key_columns
     return {
         "query": query_of(identifier, date.fromisoformat(report.day), is_state=True),
         "dagster/row_count": report.rows,

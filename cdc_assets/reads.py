@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_assets.cdc.config import OWN_ASSETS, Config
 from cdc_assets.cdc.errors import CdcError, ConfigError, LakeError, MissingDayError
-from cdc_assets.cdc.lake import days_made, state_parts
+from cdc_assets.cdc.lake import KEY, REPORT, days_made, state_parts
 from cdc_assets.cdc.names import TableName, escape
 from cdc_assets.cdc.spark import CATALOG, sqlite_folder
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import Table
 
-_REPORT, _KEY = "cdc.report", "cdc.key"
 # Up to here a table is sorted before its first rows are shown; beyond, any rows will do.
 _SORTED_ROWS = 200_000
 _CATALOG_TYPES = {"rest": "rest", "glue": "glue", "hive": "hive", "jdbc": "sql"}
@@ -254,7 +253,7 @@ def _is_day(name: str) -> bool:
 def day_rows(config: Config, table: LakeTable) -> dict[date, int]:
     """Rows of a state table at the end of each day, as its commits say; nothing is read."""
     days = days_of(open_table(config, table), is_state=True)
-    reports = {day: json.loads(summary.get(_REPORT, "{}")) for day, summary in days.items()}
+    reports = {day: json.loads(summary.get(REPORT, "{}")) for day, summary in days.items()}
     return {day: int(report["rows"]) for day, report in reports.items() if "rows" in report}
 
 
@@ -353,7 +352,7 @@ def _order(config: Config, opened: Table, table: LakeTable) -> list[str]:
             "hour",
         ]
     rename = config.sources[table.source].tables[table.name].rename
-    key = json.loads(opened.properties.get(_KEY, "[]"))
+    key = json.loads(opened.properties.get(KEY, "[]"))
     return [rename.get(name, name) for name in key]
 
 

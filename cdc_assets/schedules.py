@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from cdc_assets.cdc.config import Config
-from cdc_assets.jobs import UNFINISHED, daily
+from cdc_assets.jobs import daily, is_unfinished
 
 
 def build_schedules(config: Config) -> list[dg.ScheduleDefinition]:
@@ -62,10 +62,7 @@ def _open_day(config: Config, cron: str) -> dg.ScheduleDefinition:
         at = context.scheduled_execution_time.astimezone(ZoneInfo(config.timezone))
         if at.date() < config.start_date:
             return dg.SkipReason(f"{at.date()} is before start_date {config.start_date}")
-        unfinished = dg.RunsFilter(
-            statuses=UNFINISHED, tags={"dagster/schedule_name": "open_day_schedule"}
-        )
-        if context.instance.get_runs(unfinished, limit=1):
+        if is_unfinished(context.instance, **{"dagster/schedule_name": "open_day_schedule"}):
             return dg.SkipReason("the run before has not ended yet")
         return dg.RunRequest(run_key=at.isoformat(), partition_key=str(at.date()))
 

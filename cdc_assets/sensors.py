@@ -15,7 +15,7 @@ from cdc_assets.asset_keys import asset_keys
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import LakeError
 from cdc_assets.cdc.landing.files import see_days
-from cdc_assets.jobs import RANGE_END, RANGE_START, UNFINISHED, daily
+from cdc_assets.jobs import RANGE_END, RANGE_START, daily, is_unfinished
 
 SOURCE = "cdc/source"  # a run's tag: whose new files it was asked for
 _SETTLED_SECONDS = 30  # files that are younger may still be written
@@ -114,8 +114,7 @@ def _landed_files(config: Config) -> dg.SensorDefinition:
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         requests, busy, faults = [], [], []
         for name, folder in _of_files(config).items():
-            unfinished = dg.RunsFilter(statuses=UNFINISHED, tags={SOURCE: name})
-            if context.instance.get_runs(unfinished, limit=1):
+            if is_unfinished(context.instance, **{SOURCE: name}):
                 busy.append(name)
                 continue
             try:

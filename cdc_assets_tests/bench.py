@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -275,7 +276,7 @@ def _memory(spark: SparkSession) -> dict[str, int | None]:
     }
 
 
-def measure(folder: Path, events: int, rows: int, tell: Callable[[str], None]) -> dict[str, Any]:
+def measure(folder: Path, tell: Callable[[str], None], events: int, rows: int) -> dict[str, Any]:
     """All figures, by name."""
     landed = folder / "landing"
     tell(f"writing {rows} snapshot reads and {events} changes")
@@ -413,10 +414,25 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         options.events, options.rows = 8_000, 20_000
-    os.environ.pop("CDC_WAREHOUSE", None)
     asked = {"events": options.events, "rows": options.rows}
+    run(partial(measure, **asked), asked, options.folder)
+
+
+def run(
+    measure: Callable[[Path, Callable[[str], None]], dict[str, Any]],
+    asked: Mapping[str, Any],
+    parent: str | None = None,
+) -> None:
+    """Measure in a temporary folder; print a table and a line of JSON.
+
+    Args:
+        measure: gets the folder, and what tells how far it is.
+        asked: the sizes, which stand above the figures.
+        parent: where the folder is made.
+    """
+    os.environ.pop("CDC_WAREHOUSE", None)
     figures: dict[str, Any] = {**_machine(), **asked}
-    with tempfile.TemporaryDirectory(prefix="cdc-bench-", dir=options.folder) as name:
+    with tempfile.TemporaryDirectory(prefix="cdc-bench-", dir=parent) as name:
         folder = Path(name)
         with screen.own_stderr(folder / "spark.log") as err:
 
@@ -424,7 +440,7 @@ def main() -> None:
                 print(f"{time.strftime('%H:%M:%S')} {text}", file=err)
 
             try:
-                figures |= measure(folder, options.events, options.rows, tell)
+                figures |= measure(folder, tell)
             except BaseException:
                 err.write((folder / "spark.log").read_text(encoding="utf-8")[-4000:])
                 raise

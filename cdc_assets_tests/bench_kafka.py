@@ -8,19 +8,16 @@ in turn. Everything happens in a temporary folder.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import random
-import tempfile
 import time
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from cdc_assets import screen
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.lake import Lake
 from cdc_assets.cdc.landing.stage import land
@@ -75,7 +72,7 @@ def consume(broker: Broker, events: int) -> int:
     return size
 
 
-def measure(folder: Path, events: int, tell: Callable[[str], None]) -> dict[str, Any]:
+def measure(folder: Path, tell: Callable[[str], None], events: int) -> dict[str, Any]:
     """All figures, by name."""
     with Broker(folder / "broker") as broker:
         tell(f"writing {events} events")
@@ -126,22 +123,8 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--folder", help="where the temporary folder is made")
     options = parser.parse_args()
-    os.environ.pop("CDC_WAREHOUSE", None)
-    figures: dict[str, Any] = {**bench._machine(), "events": options.events}
-    with tempfile.TemporaryDirectory(prefix="cdc-bench-", dir=options.folder) as name:
-        folder = Path(name)
-        with screen.own_stderr(folder / "spark.log") as err:
-
-            def tell(text: str) -> None:
-                print(f"{time.strftime('%H:%M:%S')} {text}", file=err)
-
-            try:
-                figures |= measure(folder, options.events, tell)
-            except BaseException:
-                err.write((folder / "spark.log").read_text(encoding="utf-8")[-4000:])
-                raise
-    screen.print_table(["figure", "value"], [{"figure": k, "value": v} for k, v in figures.items()])
-    print(json.dumps(figures))
+    asked = {"events": options.events}
+    bench.run(partial(measure, **asked), asked, options.folder)
 
 
 if __name__ == "__main__":

@@ -8,23 +8,21 @@ session. How many cores the JVM used says what bounds it: a small table's merge 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cdc_assets import screen
 from cdc_assets.assets import TABLES_AT_ONCE
 from cdc_assets.cdc import changes, lag, snapshots
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.lake import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session
+from cdc_assets_tests import bench
 from cdc_assets_tests import events as ev
 
 DAYS = [ev.DAY, ev.DAY + timedelta(days=1)]
@@ -108,7 +106,7 @@ def make_stages(lake: Lake, days: Sequence[date]) -> None:
         lag.make_lag(lake, source, days)
 
 
-def measure(folder: Path, tables: int, events: int, tell: Callable[[str], None]) -> dict[str, Any]:
+def measure(folder: Path, tell: Callable[[str], None], tables: int, events: int) -> dict[str, Any]:
     """Seconds of each step."""
     tell(f"writing {tables * events * len(DAYS)} events of {tables} tables")
     write(folder / "landing", tables, events)
@@ -127,7 +125,7 @@ def measure(folder: Path, tables: int, events: int, tell: Callable[[str], None])
     }
     config = parse_config(raw, folder)
     lake = Lake(build_session(config), config)
-    figures: dict[str, Any] = {"tables": tables, "events a table and day": events}
+    figures: dict[str, Any] = {}
 
     def timed(what: str, action: Any) -> None:
         tell(what)
@@ -157,18 +155,8 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=200, help="of three sources")
     parser.add_argument("--events", type=int, default=1_000, help="of a table and day")
     arguments = parser.parse_args()
-    os.environ.pop("CDC_WAREHOUSE", None)
-    with (
-        tempfile.TemporaryDirectory(prefix="cdc-bench-tables-") as folder,
-        screen.own_stderr(Path(folder) / "spark.log") as err,
-    ):
-
-        def tell(text: str) -> None:
-            print(f"{time.strftime('%H:%M:%S')} {text}", file=err)
-
-        figures = measure(Path(folder), arguments.tables, arguments.events, tell)
-    screen.print_table(["figure", "value"], [{"figure": k, "value": v} for k, v in figures.items()])
-    print(json.dumps(figures))
+    asked = {"tables": arguments.tables, "events": arguments.events}
+    bench.run(partial(measure, **asked), asked)
 
 
 if __name__ == "__main__":

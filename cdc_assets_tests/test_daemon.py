@@ -7,10 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -22,14 +22,13 @@ from cdc_assets.cdc.config import load_config
 from cdc_assets.cdc.spark import SMALL_DAYS
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
+from cdc_assets_tests.e2e.stack import Process, StackError, wait_for
 
 REPOSITORY = Path(__file__).parents[1]
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
 TABLE = "public.customers"
 TYPES = {"id": "int32", "name": "string"}
 PATIENCE = 420  # seconds, of a machine that has much else to do
-
-T = TypeVar("T")
 
 
 class Project:
@@ -86,16 +85,6 @@ class Project:
         config = load_config(self.folder / "cdc.yaml")
         return set(reads.read_table(config, "shop", TABLE, as_of=day)["id"].to_pylist())
 
-    def wait_for(self, found: Callable[[], T | None], what: str) -> T:
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            value = found()
-            if value:
-                return value
-            time.sleep(1)
-        log = self.log.read_text()[-4000:]
-        raise AssertionError(f"{what}: not within {PATIENCE} s. The daemon says:\n{log}")
-
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
@@ -104,25 +93,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     for number, day in enumerate(DAYS):
         known.land(day, "first.jsonl", [10 * number + n for n in range(3)])
     command = [sys.executable, "-m", "dagster._daemon", "run", "-m", "cdc_assets.definitions"]
-    with (
-        known.log.open("w") as log,
-        subprocess.Popen(
-            command,
-            cwd=known.folder,
-            env=known.environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as daemon,
-    ):
-        try:
-            yield known
-        finally:
-            os.killpg(daemon.pid, signal.SIGTERM)
-            try:
-                daemon.wait(30)
-            except subprocess.TimeoutExpired:
-                os.killpg(daemon.pid, signal.SIGKILL)
+    daemon = Process.start(
+        "the daemon", command, known.log, env=known.environment, cwd=known.folder
+    )
+    try:
+        yield known
+    finally:
+        print(known.log.read_text()[-4000:])  # pytest shows it where a test failed
+        daemon.stop(seconds=30)
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +130,11 @@ def days_made(instance: dg.DagsterInstance, run_id: str) -> list[str | None]:
 def test_the_daemon_makes_landed_days_and_late_ones_and_queued_backfills(
     project: Project, instance: dg.DagsterInstance
 ) -> None:
-    first = project.wait_for(
-        lambda: finished(instance, set(), **{"cdc/source": "shop"}), "the run of the first files"
+    first = wait_for(
+        "the run of the first files",
+        lambda: finished(instance, set(), **{"cdc/source": "shop"}),
+        PATIENCE,
+        every=1,
     )
     assert first.is_success
     assert days_made(instance, first.run_id) == [str(day) for day in DAYS]
@@ -161,8 +142,11 @@ def test_the_daemon_makes_landed_days_and_late_ones_and_queued_backfills(
 
     project.land(DAYS[1], "late.jsonl", [77])
     known = {first.run_id}
-    second = project.wait_for(
-        lambda: finished(instance, known, **{"cdc/source": "shop"}), "the run of the late file"
+    second = wait_for(
+        "the run of the late file",
+        lambda: finished(instance, known, **{"cdc/source": "shop"}),
+        PATIENCE,
+        every=1,
     )
     assert second.is_success
     assert days_made(instance, second.run_id) == [str(day) for day in DAYS[1:]]
@@ -179,10 +163,11 @@ def test_the_daemon_makes_landed_days_and_late_ones_and_queued_backfills(
     def backfilled() -> list[dg.DagsterRun] | None:
         runs = [r for r in instance.get_runs() if "dagster/backfill" in r.tags]
         days = {day for run in runs if run.is_success for day in days_made(instance, run.run_id)}
-        assert not any(run.is_failure_or_canceled for run in runs)
+        if any(run.is_failure_or_canceled for run in runs):
+            raise StackError(f"a run of the backfill failed: {[run.status for run in runs]}")
         return runs if days == {str(DAYS[0]), str(DAYS[1])} else None
 
-    project.wait_for(backfilled, "the backfill")
+    wait_for("the backfill", backfilled, PATIENCE, every=1)
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.jsontext import let, text_of
 from cdc_assets.cdc.kept import keeping
-from cdc_assets.cdc.lake import DayCommit, DayCommits, Lake, with_retry
+from cdc_assets.cdc.lake import DayCommit, DayCommits, Lake, landed_on, with_retry
 
 log = logging.getLogger(__name__)
 
@@ -233,7 +233,7 @@ def _schema_texts(examples: DataFrame, landing: DataFrame, source: SourceConfig)
     """`schema_id, table_name, schema, first_landed`: the texts that the examples carry."""
     place = ["landing_date", "topic", "partition", "offset"]
     days = sorted({row.landing_date for row in examples.select("landing_date").collect()})
-    rows = landing.where(F.col("landing_date").isin([F.lit(d) for d in days])).join(
+    rows = landing.where(landed_on(days)).join(
         F.broadcast(examples.select(*place)), place, "left_semi"
     )
     documents = with_document(rows.withColumn("value_text", F.col("value").cast("string")), None)
@@ -615,7 +615,7 @@ def _make_run(
     current: Mapping[str, DayCommits],
 ) -> None:
     landing = lake.spark.table(lake.stage(name, "landing"))
-    of_days = landing.where(F.col("landing_date").isin([F.lit(day) for day in days]))
+    of_days = landing.where(landed_on(days))
     with keeping() as kept:
         starts = kept.keep(known_starts(of_days))
         parsed = kept.keep(parse(of_days, source, starts))
@@ -775,10 +775,9 @@ def _ordered(rows: DataFrame) -> DataFrame:
     return rows.sortWithinPartitions("landing_date", "table_name", "topic", "partition", "offset")
 
 
-def count_days(lake: Lake, name: str, table: str, days: Sequence[date]) -> dict[date, int]:
-    """Rows of some days of one of the source's own tables; a day without rows is left out."""
-    within = F.col("landing_date").isin([F.lit(d) for d in days])
-    rows = lake.spark.table(lake.stage(name, table)).where(within)
+def count_landed(lake: Lake, name: str, days: Sequence[date]) -> dict[date, int]:
+    """Records that landed on some days; a day without any is left out."""
+    rows = lake.stage_days(name, "landing", days)
     return {r.landing_date: r["count"] for r in rows.groupBy("landing_date").count().collect()}
 
 
@@ -788,14 +787,13 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
         day: {"landed": 0, "changes": {}, "control": {}, "quarantine": {}, "tables": {}}
         for day in days
     }
-    within = F.col("landing_date").isin([F.lit(d) for d in days])
 
     def of(table: str, *by: str) -> list[Any]:
-        rows = lake.spark.table(lake.stage(name, table)).where(within)
+        rows = lake.stage_days(name, table, days)
         return list(rows.groupBy("landing_date", *by).count().collect())
 
-    for row in of("landing"):
-        figures[row.landing_date]["landed"] = row["count"]
+    for day, count in count_landed(lake, name, days).items():
+        figures[day]["landed"] = count
     for row in of("changes", "table_name", "op", "source_op"):
         of_day = figures[row.landing_date]
         of_day["tables"][row.table_name] = of_day["tables"].get(row.table_name, 0) + row["count"]

@@ -602,6 +602,11 @@ def _anchored(config: Config, base: Path) -> Config:
     return config.model_copy(update={"lake": lake, "sources": sources})
 
 
+def local_path(place: str) -> Path:
+    """The path of a folder of this machine, which may be written ``file:…``."""
+    return Path(place.removeprefix("file://").removeprefix("file:"))
+
+
 def _location(place: str, base: Path) -> str:
     """A folder or URL; a relative folder starts at the configuration file's."""
     if "://" in place or place.startswith("file:"):

@@ -10,6 +10,11 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says at first, at most 300 characters; its type where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+
+
 class CdcError(Exception):
     """Base of all errors that cdc-assets raises on purpose."""
 

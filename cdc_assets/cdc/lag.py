@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.envelopes import columns
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.errors import MissingDayError
-from cdc_assets.cdc.lake import DayCommit, Lake
+from cdc_assets.cdc.lake import DayCommit, Lake, landed_on
 
 KINDS = ("capture", "delivery", "end_to_end")
 _PERCENTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99}
@@ -117,11 +117,8 @@ def make_lag(lake: Lake, name: str, days: Sequence[date], force: bool = False) -
         inputs[day] = {"changes": made[day].snapshot_id, "complete": complete}
     stale = [d for d in days if force or current.get(d, DayCommit(0)).inputs != inputs[d]]
     if stale:
-        rows = lake.spark.table(lake.stage(name, "changes")).where(
-            F.col("landing_date").isin([F.lit(d) for d in stale])
-        )
-        open_days = [F.lit(d) for d in stale if not inputs[d]["complete"]]
-        is_complete = ~F.col("landing_date").isin(open_days) if open_days else F.lit(True)
+        rows = lake.stage_days(name, "changes", stale)
+        is_complete = ~landed_on(d for d in stale if not inputs[d]["complete"])
         measured = measure(rows).withColumn("complete", is_complete).select(*columns.LAG.names)
         ordered = measured.coalesce(1).sortWithinPartitions("landing_date", "table_name", "hour")
         lake.overwrite_days(identifier, ordered, {d: inputs[d] for d in stale}, current.head)
@@ -133,7 +130,7 @@ Rows = dict[date, list[dict[str, Any]]]
 
 def of_days(lake: Lake, name: str, days: Sequence[date]) -> Rows:
     """The rows of whole days, by day, ordered by table and kind."""
-    rows = _lag_of(lake, name, days).where("hour IS NULL").orderBy("table_name", "kind")
+    rows = lake.stage_days(name, "lag", days).where("hour IS NULL").orderBy("table_name", "kind")
     return _by_day(rows)
 
 
@@ -144,7 +141,7 @@ def worst_by_hour(lake: Lake, name: str, days: Sequence[date]) -> Rows:
     """
     worst = [F.max(figure).alias(figure) for figure in ("p50_ms", "p95_ms", "max_ms")]
     rows = (
-        _lag_of(lake, name, days)
+        lake.stage_days(name, "lag", days)
         .where("hour IS NOT NULL AND count > 0")
         .groupBy("landing_date", "hour", "kind")
         .agg(*worst)
@@ -152,11 +149,6 @@ def worst_by_hour(lake: Lake, name: str, days: Sequence[date]) -> Rows:
         .orderBy("hour", "kind")
     )
     return _by_day(rows)
-
-
-def _lag_of(lake: Lake, name: str, days: Sequence[date]) -> DataFrame:
-    within = F.col("landing_date").isin([F.lit(day) for day in days])
-    return lake.spark.table(lake.stage(name, "lag")).where(within)
 
 
 def _by_day(rows: DataFrame) -> Rows:

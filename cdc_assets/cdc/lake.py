@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from tenacity import (
@@ -44,9 +44,11 @@ log = logging.getLogger(__name__)
 
 INPUTS = "cdc.inputs"  # snapshot property: {day: what it was made of}, as JSON
 CARRIED = "cdc.carried"  # snapshot property: what expired commits said of their days, as JSON
+REPORT = "cdc.report"  # snapshot property: what the day of a state table came to, as JSON
 DAY = "cdc.day"
 MADE_AS = "cdc.made_as"  # snapshot property: the commit that made the day, before compaction
 EXPIRED = "cdc.expired"  # table property: the newest day whose tag was dropped for its age
+KEY = "cdc.key"  # table property: the key's columns, as JSON
 TIMEZONE = "cdc.timezone"  # table property: the zone in which its days are cut
 EMPTY = "empty"  # the tag of a state table before its first day
 
@@ -128,6 +130,17 @@ class TableState:
         """The commit that made a published day: compaction moves the tag, and the rows stay."""
         return int(self.day_summary(day).get(MADE_AS, self.tags[day]))
 
+    def made_of(self, day: date) -> Mapping[str, Any]:
+        """What a published day says that it was made of; empty where the day has no tag."""
+        made_of: Mapping[str, Any] = json.loads(self.day_summary(day).get(INPUTS, "{}"))
+        return made_of
+
+    @property
+    def key_columns(self) -> list[str]:
+        """The key's columns in the lake; empty before its first day, and without a key."""
+        keys: list[str] = json.loads(self.properties.get(KEY, "[]"))
+        return keys
+
     def day_before(self, day: date) -> int | None:
         """What a day is to be built on: the commit that made the day before.
 
@@ -137,8 +150,7 @@ class TableState:
         if before in self.tags:
             return self.made_as(before)
         if self.is_expired(before):
-            made_of = json.loads(self.day_summary(day).get(INPUTS, "{}"))
-            recorded: int | None = made_of.get("day_before")
+            recorded: int | None = self.made_of(day).get("day_before")
             return recorded
         return None
 
@@ -361,6 +373,10 @@ class Lake:
 
     # --- days of stage tables
 
+    def stage_days(self, source: str, table: str, days: Iterable[date]) -> DataFrame:
+        """The rows of some days of one of a source's own tables."""
+        return self.spark.table(self.stage(source, table)).where(landed_on(days))
+
     def overwrite_days(
         self,
         identifier: str,
@@ -381,7 +397,7 @@ class Lake:
         Raises:
             ConcurrentRunError: another run wrote one of the days since; nothing is replaced.
         """
-        days = F.col("landing_date").isin([F.lit(day) for day in inputs])
+        days = landed_on(inputs)
         summary = json.dumps({str(day): made_of for day, made_of in inputs.items()})
         options = {
             f"snapshot-property.{INPUTS}": summary,
@@ -416,7 +432,7 @@ class Lake:
         """Data files of some days of a stage table, by its metadata alone."""
         rows = (
             self.spark.table(f"{identifier}.files")
-            .where(F.col("partition.landing_date").isin([F.lit(day) for day in days]))
+            .where(landed_on(days, "partition.landing_date"))
             .groupBy(F.col("partition.landing_date").alias("day"))
             .agg(F.count("*").alias("files"), F.sum("file_size_in_bytes").alias("bytes"))
             .collect()
@@ -521,6 +537,11 @@ class Lake:
     def at(self, identifier: str, snapshot: int) -> DataFrame:
         """A table as of one snapshot."""
         return self.spark.read.option("versionAsOf", str(snapshot)).table(identifier)
+
+
+def landed_on(days: Iterable[date], name: str = "landing_date") -> Column:
+    """True for rows of some days."""
+    return F.col(name).isin([F.lit(day) for day in days])
 
 
 BRANCH_PREFIX = "ld_"

@@ -24,7 +24,7 @@ from cdc_assets.cdc import changes
 from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.errors import AuditError, ConcurrentRunError, ConfigError, MissingDayError
 from cdc_assets.cdc.kept import keeping
-from cdc_assets.cdc.lake import DayBranch, DayCommit, Lake, TableState, with_retry
+from cdc_assets.cdc.lake import INPUTS, REPORT, DayBranch, DayCommit, Lake, TableState, with_retry
 from cdc_assets.cdc.moves import Keyed
 from cdc_assets.cdc.names import TableName, column
 from cdc_assets.cdc.positions import literal_position
@@ -39,8 +39,6 @@ log = logging.getLogger(__name__)
 
 # Raised when the making of days changes, so that days made before are made again.
 MERGER_VERSION = 2
-
-INPUTS, REPORT = "cdc.inputs", "cdc.report"
 
 
 @dataclass(frozen=True)
@@ -323,10 +321,8 @@ class TableDay:
     # --- events
 
     def _events(self, days: Sequence[date]) -> DataFrame:
-        return self.lake.spark.table(self.lake.stage(self.name, "changes")).where(
-            F.col("landing_date").isin([F.lit(d) for d in days])
-            & (F.col("table_name") == self.table)
-        )
+        changed = self.lake.stage_days(self.name, "changes", days)
+        return changed.where(F.col("table_name") == self.table)
 
     def _merge(self, branch: str, columns: Columns) -> dict[str, Any]:
         if self.config.key in ("none", "row"):

@@ -15,8 +15,8 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cdc.config import Config, local_path
+from cdc_assets.cdc.errors import ConfigError, first_line
 
 CATALOG = "lake"
 PACKAGES = (
@@ -124,7 +124,7 @@ def catalog_conf(config: Config) -> dict[str, str]:
 
 def sqlite_folder(config: Config) -> Path:
     """The folder of the embedded catalog: the warehouse itself."""
-    return Path(config.lake.warehouse.removeprefix("file://").removeprefix("file:"))
+    return local_path(config.lake.warehouse)
 
 
 def build_session(config: Config) -> SparkSession:
@@ -182,7 +182,7 @@ def add_kafka(spark: SparkSession) -> None:
             for package in KAFKA_PACKAGES:
                 spark.sql(f"ADD JAR 'ivy://{package}?transitive=false'")
         except (Py4JError, PySparkException) as error:
-            why = str(error).strip().splitlines()[0][:300]
+            why = first_line(error)
             raise ConfigError(
                 [
                     f"Spark's connector for Kafka can't be fetched ({why}). Without a network put "

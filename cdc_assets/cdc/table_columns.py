@@ -16,7 +16,7 @@ from cdc_assets.cdc import types
 from cdc_assets.cdc.config import RESERVED_PREFIX
 from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
 from cdc_assets.cdc.jsontext import field as json_field
-from cdc_assets.cdc.lake import TableState, column_ddl, with_retry
+from cdc_assets.cdc.lake import KEY, TableState, column_ddl, with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, quote
 from cdc_assets.cdc.unchanged import Unchanged, placeholder_forms
 
@@ -36,7 +36,7 @@ OWN_COLUMNS = StructType(
         StructField(LANDED, DateType(), True, {"comment": "day whose changes wrote the row"}),
     ]
 )
-KEY, INFERRED = "cdc.key", "cdc.inferred-columns"
+INFERRED = "cdc.inferred-columns"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -19,14 +18,30 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.config import local_path
 from cdc_assets.cdc.envelopes.columns import LANDING
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.jsontext import member, text_member, with_strict_json
 
 _GLOB = re.compile(r"([\\\[\]{}*?,])")
-_DAY = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
-_IGNORED = ("_", ".")
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_IGNORED = ("_", ".")  # how names start that are passed over, as Spark and Hadoop do
+_TEXTS = (".jsonl", ".jsonl.gz")
+LANDED = (*_TEXTS, ".parquet")  # how landed files end
 _PARQUET_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
+
+
+def is_ignored(name: str) -> bool:
+    """True for names of files and folders that are no landing."""
+    return name.startswith(_IGNORED)
+
+
+def day_of(name: str) -> date | None:
+    """The day of a folder ``YYYY-MM-DD``; None where the name is no day."""
+    try:
+        return date.fromisoformat(name) if _DAY.fullmatch(name) else None
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -68,9 +83,9 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
     statuses = system.listStatus(of_day) if system.exists(of_day) else []
     for status in sorted(statuses, key=lambda s: str(s.getPath().getName())):
         name, path = status.getPath().getName(), status.getPath().toString()
-        if name.startswith(_IGNORED):
+        if is_ignored(name):
             continue
-        if status.isFile() and name.endswith((".jsonl", ".jsonl.gz")):
+        if status.isFile() and name.endswith(_TEXTS):
             texts.append(path)
         elif status.isFile() and name.endswith(".parquet"):
             parquets.append(path)
@@ -115,11 +130,10 @@ def see_days(folder: str) -> dict[date, SeenDay]:
     files: dict[date, list[tuple[str, int, int]]] = {}
     for info in system.get_file_info(fs.FileSelector(root, recursive=True)):
         parts = info.path[len(root) :].strip("/").split("/")
-        if len(parts) != 2 or not _DAY.fullmatch(parts[0]) or parts[1].startswith(_IGNORED):
+        day = day_of(parts[0])
+        if day is None or len(parts) != 2 or is_ignored(parts[1]):
             continue
-        files.setdefault(date.fromisoformat(parts[0]), []).append(
-            (parts[1], info.size or 0, info.mtime_ns // 1_000_000)
-        )
+        files.setdefault(day, []).append((parts[1], info.size or 0, info.mtime_ns // 1_000_000))
     return {
         day: SeenDay(_fingerprint(of_day), max(modified for *_, modified in of_day))
         for day, of_day in files.items()
@@ -127,7 +141,7 @@ def see_days(folder: str) -> dict[date, SeenDay]:
 
 
 def _as_uri(folder: str) -> str:
-    return folder if "://" in folder else Path(folder.removeprefix("file:")).absolute().as_uri()
+    return folder if "://" in folder else local_path(folder).absolute().as_uri()
 
 
 def read_days(spark: SparkSession, source: str, days: Sequence[LandedDay]) -> DataFrame:
