@@ -296,8 +296,8 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
             }
         for day in days:
             for table, finding in contract.items():
-                of_table = [*(findings[day] if table == "changes" else ()), finding]
-                checks.record(context, keys[table], day, judged[table], of_table)
+                found = [*(findings[day] if table == "changes" else ()), finding]
+                checks.record(context, keys[table], day, judged[table], found)
         for key in chosen.values():
             yield _result(key)
 

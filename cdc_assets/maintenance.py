@@ -10,12 +10,12 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets import progress
-from cdc_assets.asset_keys import table_key
+from cdc_assets.asset_keys import STAGES, table_key
 from cdc_assets.cdc import maintenance
 from cdc_assets.cdc.config import OWN_ASSETS, Config
-from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.maintenance import Figures
 from cdc_assets.resources import SparkResource
+from cdc_assets.schedules import cron_of, status
 
 # Sunday, 04:00: between the daily runs, where nobody says otherwise.
 _CRON = "0 4 * * 0"
@@ -54,21 +54,15 @@ def maintenance_schedule(config: Config, job: dg.JobDefinition) -> dg.ScheduleDe
         ConfigError: `maintenance.cron` is no cron expression.
     """
     cron = config.maintenance.cron
-    try:
+    with cron_of("maintenance.cron", cron):
         return dg.ScheduleDefinition(
             name="maintenance_schedule",
             job=job,
             cron_schedule=cron or _CRON,
             execution_timezone=config.timezone,
-            default_status=dg.DefaultScheduleStatus.RUNNING
-            if cron
-            else dg.DefaultScheduleStatus.STOPPED,
+            default_status=status(cron is not None),
             description="Maintenance of every source, as maintenance.cron says.",
         )
-    except dg.DagsterInvalidDefinitionError as error:
-        raise ConfigError(
-            [f"maintenance.cron: got {cron!r}; expected five cron fields such as '{_CRON}'"]
-        ) from error
 
 
 def _op(name: str) -> dg.OpDefinition:
@@ -93,9 +87,8 @@ def _op(name: str) -> dg.OpDefinition:
                     continue
                 say(summary(figures))
             done.append(figures)
-            context.log_event(
-                dg.AssetObservation(_asset_key(name, table), metadata=_metadata(figures))
-            )
+            if (key := _asset_key(name, table)) is not None:
+                context.log_event(dg.AssetObservation(key, metadata=_metadata(figures)))
         context.add_output_metadata(_totals(done))
         if failures:
             raise dg.Failure(
@@ -107,8 +100,11 @@ def _op(name: str) -> dg.OpDefinition:
     return op
 
 
-def _asset_key(name: str, table: str) -> dg.AssetKey:
-    return dg.AssetKey([name, table]) if table in OWN_ASSETS else table_key(name, table)
+def _asset_key(name: str, table: str) -> dg.AssetKey | None:
+    """None for `schemas`, which stands behind `changes` and is no asset."""
+    if table in OWN_ASSETS:
+        return dg.AssetKey([name, table]) if table in STAGES else None
+    return table_key(name, table)
 
 
 def summary(figures: Figures) -> str:

@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 
 from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.jobs import daily, is_unfinished
 
 
 def build_schedules(config: Config) -> list[dg.ScheduleDefinition]:
-    """The daily schedule and, where `automation.open_day` is set, that of the open day."""
+    """The daily schedule and, where `automation.open_day` is set, that of the open day.
+
+    Raises:
+        ConfigError: `automation.open_day` is no cron expression.
+    """
     found = [_daily(config)]
     if config.automation.open_day:
-        found.append(_open_day(config, config.automation.open_day))
+        with cron_of("automation.open_day", config.automation.open_day):
+            found.append(_open_day(config, config.automation.open_day))
     return found
 
 
-def _status(is_on: bool) -> dg.DefaultScheduleStatus:
+def status(is_on: bool) -> dg.DefaultScheduleStatus:
+    """Whether a schedule runs before anyone has switched it."""
     return dg.DefaultScheduleStatus.RUNNING if is_on else dg.DefaultScheduleStatus.STOPPED
+
+
+@contextmanager
+def cron_of(path: str, cron: str | None) -> Iterator[None]:
+    """Dagster knows which minutes and days there are; its error then names no setting."""
+    try:
+        yield
+    except dg.DagsterInvalidDefinitionError as error:
+        raise ConfigError(
+            [f'{path}: got {cron!r}; expected five cron fields such as "*/30 * * * *"']
+        ) from error
 
 
 def _daily(config: Config) -> dg.ScheduleDefinition:
@@ -37,7 +57,7 @@ def _daily(config: Config) -> dg.ScheduleDefinition:
         execution_timezone=config.timezone,
         name="daily_schedule",
         description="The last day that has ended, of every source.",
-        default_status=_status(automation.daily_at is not None),
+        default_status=status(automation.daily_at is not None),
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         local = context.scheduled_execution_time.astimezone(ZoneInfo(config.timezone))

@@ -1,20 +1,28 @@
-"""All stages of a small source, as a process that a test kills: ``python -m … CONFIG``.
+"""All stages of a small source, as a process that a test kills: ``python -m … CONFIG [N]``.
 
-Says on stdout which stage begins, so that the test knows where it strikes.
+Says on stdout which stage begins, so that the test knows where it strikes. With N it kills
+Spark's executors itself, right after rows were kept the N-th time; then it says whether the error
+was taken for what it is.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import DataFrame
 
 from cdc_assets.cdc import snapshots
 from cdc_assets.cdc.changes import make_changes
 from cdc_assets.cdc.config import load_config
+from cdc_assets.cdc.kept import Kept
 from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake import Lake
 from cdc_assets.cdc.landing.stage import land
-from cdc_assets.cdc.spark import build_session
+from cdc_assets.cdc.spark import build_session, is_lost
 from cdc_assets_tests import events as ev
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
@@ -24,7 +32,28 @@ def say(stage: str) -> None:
     print(stage, flush=True)
 
 
-def main(path: str) -> None:
+def lose_executors_after(times: int) -> None:
+    """Kill what the driver's JVM has started, once rows were kept so often."""
+    keep, kept = Kept.keep, 0
+
+    def keep_and_kill(self: Kept, frame: DataFrame) -> DataFrame:
+        nonlocal kept
+        rows, kept = keep(self, frame), kept + 1
+        if kept == times:
+            (driver,) = children(os.getpid())
+            for executor in children(driver):
+                os.kill(executor, signal.SIGKILL)
+        return rows
+
+    Kept.keep = keep_and_kill  # type: ignore[method-assign]
+
+
+def children(process: int) -> list[int]:
+    found = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/children")]
+    return [int(child) for text in found for child in text.split()]
+
+
+def make(path: str) -> None:
     config = load_config(path)
     lake = Lake(build_session(config), config)
     for source, settings in config.sources.items():
@@ -42,5 +71,14 @@ def main(path: str) -> None:
     say("end")
 
 
+def main(path: str, lose_after: str | None = None) -> None:
+    if lose_after:
+        lose_executors_after(int(lose_after))
+    try:
+        make(path)
+    except Exception as error:
+        say("lost" if is_lost(error) else f"failed: {error}")
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -87,13 +87,15 @@ def test_the_open_day_is_made_again_by_a_schedule_of_its_own() -> None:
             "25:00",
             "automation.daily_at: got '25:00'; expected a time of day such as \"0",
         ),
+        ("daily_at", False, 'automation.daily_at: got False; expected a time of day such as "0'),
         ("open_day", "hourly", "automation.open_day: got 'hourly'; expected five cron fields"),
+        ("open_day", "99 * * * *", "automation.open_day: got '99 * * * *'; expected five cron"),
         ("new_file", True, "automation.new_file: unknown key"),
     ],
 )
 def test_a_wrong_setting_is_named(setting: str, value: Any, says: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        config(automation={setting: value})
+        build_definitions(config(automation={setting: value}))
     assert says in str(raised.value)
 
 

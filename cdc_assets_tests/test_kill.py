@@ -1,4 +1,7 @@
-"""``kill -9`` in the middle of any stage, then the same again: the lake of an unhurt run."""
+"""``kill -9`` in the middle of any stage, then the same again: the lake of an unhurt run.
+
+Of the run's process with its JVM, and of Spark's executors where they are processes of their own.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ import pytest
 import yaml
 from pyiceberg.catalog import load_catalog
 
+from cdc_assets.cdc.spark import SMALL_DAYS
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.killed_run import DAYS
 from cdc_assets_tests.lakes import source_config
@@ -30,11 +34,11 @@ STRIKES = [
 ]
 
 
-def start(config: Path) -> subprocess.Popen[str]:
+def start(config: Path, *arguments: str) -> subprocess.Popen[str]:
     """The run as a process group of its own, so that its JVM dies with it."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("CDC_WAREHOUSE",))}
     return subprocess.Popen(
-        [sys.executable, "-m", "cdc_assets_tests.killed_run", str(config)],
+        [sys.executable, "-m", "cdc_assets_tests.killed_run", str(config), *arguments],
         cwd=Path(__file__).parents[1],
         env=environment,
         stdout=subprocess.PIPE,
@@ -85,10 +89,15 @@ def contents(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-@pytest.mark.slow
-def test_a_killed_run_that_is_run_again_leaves_the_lake_of_one_never_killed(
-    tmp_path: Path,
-) -> None:
+def last_word(config: Path, *arguments: str) -> str:
+    """What a run says at its end; a failure's reason."""
+    with start(config, *arguments) as run:
+        assert run.stdout is not None
+        return run.stdout.read().splitlines()[-1]
+
+
+def two_lakes(folder: Path, **spark_of_hurt: str) -> tuple[Path, Path]:
+    """Configurations of one landing: of a lake whose runs nothing disturbs, and of another."""
     types = {"id": "int32", "name": "string"}
     log = ev.PgLog("killed", "public", "first", types=types)
     second = ev.PgLog("killed", "public", "second", types=types, landing=log.landing)
@@ -101,31 +110,53 @@ def test_a_killed_run_that_is_run_again_leaves_the_lake_of_one_never_killed(
         second.change_key({"id": 100 * day}, id=1000 + day, name="moved")
         log.landing.put(ev.raw(b"{'no': 'json'}", topic="killed.public.first"))
         log.next_day()
-    files = tmp_path / "files"
-    ev.write_landing(files, log.landed)
+    ev.write_landing(folder / "files", log.landed)
     tables = {"public.first": {"key": ["id"]}, "public.second": {}}
-    configs = {}
-    for name in ("unhurt", "hurt"):
+    spark = {"master": "local[2]", "memory": "1g", **SMALL_DAYS}
+    configs = []
+    for name, settings in (("unhurt", spark), ("hurt", spark | spark_of_hurt)):
         raw = {
-            "lake": {"warehouse": str(tmp_path / name)},
-            "spark": {"master": "local[2]", "memory": "1g"},
+            "lake": {"warehouse": str(folder / name)},
+            "spark": settings,
             "start_date": DAYS[0],
-            "sources": {"killed": source_config(files, tables=tables)},
+            "sources": {"killed": source_config(folder / "files", tables=tables)},
         }
-        configs[name] = tmp_path / f"{name}.yaml"
-        configs[name].write_text(yaml.safe_dump(raw))
+        configs.append(folder / f"{name}.yaml")
+        configs[-1].write_text(yaml.safe_dump(raw))
+    return configs[0], configs[1]
 
-    with start(configs["unhurt"]) as run:
-        assert run.stdout is not None
-        assert run.stdout.read().split()[-1] == "end"
-    killed = [strike(configs["hurt"], *where) for where in STRIKES]
-    assert all(killed[:4])
-    with start(configs["hurt"]) as run:
-        assert run.stdout is not None
-        assert run.stdout.read().split()[-1] == "end"
 
-    expected, found = contents(tmp_path / "unhurt"), contents(tmp_path / "hurt")
+def assert_same_lakes(folder: Path) -> None:
+    expected, found = contents(folder / "unhurt"), contents(folder / "hurt")
     assert expected.keys() == found.keys()
     for table in expected:
         assert found[table] == expected[table], table
     assert len(expected["killed.public.first@2026-11-06"]) == 3 * 39
+
+
+@pytest.mark.slow
+def test_a_killed_run_that_is_run_again_leaves_the_lake_of_one_never_killed(
+    tmp_path: Path,
+) -> None:
+    unhurt, hurt = two_lakes(tmp_path)
+    assert last_word(unhurt) == "end"
+    killed = [strike(hurt, *where) for where in STRIKES]
+    assert all(killed[:4])
+    assert last_word(hurt) == "end"
+    assert_same_lakes(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_run_that_lost_its_executors_is_known_as_such_and_goes_on_when_run_again(
+    tmp_path: Path,
+) -> None:
+    """On executors in processes of their own, as on a cluster; the rows they keep die with them."""
+    executors = {
+        "spark.executor.memory": "1g",
+        "spark.executor.extraJavaOptions": SMALL_DAYS["spark.driver.extraJavaOptions"],
+    }
+    unhurt, hurt = two_lakes(tmp_path, master="local-cluster[1,1,1024]", **executors)
+    assert last_word(unhurt) == "end"
+    assert last_word(hurt, "3") == "lost"
+    assert last_word(hurt) == "end"
+    assert_same_lakes(tmp_path)

@@ -222,7 +222,7 @@ def test_the_job_records_the_figures_on_each_table_s_page(upkeep: Upkeep) -> Non
     }
     assert set(observed) == {
         *(table_key(upkeep.kept, table) for table in TABLES),
-        *(dg.AssetKey([upkeep.kept, stage]) for stage in STAGES),
+        *(dg.AssetKey([upkeep.kept, stage]) for stage in STAGES if stage != "schemas"),
     }
     assert {"maintenance_bytes_before", "maintenance_bytes_saved"} <= set.intersection(
         *observed.values()

@@ -378,10 +378,13 @@ class AutomationConfig(_Model):
     @classmethod
     def _time(cls, value: Any) -> Any:
         # YAML reads 01:00 without quotes as a number of minutes.
-        if isinstance(value, int) and 0 <= value < 24 * 60:
+        is_minutes = isinstance(value, int) and not isinstance(value, bool)
+        if is_minutes and 0 <= value < 24 * 60:
             return f"{value // 60:02}:{value % 60:02}"
         if value is not None and not re.fullmatch(r"([01]?\d|2[0-3]):[0-5]\d", str(value)):
-            raise ValueError(f'got {value!r}; expected a time of day such as "01:00"')
+            raise ValueError(
+                f'got {value!r}; expected a time of day such as "01:00", or null for never'
+            )
         return value
 
     @property

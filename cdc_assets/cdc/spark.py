@@ -142,6 +142,8 @@ def build_session(config: Config) -> SparkSession:
 _LOST = (
     "ExecutorLostFailure",
     "executor lost",
+    "FetchFailed",  # an executor's shuffle files
+    "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND",  # its kept rows, see kept.py
     "SparkContext was shut down",
     "stopped SparkContext",
     "Answer from Java side is empty",
