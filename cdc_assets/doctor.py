@@ -305,7 +305,8 @@ def _catalog(patient: Patient) -> Iterator[Line]:
 
         properties = reads.catalog_properties(config)
         spaces = load_catalog(CATALOG, **properties).list_namespaces()
-        yield Line("catalog", Status.ok, f"{properties['type']}: {len(spaces)} namespaces")
+        kind = config.lake.catalog.get("type") or config.lake.catalog["catalog-impl"]
+        yield Line("catalog", Status.ok, f"{kind}: {len(spaces)} namespaces")
     made, faults = 0, []
     for table in reads.known_tables(config):
         try:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from cdc_assets.cdc.config import OWN_ASSETS, Config
@@ -227,7 +228,9 @@ def _sqlalchemy_uri(properties: Mapping[str, str]) -> str:
     if user and "@" not in rest:
         secret = f":{percent(password, safe='')}" if password else ""
         rest = rest.replace("//", f"//{percent(user, safe='')}{secret}@", 1)
-    driver = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql"}.get(scheme, scheme)
+    # SQLAlchemy's own choice for PostgreSQL is psycopg2; its successor does as well.
+    psycopg = "psycopg" if find_spec("psycopg2") is None and find_spec("psycopg") else "psycopg2"
+    driver = {"postgresql": f"postgresql+{psycopg}", "mysql": "mysql+pymysql"}.get(scheme, scheme)
     return f"{driver}:{rest}"
 
 

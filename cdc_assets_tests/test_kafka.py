@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -484,7 +485,7 @@ def run_cli(config: Path, home: Path, *arguments: str) -> subprocess.CompletedPr
         "KAFKA_PASSWORD": PASSWORD,
     }
     return subprocess.run(
-        [sys.executable, "-m", "cdc_assets.cli", "run", "--verbose", *arguments],
+        [sys.executable, "-m", "cdc_assets.cli", *arguments],
         env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
@@ -520,11 +521,11 @@ def test_a_run_over_a_loss_keeps_secrets_out_of_logs_and_metadata(
     home.mkdir()
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
 
-    without = run_cli(config, home, "--from", str(DAY_1))
+    without = run_cli(config, home, "run", "--verbose", "--from", str(DAY_1))
     assert without.returncode == 1
     assert "its first 1 offsets are gone" in without.stderr
     assert "--allow-loss" in without.stderr
-    with_loss = run_cli(config, home, "--from", str(DAY_1), "--allow-loss")
+    with_loss = run_cli(config, home, "run", "--verbose", "--from", str(DAY_1), "--allow-loss")
     assert with_loss.returncode == 0, with_loss.stderr[-3000:]
 
     # Dagster keeps what the JVM says beside its records.
@@ -534,6 +535,54 @@ def test_a_run_over_a_loss_keeps_secrets_out_of_logs_and_metadata(
     assert any(b"sasl.jaas.config = [hidden]" in content for content in written)
     assert any(name.encode() in content for content in written)
     assert not any(PASSWORD.encode() in content for content in written)
+
+
+def test_the_doctor_looks_at_topics_and_credentials(
+    broker: Broker, tmp_path: Path, name: str
+) -> None:
+    topic = Topic(broker, name, partitions=2)
+    topic.put(["a", "b"], at(DAY_1))
+    topic.put(["c"], at(DAY_1), partition=1)
+    sources = {
+        "right": kafka_source(
+            broker, [name], servers=broker.sasl_servers, options=sasl("${KAFKA_PASSWORD}")
+        ),
+        "refused": kafka_source(
+            broker, [name], servers=broker.sasl_servers, options=sasl("guessed")
+        ),
+        "missing": kafka_source(broker, [f"{name}-typo"]),
+        "silent": kafka_source(broker, [name], servers=f"127.0.0.1:{free_port()}"),
+    }
+    raw = {
+        "lake": {"warehouse": str(tmp_path / "warehouse")},
+        "spark": {"master": "local[1]", "memory": "1g"},
+        "start_date": DAY_1,
+        "sources": sources,
+    }
+    config = tmp_path / "cdc.yaml"
+    config.write_text(yaml.safe_dump(raw))
+
+    done = run_cli(config, tmp_path, "doctor", "--format", "json")
+    assert done.returncode == 1
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {
+        line["check"].removeprefix("landing of "): (line["status"], line["found"])
+        for line in lines
+        if line["check"].startswith("landing of ")
+    }
+    assert found["right"] == (
+        "ok",
+        f"{broker.sasl_servers}: 1 topics, 2 partitions, 3 offsets that are still there",
+    )
+    for source, says in (
+        ("refused", "the credentials were refused"),
+        ("missing", f"topic {name}-typo is missing"),
+        ("silent", "no broker answers"),
+    ):
+        assert found[source][0] == "problem"
+        assert says in found[source][1]
+    assert PASSWORD not in done.stdout + done.stderr
+    assert "guessed" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,8 @@ def catalog_conf(config: Config) -> dict[str, str]:
         f"{name}.warehouse": config.lake.warehouse,
         # A cached table hides what another process committed.
         f"{name}.cache-enabled": "false",
+        # Of the JDBC catalogs: without it Spark can't ask whether a name is a view.
+        f"{name}.jdbc.schema-version": "V1",
     }
     if config.lake.catalog:
         return {**common, **{f"{name}.{k}": v for k, v in config.lake.catalog.items()}}
@@ -118,7 +120,6 @@ def catalog_conf(config: Config) -> dict[str, str]:
         **common,
         f"{name}.type": "jdbc",
         f"{name}.uri": f"jdbc:sqlite:{folder}/catalog.db?journal_mode=WAL&busy_timeout=60000",
-        f"{name}.jdbc.schema-version": "V1",
     }
 
 
