@@ -83,7 +83,14 @@ def test_a_lake_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:
     assert not (tmp_path / "warehouse").exists(), "a read makes nothing"
 
 
-def test_sparks_catalog_keys_become_pyicebergs(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("installed", "driver"),
+    [({"psycopg2"}, "psycopg2"), ({"psycopg"}, "psycopg"), ({"psycopg", "psycopg2"}, "psycopg2")],
+)
+def test_sparks_catalog_keys_become_pyicebergs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: set[str], driver: str
+) -> None:
+    monkeypatch.setattr(reads, "find_spec", lambda name: name in installed or None)
     jdbc = {
         "type": "jdbc",
         "uri": "jdbc:postgresql://db:5432/lake",
@@ -94,7 +101,7 @@ def test_sparks_catalog_keys_become_pyicebergs(tmp_path: Path) -> None:
     }
     found = reads.catalog_properties(config_with(tmp_path, catalog=jdbc))
     assert found["type"] == "sql"
-    assert found["uri"] == "postgresql+psycopg2://me:p%40ss@db:5432/lake"
+    assert found["uri"] == f"postgresql+{driver}://me:p%40ss@db:5432/lake"
     assert found["s3.endpoint"] == "http://store:9000"
     assert "io-impl" not in found
     rest = {"catalog-impl": "org.apache.iceberg.rest.RESTCatalog", "uri": "http://c"}
