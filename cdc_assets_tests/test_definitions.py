@@ -378,11 +378,13 @@ def test_a_second_run_of_the_range_makes_nothing_anew(
     assert (lake.day_commits(lake.stage("defs", "changes")), lake.read_state(table)) == before
 
 
-@pytest.mark.parametrize("stage", ["landing", "changes", "control", "quarantine", "lag"])
-def test_each_stage_can_be_made_alone(ran: tuple[Any, Lake], stage: str) -> None:
-    """Also those that are made in one step: the others then get no record."""
+@pytest.mark.parametrize(
+    "path", [["landing"], ["changes"], ["control"], ["quarantine"], ["lag"], ["public", "good"]]
+)
+def test_each_asset_can_be_made_alone(ran: tuple[Any, Lake], path: list[str]) -> None:
+    """Also one that is made in one step with others: these then get no record."""
     _, lake = ran
-    key = dg.AssetKey(["defs", stage])
+    key = dg.AssetKey(["defs", *path])
     with dg.DagsterInstance.ephemeral() as another:
         result = run(lake, "defs", DAYS[0], DAYS[1], another, chosen=[key])
         assert result.success
