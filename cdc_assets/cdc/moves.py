@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from cdc_assets.cdc.snapshots import TableDay
 
 _PLACE = ("landing_date", "topic", "partition", "offset")
+# A row is there after it; the BEFOR half of a split update writes none (W3).
+_UPSERT = "op IN ('c', 'u', 'r') AND after IS NOT NULL"
 
 
 class Keyed:
@@ -169,7 +171,7 @@ class Keyed:
         """The moves of events: `k`, `is_removal`, `position`, `after`, `link` and their place."""
         common = ("schema_id", "source_ts_ms", *_PLACE)
         none = F.lit(None).cast("string").alias("after")
-        moves = events.where("op IN ('c', 'u', 'r') AND after IS NOT NULL").select(
+        moves = events.where(_UPSERT).select(
             "k", F.lit(False).alias("is_removal"), "position", "after", "link", *common
         )
         gone = F.lit(None).cast(_kind(events, "k")).alias("link")
@@ -231,7 +233,7 @@ class Keyed:
         removals = events.where("op = 'd'").select("k", "position", *_PLACE)
         removed = removals.unionByName(_left(events).select("k", "position", *_PLACE))
         if any(s.tombstones for s in day.past):
-            upserts = events.where("op <> 'd'").select("k", "position", *_PLACE)
+            upserts = events.where(_UPSERT).select("k", "position", *_PLACE)
             of_all = removed.withColumn("is_removal", F.lit(True)).unionByName(
                 upserts.withColumn("is_removal", F.lit(False))
             )
