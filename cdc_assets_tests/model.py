@@ -84,6 +84,10 @@ class KeyTypeError(TableError):
     """Raised when a key column changes to a type that its own can't take (R6)."""
 
 
+class KeyColumnsError(TableError):
+    """Raised when the keys of messages name different columns and nobody says which (D5, R6)."""
+
+
 def classify(source: dict[str, Any], landed: Landed) -> dict[date, list[Classified]]:
     """One Classified for each landed record, in the order in which the day's records landed."""
     with _deep_recursion():
@@ -96,7 +100,7 @@ def tables(source: dict[str, Any], landed: Landed) -> dict[date, dict[str, list[
     Every day from the first to the last that landed is there, in order. A table is absent before
     its ``start_date``. Rows of a table are in the order of their keys' text.
 
-    Raises: InferredTypeError (R3), KeyTypeError (R6).
+    Raises: InferredTypeError (R3), KeyTypeError, KeyColumnsError (R6).
     """
     if not landed:
         return {}
@@ -1709,6 +1713,7 @@ class KeyedTable(Table):
         self.state: list[Row] = []
         self.entries: dict[str, list[Entry]] = {}
         self.truncates: list[Entry] = []
+        self.key_columns: set[frozenset[str]] = set()
 
     def rows(self) -> list[dict[str, Any]]:
         ordered = sorted(self.state, key=lambda row: key_text(row.key))
@@ -1718,6 +1723,10 @@ class KeyedTable(Table):
         self._collect(day, events)
 
     def merge(self, day: date, events: list[Event]) -> None:
+        self.key_columns |= {frozenset(event.key) for event in events if event.key}
+        if len(self.key_columns) > 1:
+            columns = " and ".join(sorted(str(sorted(names)) for names in self.key_columns))
+            raise KeyColumnsError("keys differ", table=self.name, column=columns, day=day)
         self._learn_types(day, events)
         self._collect(day, events)
         state = []

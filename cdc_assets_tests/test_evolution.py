@@ -271,6 +271,13 @@ def key_of_two_types_in_one_day(log: PgLog) -> None:
     log.create(id="one", _types={"id": "string"})
 
 
+@table(broken=True, key=None)
+def key_of_other_columns(log: PgLog) -> None:
+    log.create(id=1, code="a")
+    log.next_day()
+    log.create(id=2, code="b", _key={"code": "b"})
+
+
 # -- the lake ------------------------------------------------------------------------------------
 
 
@@ -494,6 +501,17 @@ def test_a_key_of_another_type_names_table_column_types_and_day(
     for part in (f"public.{name}", "'id'", str(day), *kinds):
         assert part in str(error)
     assert str(day) not in lakes.refs_of(told.lake, SOURCE, f"public.{name}")
+
+
+def test_a_key_of_other_columns_is_an_error_until_somebody_says_which(
+    told: Told,
+) -> None:  # D5, R6
+    error = told.errors["public.key_of_other_columns", D2]
+    assert isinstance(error, SchemaDriftError)
+    setting = f"sources.{SOURCE}.tables.public.key_of_other_columns.key: […]"
+    for part in (str(D2), "['code'] and ['id']", setting):
+        assert part in str(error)
+    assert str(D2) not in lakes.refs_of(told.lake, SOURCE, "public.key_of_other_columns")
 
 
 # -- made again ----------------------------------------------------------------------------------

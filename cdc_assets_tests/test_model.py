@@ -17,6 +17,7 @@ from cdc_assets_tests.events import DAY, TOAST, DataWorksLog, Landing, LindormLo
 from cdc_assets_tests.model import (
     Classified,
     InferredTypeError,
+    KeyColumnsError,
     KeyTypeError,
     Record,
     classify,
@@ -545,6 +546,16 @@ def test_a_key_type_does_not_change_silently() -> None:  # R6
     with pytest.raises(KeyTypeError) as caught:
         states(log)
     assert (caught.value.column, caught.value.day) == ("id", DAY + timedelta(days=1))
+
+
+def test_a_key_of_other_columns_is_not_guessed() -> None:  # D5, R6
+    log = PgLog(types={"id": "int32", "code": "string"})
+    log.create(id=1, code="a", _key={"id": 1})
+    log.next_day()
+    log.create(id=2, code="b", _key={"code": "b"})
+    with pytest.raises(KeyColumnsError) as caught:
+        states(log)
+    assert caught.value.day == DAY + timedelta(days=1)
 
 
 # -- the other formats ---------------------------------------------------------------------------
