@@ -229,7 +229,7 @@ def _sqlalchemy_uri(properties: Mapping[str, str]) -> str:
         secret = f":{percent(password, safe='')}" if password else ""
         rest = rest.replace("//", f"//{percent(user, safe='')}{secret}@", 1)
     # SQLAlchemy's own choice for PostgreSQL is psycopg2; its successor does as well.
-    psycopg = "psycopg" if find_spec("psycopg2") is None and find_spec("psycopg") else "psycopg2"
+    psycopg = next(filter(find_spec, ("psycopg2", "psycopg")), "psycopg2")
     driver = {"postgresql": f"postgresql+{psycopg}", "mysql": "mysql+pymysql"}.get(scheme, scheme)
     return f"{driver}:{rest}"
 
