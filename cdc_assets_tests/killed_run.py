@@ -49,6 +49,7 @@ def lose_executors_after(times: int) -> None:
 
 
 def children(process: int) -> list[int]:
+    """What a process has started, from whichever of its threads."""
     found = [path.read_text() for path in Path(f"/proc/{process}/task").glob("*/children")]
     return [int(child) for text in found for child in text.split()]
 

@@ -27,6 +27,7 @@ from cdc_assets.sensors import wanted_days
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.killed_run import children
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(6)]
 REPOSITORY = Path(__file__).parents[1]
@@ -311,8 +312,7 @@ def test_a_run_whose_spark_dies_is_started_again_and_one_of_bad_data_is_not(
 
 
 def _kill_java(parent: int) -> None:
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    for child in map(int, children):
+    for child in children(parent):
         if b"java" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0]:
             os.kill(child, signal.SIGKILL)
 
