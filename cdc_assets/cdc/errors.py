@@ -59,11 +59,15 @@ class SchemaDriftError(CdcError):
 
 
 class AuditError(CdcError):
-    """Raised when a day fails its audit on the branch; the published day stays as it was."""
+    """Raised when a day fails its audit on the branch; the published day stays as it was.
 
-    def __init__(self, table: str, day: date, message: str) -> None:
+    `check` names the asset check whose condition does not hold.
+    """
+
+    def __init__(self, table: str, day: date, message: str, check: str | None = None) -> None:
         self.table = table
         self.day = day
+        self.check = check
         super().__init__(f"{table} {day}: {message}")
 
 

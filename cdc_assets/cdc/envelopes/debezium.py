@@ -136,6 +136,7 @@ def read_envelope(
         .when(is_heartbeat, "heartbeat")
     )
     mark = F.col("v_mark")
+    elements = positions.debezium_elements(F.col("v_connector"), of_source)
     return Envelope(
         reason=reason,
         detail=detail,
@@ -153,10 +154,12 @@ def read_envelope(
         key_names=F.lit(None).cast("array<string>"),
         source_ts_ms=of_source("ts_ms", "bigint"),
         processed_ts_ms=F.col("v_ts_ms"),
-        elements=positions.debezium_elements(F.col("v_connector"), of_source),
+        elements=elements.own,
+        basis=elements.basis,
+        stand_in=elements.stand_in,
         tx_id=F.coalesce("v_transaction", of_source("txId", "string")),
         tx_order=F.col("v_total_order"),
-        rank=F.when(op == "d", 0).otherwise(1),
+        rank=F.lit(1),
         # D14: a mark that is not yet known counts as a snapshot read.
         is_snapshot=(op == "r") | F.coalesce(mark != "false", F.lit(False)),
         schema=F.col("schema_member"),
