@@ -151,6 +151,7 @@ def _cases() -> list[Case]:
         for number, text in enumerate(path.read_text("utf-8").splitlines(), start=1):
             case = model.parse_json(text.encode())  # numbers are exact
             cases.append(Case(path.name, number, case["landing"], case["expect"], case["source"]))
+    assert cases, f"{PUBLIC} has no *.jsonl"
     return cases
 
 

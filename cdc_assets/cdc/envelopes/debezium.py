@@ -131,7 +131,7 @@ def read_envelope(
         .when(name.isNull(), "missing_table")
         .when(needs_after & ~F.col("v_after_is_object"), "missing_image")
     )
-    unread = _unread_connector(F.col("v_connector"))
+    unread = unread_connector(F.col("v_connector"))
     detail = (
         F.when(
             reason == "missing_op", F.coalesce(foreign_format(), F.lit("an envelope without op"))
@@ -270,7 +270,7 @@ def foreign_format() -> Column:
     )
 
 
-def _unread_connector(connector: Column) -> Column:
+def unread_connector(connector: Column) -> Column:
     """Says that the events of a connector are not read; null for the others."""
     said = F.lit(None).cast("string")
     for name, where in _UNREAD_CONNECTORS.items():

@@ -15,6 +15,7 @@ from cdc_assets.cdc.envelopes.debezium import (
     foreign_format,
     of_event,
     read_envelope,
+    unread_connector,
     with_event,
 )
 from cdc_assets.cdc.jsontext import is_object, is_present
@@ -89,11 +90,19 @@ def _detail() -> Column:
         F.when(F.col("v_namespace").isNull(), F.lit("__schema (or __db)")),
         F.when(F.col("v_table").isNull(), F.lit("__table")),
     )
+    # ExtractNewDocumentState, the transform for MongoDB, names a collection.
+    is_document = F.coalesce(
+        of_event("__collection", "string"), of_event("__source_collection", "string")
+    ).isNotNull()
+    connector = F.coalesce("v_connector", F.when(is_document, "mongodb"))
     is_envelope = is_present(of_event("op", "variant")) & is_object(of_event("source", "variant"))
     return (
         F.when(
             F.col("e_reason") == "missing_table",
-            F.concat(F.lit("the record lacks "), names_missing, F.lit(_ADD_FIELDS)),
+            F.coalesce(
+                unread_connector(connector),
+                F.concat(F.lit("the record lacks "), names_missing, F.lit(_ADD_FIELDS)),
+            ),
         )
         .when(
             F.col("e_reason") == "not_an_envelope",
