@@ -1030,6 +1030,8 @@ def _read_debezium(document: dict[str, Any], event: Event, *, lindorm: bool = Fa
     if not any(name in payload for name in ("source", "before", "after")):
         raise QuarantinedError("not_an_envelope")
     event.source_op = op if isinstance(op, str) else None
+    if op != "m" and isinstance(payload.get("ts_ms"), dict):  # Avro's JSON encoding
+        raise QuarantinedError("not_an_envelope")
     if op not in (("c", "u", "d", "r") if lindorm else ("c", "u", "d", "r", "t", "m")):  # D3, L3
         raise QuarantinedError("unknown_op")
     if op == "m":  # D13

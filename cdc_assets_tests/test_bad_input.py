@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.changes import make_changes
 from cdc_assets.cdc.config import load_config
 from cdc_assets.cdc.errors import AuditError, ConfigError, LandingError, MissingDayError
 from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.landing.files import LandedDay, from_lines, read_days
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
 from cdc_assets_tests import events as ev
@@ -244,6 +246,76 @@ def test_a_line_that_is_no_record_is_quarantined_with_its_bytes(odd: Odd) -> Non
     assert sorted(row["value"] for row in found) == sorted(odd.lines)
     assert all(row["file"] == "lines.jsonl" and row["offset"] is None for row in found)
     assert all(row["detail"] for row in found)
+
+
+PLAIN_LINE: dict[str, Any] = {"topic": "t", "partition": 0, "offset": 1, "payload": "{}"}
+IMPOSSIBLE: tuple[dict[str, Any], ...] = (
+    {"ts": 1_700_000_000_000_000_000},  # nanoseconds
+    {"ts": 1_700_000_000_000_000},  # microseconds: the year 55840
+    {"ts": 2**63},
+    {"ts": 1.5},
+    {"ts": -2},
+    {"ts": "soon"},
+    {"ts": None, "timestamp": "9999999999999999"},
+    {"ts": None, "timestamp": "+20000-01-01T00:00:00Z"},
+    {"partition": 2**31},
+    {"partition": -1},
+    {"partition": 0.5},
+    {"partition": True},
+    {"offset": 2**63},
+    {"offset": -1},
+    {"offset": 1.5},
+    {"offset": "1.5"},
+    {"offset": "one"},
+)
+POSSIBLE: tuple[tuple[dict[str, Any], datetime | None], ...] = (
+    ({"ts": 1_700_000_000_000}, datetime(2023, 11, 14, 22, 13, 20)),
+    ({"ts": "1700000000000"}, datetime(2023, 11, 14, 22, 13, 20)),
+    ({"ts": 253_402_300_799_999}, datetime(9999, 12, 31, 23, 59, 59, 999_000)),
+    ({"ts": -1}, None),  # Kafka has none
+    ({"ts": None}, None),
+    ({"timestamp": "2023-11-14T22:13:20Z"}, datetime(2023, 11, 14, 22, 13, 20)),
+    # How Spark's Kafka source spells a record without a timestamp.
+    ({"timestamp": "1969-12-31T23:59:59.999Z"}, datetime(1969, 12, 31, 23, 59, 59, 999_000)),
+    ({"partition": "0", "offset": "1"}, None),
+)
+
+
+def test_a_line_with_a_number_that_kafka_cannot_have_is_no_record(spark: SparkSession) -> None:
+    lines = [ev.to_json({**PLAIN_LINE, **change}) for change in IMPOSSIBLE]
+    lines += [ev.to_json({**PLAIN_LINE, **change}) for change, _ in POSSIBLE]
+    frame = spark.createDataFrame(
+        [(line, DAY, "lines.jsonl") for line in lines],
+        "value string, landing_date date, file string",
+    )
+    rows = lakes.plain(from_lines(frame))
+    refused, landed = rows[: len(IMPOSSIBLE)], rows[len(IMPOSSIBLE) :]
+    for row, line in zip(refused, lines, strict=False):
+        assert {name: value for name, value in row.items() if value is not None} == {
+            "value": line.encode(),
+            "landing_date": DAY,
+            "file": "lines.jsonl",
+        }
+    for row, (change, expected) in zip(landed, POSSIBLE, strict=True):
+        time = expected and expected.replace(tzinfo=timezone.utc)
+        assert (row["offset"], row["partition"], row["timestamp"]) == (1, 0, time), change
+
+
+def test_a_parquet_row_with_a_number_that_kafka_cannot_have_is_no_record(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    impossible = [(10**18, 0, 1), (1, 2**31, 1), (1, 0, -1), (1, -1, 1)]
+    rows = [*impossible, (1_700_000_000_000, 0, 1), (-1, 0, 2)]
+    times, partitions, offsets = zip(*rows, strict=True)
+    numbers = {"timestamp": times, "partition": partitions, "offset": offsets}
+    table = {name: pa.array(values, pa.int64()) for name, values in numbers.items()}
+    bytes_ = {name: [b"{}"] * len(rows) for name in ("key", "value")}
+    file = tmp_path / str(DAY) / "rows.parquet"
+    file.parent.mkdir()
+    pq.write_table(pa.table({"topic": ["t"] * len(rows), **table, **bytes_}), file)
+    landed = read_days(spark, "shop", [LandedDay(DAY, (), (str(file),), "")])
+    found = [(row["topic"], row["offset"], row["value"]) for row in lakes.plain(landed)]
+    assert found == [(None, None, b"{}")] * len(impossible) + [("t", 1, b"{}"), ("t", 2, b"{}")]
 
 
 @pytest.mark.slow
