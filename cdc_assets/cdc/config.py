@@ -360,7 +360,12 @@ class AutomationConfig(_Model):
     """What Dagster starts by itself; each can be switched in its UI, too."""
 
     daily_at: str | None = Field(
-        default="01:00", description="When the day that has ended is made; null: never."
+        default="01:00", description="When the days that have ended are made; null: never."
+    )
+    catch_up_days: int = Field(
+        default=30,
+        ge=1,
+        description="At most so many missing days a run of the daily schedule makes.",
     )
     open_day: Cron | None = Field(
         default=None, description="A cron expression: when the open day is made again."
