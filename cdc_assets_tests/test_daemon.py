@@ -190,7 +190,7 @@ def test_after_three_nights_without_a_daemon_the_next_one_makes_all_missing_days
         said = before.stderr.read()
     assert before.returncode == 0, said
 
-    at = datetime.now(timezone.utc) + timedelta(seconds=150)  # the daemon is up by then
+    at = datetime.now(timezone.utc) + timedelta(seconds=200)  # the daemon is up by then
     if at.date() != today:
         pytest.skip("the day has changed meanwhile, and with it the days that have ended")
     project.configure(automation={"daily_at": f"{at:%H:%M}", "new_files": False})
@@ -202,7 +202,7 @@ def test_after_three_nights_without_a_daemon_the_next_one_makes_all_missing_days
             run = wait_for(
                 "the run of the missing days",
                 lambda: finished(instance, set(), **nightly),
-                PATIENCE,
+                2 * PATIENCE,
                 every=1,
             )
             assert run.is_success
