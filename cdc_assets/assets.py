@@ -17,7 +17,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets import charts, checks, metadata, partitions, progress
+from cdc_assets import charts, checks, markdown, metadata, partitions, progress
 from cdc_assets.asset_keys import PARSED, table_key
 from cdc_assets.cdc import changes, contracts, snapshots
 from cdc_assets.cdc import lag as lag_stage
@@ -389,7 +389,7 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
 
 
 def _says(table: str, description: str | None) -> str:
-    row = f"{table} as it stood at the end of the day, row by row."
+    row = f"{markdown.literal(table)} as it stood at the end of the day, row by row."
     return f"{description}\n\n{row}" if description else row
 
 

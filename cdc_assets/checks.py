@@ -16,6 +16,7 @@ import dagster as dg
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from cdc_assets import markdown
 from cdc_assets.cdc.config import Config, SourceConfig
 from cdc_assets.cdc.lag import MAX_MS
 from cdc_assets.cdc.lake import Lake, TableState
@@ -197,7 +198,7 @@ def listed(name: str, faults: Sequence[str]) -> Finding:
     """A finding that passes where there is no fault; the first faults are its examples."""
     metadata: dict[str, Any] = {"faults": len(faults)}
     if faults:
-        metadata["examples"] = dg.MetadataValue.md("\n".join(f"- {f}" for f in faults[:20]))
+        metadata["examples"] = dg.MetadataValue.md(markdown.bullets(faults[:20]))
     return Finding(name, not faults, metadata)
 
 
@@ -254,11 +255,11 @@ def _reasons_finding(
     metadata: dict[str, Any] = dict(found)
     if found:
         lines = [
-            f"- {e.topic} [{e.partition}] {e.offset}: {e.reason}, {e.detail}"
+            f"{e.topic} [{e.partition}] {e.offset}: {e.reason}, {e.detail}"
             for e in examples
             if e.reason in found
         ]
-        metadata["examples"] = dg.MetadataValue.md("\n".join(lines))
+        metadata["examples"] = dg.MetadataValue.md(markdown.bullets(lines))
     return Finding(name, not found, metadata)
 
 

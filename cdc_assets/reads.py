@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from cdc_assets.cdc.config import OWN_ASSETS, Config
-from cdc_assets.cdc.errors import CdcError, ConfigError, LakeError, MissingDayError
-from cdc_assets.cdc.lake import KEY, REPORT, days_made, state_parts
+from cdc_assets.cdc.errors import CdcError, ConfigError, LakeError, MissingDayError, NotMadeError
+from cdc_assets.cdc.lake import KEY, REPORT, DayCommit, days_made, state_parts
 from cdc_assets.cdc.names import TableName, escape
 from cdc_assets.cdc.spark import CATALOG, sqlite_folder
 
@@ -130,7 +130,8 @@ def open_table(config: Config, table: LakeTable) -> Table:
     """The table's metadata as PyIceberg's Table.
 
     Raises:
-        LakeError: there is no lake yet, or no such table in it, or it can't be reached.
+        NotMadeError: there is no lake yet, or no such table in it.
+        LakeError: the catalog can't be read.
     """
     if config.lake.catalog:
         return _from_catalog(config, table)
@@ -147,7 +148,7 @@ def _sqlite_location(config: Config, table: LakeTable) -> str:
     """
     file = sqlite_folder(config) / "catalog.db"
     if not file.exists():
-        raise LakeError(
+        raise NotMadeError(
             f"there is no lake in {config.lake.warehouse} yet. Make days first: "
             "cdc-assets demo, or cdc-assets run --from D --to D"
         )
@@ -168,8 +169,8 @@ def _sqlite_location(config: Config, table: LakeTable) -> str:
     return str(row[0])
 
 
-def _not_made(table: LakeTable) -> LakeError:
-    return LakeError(
+def _not_made(table: LakeTable) -> NotMadeError:
+    return NotMadeError(
         f"{table} is not in the lake yet. Make a day of it first: "
         f"cdc-assets run --source {table.source} --from D --to D"
     )
@@ -239,14 +240,24 @@ def _sqlalchemy_uri(properties: Mapping[str, str]) -> str:
 
 def days_of(table: Table, is_state: bool) -> dict[date, Mapping[str, Any]]:
     """The days that a table has, oldest first, each with the summary of its commit."""
-    summaries = {
+    if is_state:
+        summaries = _summaries(table)
+        tags = {name: ref.snapshot_id for name, ref in table.refs().items() if _is_day(name)}
+        return {date.fromisoformat(d): summaries[tags[d]] for d in sorted(tags)}
+    return {day: made.inputs for day, made in sorted(day_commits(table).items())}
+
+
+def day_commits(table: Table) -> dict[date, DayCommit]:
+    """For each day of a stage table the commit that wrote it last."""
+    return days_made(_summaries(table).items())
+
+
+def _summaries(table: Table) -> dict[int, dict[str, str]]:
+    """The summary of each snapshot, oldest first."""
+    return {
         s.snapshot_id: dict(s.summary.additional_properties) if s.summary else {}
         for s in table.snapshots()
     }
-    if is_state:
-        tags = {name: ref.snapshot_id for name, ref in table.refs().items() if _is_day(name)}
-        return {date.fromisoformat(d): summaries[tags[d]] for d in sorted(tags)}
-    return {day: made.inputs for day, made in sorted(days_made(summaries.items()).items())}
 
 
 def _is_day(name: str) -> bool:

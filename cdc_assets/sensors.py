@@ -15,9 +15,8 @@ from cdc_assets.asset_keys import asset_keys
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import LakeError
 from cdc_assets.cdc.landing.files import see_days
-from cdc_assets.jobs import RANGE_END, RANGE_START, daily, is_unfinished
+from cdc_assets.jobs import RANGE_END, RANGE_START, SOURCE, daily, is_unfinished
 
-SOURCE = "cdc/source"  # a run's tag: whose new files it was asked for
 _SETTLED_SECONDS = 30  # files that are younger may still be written
 
 

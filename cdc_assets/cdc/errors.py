@@ -75,6 +75,10 @@ class LakeError(CdcError):
     """Raised when the catalog or a commit fails for a reason that a retry does not mend."""
 
 
+class NotMadeError(LakeError):
+    """Raised when no run has made the table yet; the catalog itself answers."""
+
+
 class ConcurrentRunError(LakeError):
     """Raised when another run wrote the same day meanwhile; what it wrote stays as it is."""
 
