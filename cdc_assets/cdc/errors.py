@@ -71,6 +71,10 @@ class LakeError(CdcError):
     """Raised when the catalog or a commit fails for a reason that a retry does not mend."""
 
 
+class MissingTableError(LakeError):
+    """Raised when a table is not in the lake, because no day of it was made yet."""
+
+
 class ConcurrentRunError(LakeError):
     """Raised when another run wrote the same day meanwhile; what it wrote stays as it is."""
 
