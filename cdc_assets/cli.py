@@ -25,7 +25,7 @@ from typer.core import TyperGroup
 
 from cdc_assets import __version__, screen
 from cdc_assets.cdc.config import Config, config_path, load_config
-from cdc_assets.cdc.errors import CdcError, ConfigError, LakeError, first_line
+from cdc_assets.cdc.errors import CdcError, ConfigError
 
 if TYPE_CHECKING:
     from cdc_assets.inspection import Rules
@@ -239,8 +239,10 @@ def _run(
         except CdcError:
             raise
         except Exception as error:
+            from cdc_assets.cdc.java_errors import root_cause
+
             traceback.print_exc()
-            shown.line(f"error: {type(error).__name__}: {first_line(error)}")
+            shown.line(f"error: {type(error).__name__}: {root_cause(error)}")
             _name_log(shown, log)
             raise typer.Exit(1) from error
         for failure in outcome.failures:
@@ -599,7 +601,7 @@ def _quiet(verbose: bool, config: Config | None = None) -> Iterator[_Log]:
                 traceback.print_exc()
                 log.keep()
                 at = f". Spark's log: {log.file}" if log.file else ""
-                raise LakeError(f"{one_line(error, config)}{at}") from error
+                raise CdcError(f"{one_line(error, config)}{at}") from error
     finally:
         if folder and not log.is_kept:
             shutil.rmtree(folder, ignore_errors=True)

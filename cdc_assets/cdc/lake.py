@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 def with_retry(action: Callable[[], T]) -> T:
-    """Run a commit again while other commits keep the catalog busy, for :data:`PATIENCE_SECONDS`."""
+    """Run a commit again while other commits keep the catalog busy, `PATIENCE_SECONDS` at most."""
     attempt = retry(
         retry=retry_if_exception(is_contention),
         wait=wait_random_exponential(multiplier=0.1, max=5),
