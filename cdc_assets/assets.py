@@ -23,8 +23,10 @@ from cdc_assets.cdc import changes, contracts, snapshots
 from cdc_assets.cdc import lag as lag_stage
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.envelopes import columns
-from cdc_assets.cdc.errors import AuditError, CdcError, first_line
+from cdc_assets.cdc.errors import AuditError, CdcError
+from cdc_assets.cdc.java_errors import JAVA_ERRORS, root_cause
 from cdc_assets.cdc.lake import DayFiles, Lake
+from cdc_assets.cdc.lake_errors import lake_error, one_line
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.spark import is_lost
@@ -144,14 +146,21 @@ def _add(
 
 
 @contextmanager
-def _failures(context: dg.AssetExecutionContext) -> Iterator[None]:
-    """Bad data fails the run for good; a run that lost Spark is started again by the daemon."""
+def _failures(context: dg.AssetExecutionContext, config: Config) -> Iterator[None]:
+    """Bad data fails the run for good; a run that lost Spark is started again by the daemon.
+
+    A Java exception is one line as a failure's description; its stack trace is in the log.
+    """
     try:
         yield
     except CdcError as error:
         raise dg.Failure(description=str(error), allow_retries=False) from error
     except Exception as error:
         _raise_if_lost(context, error)
+        if known := lake_error(error, config):
+            raise dg.Failure(description=str(known), allow_retries=False) from error
+        if isinstance(error, JAVA_ERRORS):
+            raise dg.Failure(description=root_cause(error)) from error
         raise
 
 
@@ -162,9 +171,13 @@ def _raise_if_lost(context: dg.AssetExecutionContext, error: Exception) -> None:
             context.run_id, {"dagster/retry_on_asset_or_op_failure": "true"}
         )
         raise dg.Failure(
-            description=f"Spark was lost, out of memory or killed: {first_line(error)}. Days made "
+            description=f"Spark was lost, out of memory or killed: {root_cause(error)}. Days made "
             "before are kept. Dagster's daemon starts the run again; without it, run the same again"
         ) from error
+
+
+def _is_final(error: Exception, config: Config) -> bool:
+    return isinstance(error, CdcError) or lake_error(error, config) is not None
 
 
 def _is_forced(context: dg.AssetExecutionContext) -> bool:
@@ -214,8 +227,9 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
     def landing(
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        days, lake = partitions.days_of(context), spark.lake()
-        with _failures(context), progress.step(name, "landing", _span(days)) as say:
+        days = partitions.days_of(context)
+        with _failures(context, config), progress.step(name, "landing", _span(days)) as say:
+            lake = spark.lake()
             began = time.monotonic()
             allow_loss = ALLOW_LOSS in context.run.tags
             landed = land(lake, name, days, force=_is_forced(context), allow_loss=allow_loss)
@@ -268,8 +282,9 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
     def parsed(
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        days, lake = partitions.days_of(context), spark.lake()
-        with _failures(context):
+        days = partitions.days_of(context)
+        with _failures(context, config):
+            lake = spark.lake()
             began = time.monotonic()
             with progress.step(name, "changes", _span(days)) as say:
                 again = changes.made_by_other_rules(lake, name, days)
@@ -345,10 +360,11 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
     def tables(
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        days, lake = partitions.days_of(context), spark.lake()
+        days = partitions.days_of(context)
         chosen = {t: k for t, k in keys.items() if k in context.selected_asset_keys}
         is_forced = _is_forced(context)
-        with _failures(context):
+        with _failures(context, config):
+            lake = spark.lake()
             facts = snapshots.gather(lake, name, chosen, days)
 
         stop = threading.Event()
@@ -377,12 +393,12 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
         if failures:
             raise dg.Failure(
                 description="\n".join(
-                    f"{of_table.error}{_left_out(of_table)}"
+                    f"{one_line(of_table.error, config)}{_left_out(of_table)}"
                     for of_table in made.values()
                     if of_table.error is not None
                 ),
                 metadata={"tables_failed": len(failures), "tables_made": len(made) - len(failures)},
-                allow_retries=not all(isinstance(e, CdcError) for e in failures),
+                allow_retries=not all(_is_final(e, config) for e in failures),
             ) from failures[0]
 
     return tables
@@ -510,8 +526,9 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
     def lag(
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        days, lake = partitions.days_of(context), spark.lake()
-        with _failures(context), progress.step(name, "lag", _span(days)) as say:
+        days = partitions.days_of(context)
+        with _failures(context, config), progress.step(name, "lag", _span(days)) as say:
+            lake = spark.lake()
             began = time.monotonic()
             lag_stage.make_lag(lake, name, days, force=_is_forced(context))
             seconds = time.monotonic() - began

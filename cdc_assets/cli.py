@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shutil
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
@@ -237,7 +239,10 @@ def _run(
         except CdcError:
             raise
         except Exception as error:
-            shown.line(f"error: {type(error).__name__}: {error}")
+            from cdc_assets.cdc.java_errors import root_cause
+
+            traceback.print_exc()
+            shown.line(f"error: {type(error).__name__}: {root_cause(error)}")
             _name_log(shown, log)
             raise typer.Exit(1) from error
         for failure in outcome.failures:
@@ -317,12 +322,13 @@ def maintain(
     if source:
         config.source(source)
     from cdc_assets.cdc.lake import Lake
+    from cdc_assets.cdc.lake_errors import one_line
     from cdc_assets.cdc.maintenance import maintain_table, tables_of
     from cdc_assets.cdc.spark import build_session
 
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
-    with _quiet(verbose):
+    with _quiet(verbose, config) as log:
         spark = build_session(config)
         try:
             lake = Lake(spark, config)
@@ -331,9 +337,12 @@ def maintain(
                     try:
                         rows.append(maintain_table(lake, name, table, dry_run).as_row())
                     except Exception as error:
-                        failures.append(f"{name}.{table}: {error}")
+                        traceback.print_exc()
+                        failures.append(f"{name}.{table}: {one_line(error, config)}")
         finally:
             spark.stop()
+        if failures:
+            log.keep()
     screen.print_rows(
         _MAINTENANCE if form is Form.table else list(rows[0] if rows else ()), rows, form.value
     )
@@ -342,6 +351,8 @@ def maintain(
     if not rows and not failures:
         typer.echo("nothing is in the lake yet", err=True)
     if failures:
+        if log.file:
+            typer.echo(f"Spark's log: {log.file}", err=True)
         raise typer.Exit(1)
 
 
@@ -558,14 +569,42 @@ def inspect(
         typer.echo(f"{file} has no record at offset {offset}", err=True)
 
 
+class _Log:
+    """Where Spark's logs of a command go, None for the terminal; removed unless it is kept."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.file, self.is_kept = file, False
+
+    def keep(self) -> None:
+        """Leave the file for the user, who is told of it."""
+        self.is_kept = True
+
+
 @contextmanager
-def _quiet(verbose: bool) -> Iterator[None]:
-    """Spark's logs of a command that leaves nothing behind: kept away, or shown."""
-    with (
-        tempfile.TemporaryDirectory(prefix="cdc-log-") as folder,
-        screen.own_stderr(None if verbose else Path(folder) / "spark.log"),
-    ):
-        yield
+def _quiet(verbose: bool, config: Config | None = None) -> Iterator[_Log]:
+    """Spark's logs of a command that leaves nothing behind: kept away, or shown.
+
+    Of an exception of Java the terminal gets one line, and its stack trace is in the log.
+    """
+    folder = None if verbose else Path(tempfile.mkdtemp(prefix="cdc-log-"))
+    log = _Log(folder / "spark.log" if folder else None)
+    try:
+        with screen.own_stderr(log.file):
+            try:
+                yield log
+            except Exception as error:
+                from cdc_assets.cdc.java_errors import JAVA_ERRORS
+                from cdc_assets.cdc.lake_errors import one_line
+
+                if not isinstance(error, JAVA_ERRORS):
+                    raise
+                traceback.print_exc()
+                log.keep()
+                at = f". Spark's log: {log.file}" if log.file else ""
+                raise CdcError(f"{one_line(error, config)}{at}") from error
+    finally:
+        if folder and not log.is_kept:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _rules(file: Path, source: str | None, format_of: str | None, config_file: str | None) -> Rules:

@@ -19,6 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc_assets.cdc.config import Config, KafkaConfig, SourceConfig, load_config, parse_config
 from cdc_assets.cdc.discover import Findings, look_at
 from cdc_assets.cdc.errors import ConfigError, LandingError
+from cdc_assets.cdc.java_errors import causes
+from cdc_assets.cdc.lake_errors import is_landing_read
 from cdc_assets.cdc.landing.files import day_of, list_day, read_days, unreadable
 from cdc_assets.cdc.landing.kafka import failed, read_latest
 from cdc_assets.cdc.proposals import Proposal, listed, notes_of, propose
@@ -171,7 +173,9 @@ def discover(
     except (PySparkException, Py4JJavaError) as error:
         if place.kafka is not None:
             raise failed(place.name, place.kafka, error) from None
-        raise unreadable(place.name, error) from error
+        if any(map(is_landing_read, causes(error))):
+            raise unreadable(place.name, error) from error
+        raise
 
 
 def discover_rows(rows: DataFrame, place: Place, limit: int | None = None) -> Findings:

@@ -35,8 +35,10 @@ from cdc_assets.cdc.config import (
     load_config,
     local_path,
 )
-from cdc_assets.cdc.errors import CdcError, ConfigError, LakeError, first_line
+from cdc_assets.cdc.errors import CdcError, ConfigError, MissingTableError
+from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake import TIMEZONE
+from cdc_assets.cdc.lake_errors import one_line
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
 from cdc_assets.cdc.spark import CATALOG, PACKAGES, build_session, spark_conf, sqlite_folder
 
@@ -103,8 +105,10 @@ def _lines_of(name: str, check: Check, patient: Patient) -> Iterator[Line]:
         for line in check(patient):
             yield _without_secrets(line, patient)
     except Exception as error:
-        kind = "" if isinstance(error, CdcError) else f"{type(error).__name__}: "
-        what = f"can't be checked: {kind}{first_line(error)}"
+        is_plain = not isinstance(error, (CdcError, *JAVA_ERRORS))
+        kind = f"{type(error).__name__}: " if is_plain else ""
+        why = one_line(error, patient.config).splitlines()[0]
+        what = f"can't be checked: {kind}{why}"
         line = Line(name, Status.problem, what, "mend what it says")
         yield _without_secrets(line, patient)
 
@@ -311,10 +315,8 @@ def _catalog(patient: Patient) -> Iterator[Line]:
     for table in reads.known_tables(config):
         try:
             opened = reads.open_table(config, table)
-        except LakeError as error:
-            if "not in the lake yet" in str(error):
-                continue
-            raise
+        except MissingTableError:
+            continue
         made += 1
         faults += list(_conflicts(config, table, opened))
     if not config.lake.catalog:

@@ -5,7 +5,6 @@ A record is judged as the stage `changes` would judge it if the file were all th
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from cdc_assets.cdc.config import (
 )
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.errors import ConfigError, LandingError
+from cdc_assets.cdc.java_errors import root_cause
 from cdc_assets.cdc.kept import Kept, keeping
 from cdc_assets.cdc.landing.files import LandedDay, read_days
 from cdc_assets.cdc.reasons import REASONS
@@ -126,7 +126,7 @@ def inspect_file(
     except (PySparkException, Py4JJavaError) as error:
         path = str(file.resolve())
         raise LandingError(
-            rules.name, f"{path} can't be read whole: {_cause(error)}", path
+            rules.name, f"{path} can't be read whole: {root_cause(error)}", path
         ) from error
 
 
@@ -177,11 +177,6 @@ def _routed(landing: DataFrame, source: SourceConfig, kept: Kept) -> DataFrame:
     topics = changes.tables_by_topic(parsed)
     verdicts = changes.judge_tombstones(parsed, topics, first)
     return changes.route(parsed, source, keys, schemas, verdicts, misfits)
-
-
-def _cause(error: Exception) -> str:
-    causes = re.findall(r"Caused by: [\w.$]*?(\w+(?:Exception|Error): [^\n]*)", str(error))
-    return causes[-1] if causes else str(error).partition("\n")[0]
 
 
 @contextmanager

@@ -12,7 +12,10 @@ import dagster as dg
 from cdc_assets import progress
 from cdc_assets.asset_keys import STAGES, table_key
 from cdc_assets.cdc import maintenance
-from cdc_assets.cdc.config import OWN_ASSETS, Config
+from cdc_assets.cdc.config import OWN_ASSETS, Config, load_config
+from cdc_assets.cdc.errors import CdcError
+from cdc_assets.cdc.java_errors import JAVA_ERRORS
+from cdc_assets.cdc.lake_errors import one_line
 from cdc_assets.cdc.maintenance import Figures
 from cdc_assets.resources import SparkResource
 from cdc_assets.schedules import cron_of, status
@@ -73,10 +76,15 @@ def _op(name: str) -> dg.OpDefinition:
         out=dg.Out(dg.Nothing),
     )
     def op(context: dg.OpExecutionContext, spark: SparkResource) -> None:
-        lake = spark.lake()
+        config = load_config(spark.config_path or None)
+        try:
+            lake = spark.lake()
+            tables = maintenance.tables_of(lake, name)
+        except (CdcError, *JAVA_ERRORS) as error:
+            raise dg.Failure(one_line(error, config), allow_retries=False) from error
         done: list[Figures] = []
         failures: list[Exception] = []
-        for table in maintenance.tables_of(lake, name):
+        for table in tables:
             # A table that fails leaves the others their turn.
             with progress.step(name, table, "maintenance") as say:
                 try:
@@ -92,7 +100,7 @@ def _op(name: str) -> dg.OpDefinition:
         context.add_output_metadata(_totals(done))
         if failures:
             raise dg.Failure(
-                description="\n".join(str(error) for error in failures),
+                description="\n".join(one_line(error, config) for error in failures),
                 metadata=_totals(done),
                 allow_retries=False,
             ) from failures[0]

@@ -12,14 +12,23 @@ import json
 import math
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cdc_assets.cdc.config import OWN_ASSETS, Config
-from cdc_assets.cdc.errors import CdcError, ConfigError, LakeError, MissingDayError, NotMadeError
+from cdc_assets.cdc.errors import (
+    CdcError,
+    ConfigError,
+    LakeError,
+    MissingDayError,
+    MissingTableError,
+    first_line,
+)
 from cdc_assets.cdc.lake import KEY, REPORT, DayCommit, days_made, state_parts
 from cdc_assets.cdc.names import TableName, escape
 from cdc_assets.cdc.spark import CATALOG, sqlite_folder
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
 
 # Up to here a table is sorted before its first rows are shown; beyond, any rows will do.
 _SORTED_ROWS = 200_000
+_HAS_TABLES = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'iceberg_tables'"
 _CATALOG_TYPES = {"rest": "rest", "glue": "glue", "hive": "hive", "jdbc": "sql"}
 
 
@@ -130,14 +140,28 @@ def open_table(config: Config, table: LakeTable) -> Table:
     """The table's metadata as PyIceberg's Table.
 
     Raises:
-        NotMadeError: there is no lake yet, or no such table in it.
-        LakeError: the catalog can't be read.
+        MissingTableError: there is no lake yet, or no such table in it.
+        LakeError: the catalog or the table's metadata can't be read.
     """
     if config.lake.catalog:
         return _from_catalog(config, table)
     from pyiceberg.table import StaticTable
 
-    return StaticTable.from_metadata(_sqlite_location(config, table))
+    location = _sqlite_location(config, table)
+    with _files_of(table):
+        return StaticTable.from_metadata(location)
+
+
+@contextmanager
+def _files_of(table: LakeTable) -> Iterator[None]:
+    """Turns what the file system or the object store says into a :class:`LakeError`."""
+    try:
+        yield
+    except OSError as error:
+        raise LakeError(
+            f"{table}: a file of it in the lake can't be read: {first_line(error)}. See that the "
+            "warehouse is there and that this user may read it; restore a file that is gone"
+        ) from error
 
 
 def _sqlite_location(config: Config, table: LakeTable) -> str:
@@ -147,14 +171,18 @@ def _sqlite_location(config: Config, table: LakeTable) -> str:
     most of the time that `show` has.
     """
     file = sqlite_folder(config) / "catalog.db"
-    if not file.exists():
-        raise NotMadeError(
-            f"there is no lake in {config.lake.warehouse} yet. Make days first: "
-            "cdc-assets demo, or cdc-assets run --from D --to D"
-        )
+    try:
+        file.stat()
+    except FileNotFoundError:
+        raise _no_lake(config) from None
+    except OSError as error:
+        raise _unreadable(file, error) from error
     try:
         catalog = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=60)
         try:
+            # Made by the first run, with the tables that Iceberg keeps its catalog in.
+            if not catalog.execute(_HAS_TABLES).fetchone():
+                raise _no_lake(config)
             row = catalog.execute(
                 "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ? "
                 "AND table_namespace = ? AND table_name = ?",
@@ -163,14 +191,28 @@ def _sqlite_location(config: Config, table: LakeTable) -> str:
         finally:
             catalog.close()
     except sqlite3.Error as error:
-        raise LakeError(f"the catalog {file} can't be read: {error}") from error
+        raise _unreadable(file, error) from error
     if row is None:
         raise _not_made(table)
     return str(row[0])
 
 
-def _not_made(table: LakeTable) -> NotMadeError:
-    return NotMadeError(
+def _unreadable(file: Path, error: Exception) -> LakeError:
+    return LakeError(
+        f"the catalog {file} can't be read: {error}. See that it is a file which this user may "
+        "read and no program holds; restore a damaged one from a backup"
+    )
+
+
+def _no_lake(config: Config) -> MissingTableError:
+    return MissingTableError(
+        f"there is no lake in {config.lake.warehouse} yet. Make days first: "
+        "cdc-assets demo, or cdc-assets run --from D --to D"
+    )
+
+
+def _not_made(table: LakeTable) -> MissingTableError:
+    return MissingTableError(
         f"{table} is not in the lake yet. Make a day of it first: "
         f"cdc-assets run --source {table.source} --from D --to D"
     )
@@ -182,14 +224,27 @@ def _from_catalog(config: Config, table: LakeTable) -> Table:
 
     properties = catalog_properties(config)
     try:
-        return load_catalog(CATALOG, **properties).load_table(table.parts)
+        catalog = load_catalog(CATALOG, **properties)
+        if properties["type"] == "sql" and not _has_tables(catalog):
+            raise _not_made(table)
+        return catalog.load_table(table.parts)
+    except CdcError:
+        raise
     except NoSuchTableError:
         raise _not_made(table) from None
     except Exception as error:  # of as many libraries as there are catalogs
         raise LakeError(
             f"{table}: the catalog ({properties['type']}) can't be read: "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {first_line(error)}. See that it is up, and that "
+            "lake.catalog has its address and user"
         ) from error
+
+
+def _has_tables(catalog: Any) -> bool:
+    """False of a database in which no run has made Iceberg's tables yet."""
+    from sqlalchemy import inspect
+
+    return bool(inspect(catalog.engine).has_table("iceberg_tables"))
 
 
 def catalog_properties(config: Config) -> dict[str, str]:
@@ -295,7 +350,8 @@ def read_table(
 
     Raises:
         UnknownTableError: there is no such table.
-        LakeError: nothing of it was made yet.
+        MissingTableError: nothing of it was made yet.
+        LakeError: the catalog or a file can't be read.
         MissingDayError: that day was not made.
     """
     return read_rows(config, find_table(config, table, source), as_of, limit)
@@ -322,9 +378,10 @@ def read_rows(
     elif opened.current_snapshot() is None:
         raise _not_made(table)
     order = _order(config, opened, table)
-    if limit is not None and _total(opened, scan.get("snapshot_id")) > _SORTED_ROWS:
-        return opened.scan(limit=limit, **scan).to_arrow()
-    found = opened.scan(**scan).to_arrow()
+    with _files_of(table):
+        if limit is not None and _total(opened, scan.get("snapshot_id")) > _SORTED_ROWS:
+            return opened.scan(limit=limit, **scan).to_arrow()
+        found = opened.scan(**scan).to_arrow()
     found = _sorted(found, [name for name in order if name in found.column_names])
     return found if limit is None else found.slice(0, limit)
 
@@ -438,23 +495,28 @@ def lag_rows(
     """Rows of a source's table `lag`: of whole days, or with `hours` of source hours.
 
     Raises:
-        LakeError: the source has no lag yet.
+        MissingTableError: the source has no lag yet.
+        LakeError: the catalog or a file can't be read.
     """
     wanted = ["hour IS NOT NULL" if hours else "hour IS NULL"]
     if first:
         wanted.append(f"landing_date >= '{first}'")
     if last:
         wanted.append(f"landing_date <= '{last}'")
-    opened = open_table(config, own_table(source, "lag"))
-    rows = opened.scan(row_filter=" AND ".join(wanted)).to_arrow()
+    lag = own_table(source, "lag")
+    opened = open_table(config, lag)
+    with _files_of(lag):
+        rows = opened.scan(row_filter=" AND ".join(wanted)).to_arrow()
     ordered = _sorted(rows, ["landing_date", "table_name", "hour", "kind"])
     return [{"source": source, **row} for row in records(ordered)]
 
 
 def quarantine_counts(config: Config, source: str) -> dict[str, int]:
     """How many records of a source are quarantined, by reason, most frequent first."""
-    opened = open_table(config, own_table(source, "quarantine"))
-    rows = opened.scan(selected_fields=("reason",)).to_arrow()
+    quarantine = own_table(source, "quarantine")
+    opened = open_table(config, quarantine)
+    with _files_of(quarantine):
+        rows = opened.scan(selected_fields=("reason",)).to_arrow()
     counts = rows.group_by("reason").aggregate([("reason", "count")]).to_pylist()
     ordered = sorted(counts, key=lambda row: (-row["reason_count"], row["reason"]))
     return {row["reason"]: row["reason_count"] for row in ordered}

@@ -113,7 +113,7 @@ def _reason(event: dg.DagsterEvent) -> str:
     text = data.user_failure_data.description if data.user_failure_data else None
     if not text and data.error:
         cause = data.error.cause or data.error
-        text = cause.message.strip()
+        text = cause.message.strip().partition("\n")[0]  # what follows is in the log
     return f"{event.step_key}: {text}"
 
 

@@ -75,8 +75,8 @@ class LakeError(CdcError):
     """Raised when the catalog or a commit fails for a reason that a retry does not mend."""
 
 
-class NotMadeError(LakeError):
-    """Raised when no run has made the table yet; the catalog itself answers."""
+class MissingTableError(LakeError):
+    """Raised when a table is not in the lake, because no day of it was made yet."""
 
 
 class ConcurrentRunError(LakeError):

@@ -22,8 +22,6 @@ from datetime import date, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -37,6 +35,8 @@ from tenacity import (
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import ConcurrentRunError, ConfigError
+from cdc_assets.cdc.java_errors import JAVA_ERRORS
+from cdc_assets.cdc.lake_errors import is_conflict, is_contention
 from cdc_assets.cdc.names import TableName, ddl_of, escape, quote
 from cdc_assets.cdc.spark import CATALOG
 
@@ -52,37 +52,17 @@ KEY = "cdc.key"  # table property: the key's columns, as JSON
 TIMEZONE = "cdc.timezone"  # table property: the zone in which its days are cut
 EMPTY = "empty"  # the tag of a state table before its first day
 
-_BUSY = (
-    "SQLITE_BUSY",
-    "SQLITE_LOCKED",
-    "database is locked",
-    "CommitFailedException",
-    "Cannot commit",
-    "SQLITE_CANTOPEN",
-    # Two that create one namespace at once: the loser finds it when it tries again.
-    "SQLITE_CONSTRAINT_PRIMARYKEY",
-    "duplicate key value",
-)
-
-# What Iceberg raises where the files of a day are others than when the writer read the table.
-_CONFLICT = ("org.apache.iceberg.exceptions.ValidationException", "Found conflicting files")
+PATIENCE_SECONDS = 60  # how long a commit is tried again
 
 T = TypeVar("T")
 
 
-def is_contention(error: BaseException) -> bool:
-    """True for a commit that lost a race or met a busy catalog, and may be tried again."""
-    return isinstance(error, (Py4JJavaError, PySparkException)) and any(
-        sign in str(error) for sign in _BUSY
-    )
-
-
 def with_retry(action: Callable[[], T]) -> T:
-    """Run a commit again while other commits keep the catalog busy, for a minute at most."""
+    """Run a commit again while other commits keep the catalog busy, `PATIENCE_SECONDS` at most."""
     attempt = retry(
         retry=retry_if_exception(is_contention),
         wait=wait_random_exponential(multiplier=0.1, max=5),
-        stop=stop_after_delay(60),
+        stop=stop_after_delay(PATIENCE_SECONDS),
         before_sleep=before_sleep_log(log, logging.INFO),
         reraise=True,
     )
@@ -412,8 +392,8 @@ class Lake:
 
         try:
             with_retry(commit)
-        except (Py4JJavaError, PySparkException) as error:
-            if any(sign in str(error) for sign in _CONFLICT):
+        except JAVA_ERRORS as error:
+            if is_conflict(error):
                 raise ConcurrentRunError(identifier, list(inputs)) from error
             raise
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.config import Config, local_path
-from cdc_assets.cdc.errors import ConfigError, first_line
+from cdc_assets.cdc.errors import ConfigError, LakeError
+from cdc_assets.cdc.java_errors import Cause, causes, root_cause
 
 CATALOG = "lake"
 PACKAGES = (
@@ -136,26 +138,43 @@ def sqlite_folder(config: Config) -> Path:
 
 
 def build_session(config: Config) -> SparkSession:
-    """A session for this configuration; the embedded catalog's folder is made if missing."""
+    """A session for this configuration; the embedded catalog's folder is made if missing.
+
+    Raises:
+        LakeError: the folder can't be made.
+    """
     # Workers must run this interpreter, or they pick another python3 from PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if not config.lake.catalog:
-        sqlite_folder(config).mkdir(parents=True, exist_ok=True)
+        _make_folder(sqlite_folder(config))
     builder = SparkSession.builder
     for key, value in spark_conf(config).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
 
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LakeError(
+            f"the warehouse {folder} can't be made ({error.strerror}: {error.filename}). Make it "
+            "a folder that this user may write, or change lake.warehouse"
+        ) from error
+
+
 _LOST = (
+    "java.lang.OutOfMemoryError",
+    "org.apache.spark.shuffle.FetchFailedException",  # an executor's shuffle files
+)
+_LOST_ROWS = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"  # an executor's kept rows, see kept.py
+# The scheduler gives these reasons in the message of its own exception, which has no cause then.
+_LOST_REASONS = (
     "ExecutorLostFailure",
     "executor lost",
-    "FetchFailed",  # an executor's shuffle files
-    "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND",  # its kept rows, see kept.py
+    "FetchFailed",
     "SparkContext was shut down",
     "stopped SparkContext",
-    "Answer from Java side is empty",
-    "OutOfMemoryError",
 )
 
 
@@ -166,7 +185,13 @@ def is_lost(error: BaseException | None) -> bool:
     is_gone = isinstance(error, (Py4JNetworkError, ConnectionError)) or (
         isinstance(error, Py4JError) and _is_jvm_dead()
     )
-    return is_gone or any(sign in str(error) for sign in _LOST) or is_lost(error.__cause__)
+    return is_gone or _says_lost(causes(error)) or is_lost(error.__cause__)
+
+
+def _says_lost(chain: Sequence[Cause]) -> bool:
+    return any(c.is_a(*_LOST) or c.condition == _LOST_ROWS for c in chain) or (
+        bool(chain) and any(reason in chain[-1].message for reason in _LOST_REASONS)
+    )
 
 
 def _is_jvm_dead() -> bool:
@@ -192,7 +217,7 @@ def add_kafka(spark: SparkSession) -> None:
             for package in KAFKA_PACKAGES:
                 spark.sql(f"ADD JAR 'ivy://{package}?transitive=false'")
         except (Py4JError, PySparkException) as error:
-            why = first_line(error)
+            why = root_cause(error)
             raise ConfigError(
                 [
                     f"Spark's connector for Kafka can't be fetched ({why}). Without a network put "

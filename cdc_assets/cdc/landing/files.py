@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import local_path
 from cdc_assets.cdc.envelopes.columns import LANDING
 from cdc_assets.cdc.errors import LandingError
+from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
 from cdc_assets.cdc.jsontext import member, text_member, with_strict_json
 
 _GLOB = re.compile(r"([\\\[\]{}*?,])")
@@ -151,12 +150,15 @@ def read_days(spark: SparkSession, source: str, days: Sequence[LandedDay]) -> Da
     """The records of some days: the columns of `LANDING`, one row a record or line.
 
     Raises:
-        LandingError: a Parquet file can't be opened or lacks a column.
+        LandingError: a file has gone, or a Parquet file can't be opened or lacks a column.
     """
     frames = [spark.createDataFrame([], LANDING)]
     texts = [path for day in days for path in day.texts]
     if texts:
-        lines = spark.read.option("lineSep", "\n").text([_literal_path(p) for p in texts])
+        try:
+            lines = spark.read.option("lineSep", "\n").text([_literal_path(p) for p in texts])
+        except JAVA_ERRORS as error:
+            raise unreadable(source, error) from error
         frames.append(from_lines(lines.select("value", *_where_from())))
     for path in (path for day in days for path in day.parquets):
         frames.append(_from_parquet(spark, source, path))
@@ -294,7 +296,7 @@ def _headers(line: Column) -> Column:
 def _from_parquet(spark: SparkSession, source: str, path: str) -> DataFrame:
     try:
         frame = spark.read.parquet(_literal_path(path))
-    except (PySparkException, Py4JJavaError) as error:
+    except JAVA_ERRORS as error:
         raise unreadable(source, error, path) from error
     missing = [name for name in _PARQUET_COLUMNS if name not in frame.columns]
     if missing:
@@ -336,17 +338,12 @@ def _from_parquet(spark: SparkSession, source: str, path: str) -> DataFrame:
 
 def unreadable(source: str, error: Exception, path: str | None = None) -> LandingError:
     """The error for a file that can't be read whole; it names the file."""
-    text = str(error)
     if path is None:
-        found = re.search(
-            r"(?:reading|of|read) file:? ?\[?((?:file|[a-z0-9]+):/[^\s\]]+?)[.\]]?\s", text
-        )
-        path = found.group(1) if found else None
-    cause = re.findall(r"Caused by: [\w.$]*?(\w+(?:Exception|Error): [^\n]*)", text)
-    why = cause[-1] if cause else text.splitlines()[0][:300]
+        path = next((p for cause in causes(error) if (p := cause.parameters.get("path"))), None)
     return LandingError(
         source,
-        f"{path or 'a landed file'} can't be read whole ({why}); nothing of this day was landed. "
+        f"{path or 'a landed file'} can't be read whole ({root_cause(error)}); nothing of this "
+        "day was landed. "
         "Deliver the file again, or move it away",
         path,
     )

@@ -20,17 +20,17 @@ from datetime import date, datetime, timedelta, timezone
 from types import TracebackType
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import KafkaConfig
 from cdc_assets.cdc.envelopes.columns import LANDING
-from cdc_assets.cdc.errors import LandingError
+from cdc_assets.cdc.errors import LandingError, first_line
+from cdc_assets.cdc.java_errors import JAVA_ERRORS, Cause, causes
 from cdc_assets.cdc.kept import keeping
-from cdc_assets.cdc.lake import DayCommits, Lake, is_contention
-from cdc_assets.cdc.spark import add_kafka
+from cdc_assets.cdc.lake import DayCommits, Lake
+from cdc_assets.cdc.lake_errors import lake_error
+from cdc_assets.cdc.spark import add_kafka, is_lost
 
 Place = tuple[str, int]  # topic and partition
 Range = tuple[int, int]  # first offset, offset after the last
@@ -239,54 +239,87 @@ def _some(names: Iterable[str], most: int = 5) -> str:
 # --- errors of Kafka, told without secrets
 
 _SECRET = re.compile(r"jaas|password|secret|token|credential|keystore\.key$", re.IGNORECASE)
-_WHY = (
+_ERRORS = "org.apache.kafka.common.errors"
+_DATA_LOSS = "data loss"
+_NO_ADDRESS = "No resolvable bootstrap urls"  # of a ConfigException, as other wrong options
+_WHY: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
-        ("SaslAuthenticationException", "SslAuthenticationException", "AuthenticationException"),
+        (f"{_ERRORS}.AuthenticationException",),
         "the credentials were refused",
         "correct kafka.sasl.* or kafka.ssl.* in landing.kafka.options, or the variables they name",
     ),
     (
-        ("AuthorizationException",),
+        (f"{_ERRORS}.AuthorizationException",),
         "the user may not do this",
         "give it the rights to describe and read the topics",
     ),
     (
-        ("TimeoutException", "No resolvable bootstrap urls", "DisconnectException"),
+        (
+            f"{_ERRORS}.TimeoutException",
+            f"{_ERRORS}.DisconnectException",
+            "java.util.concurrent.TimeoutException",
+            _NO_ADDRESS,
+        ),
         "no broker answers",
         "see that it runs, that bootstrap_servers names it, and that kafka.security.protocol is "
         "the listener's",
     ),
     (
-        ("UnknownTopicOrPartitionException", "UnknownTopicIdException"),
+        (f"{_ERRORS}.UnknownTopicOrPartitionException", f"{_ERRORS}.UnknownTopicIdException"),
         "a topic has just gone",
         "run again; if it stays away, correct the configuration",
     ),
     (
-        ("OffsetOutOfRange", "data loss", "Some data may have been lost"),
+        (
+            f"{_ERRORS}.OffsetOutOfRangeException",
+            "org.apache.kafka.clients.consumer.OffsetOutOfRangeException",
+            _DATA_LOSS,
+        ),
         "records went away while they were read, by retention or with their topic",
         "run again: what is lost is said then",
     ),
     (
-        ("ConfigException", "LoginException", "IllegalArgumentException"),
+        (
+            "org.apache.kafka.common.config.ConfigException",
+            "javax.security.auth.login.LoginException",
+            "java.lang.IllegalArgumentException",
+        ),
         "an option is wrong",
         "correct landing.kafka.options",
     ),
 )  # fmt: skip
 
 
+def _is_data_loss(cause: Cause) -> bool:
+    # The batch reader raises a plain IllegalStateException where offsets have gone.
+    return cause.condition.startswith("KAFKA_DATA_LOSS") or (
+        cause.is_a("java.lang.IllegalStateException")
+        and "Some data may have been lost" in cause.message
+    )
+
+
+def _signs(cause: Cause) -> set[str]:
+    """What tells the kinds of `_WHY` apart: classes, and the two that have none."""
+    has_no_address = _NO_ADDRESS in cause.message
+    return {
+        *cause.classes,
+        *([_NO_ADDRESS] if has_no_address else ()),
+        *([_DATA_LOSS] if _is_data_loss(cause) else ()),
+    }
+
+
 def failed(source: str, config: KafkaConfig, error: Exception) -> LandingError:
     """The error of Kafka in words: what happened, and what to do; without secrets."""
-    text = str(error)
-    causes = re.findall(r"([\w.$]+(?:Exception|Error)): ([^\n]*)", text)
-    named = [(name.rpartition(".")[2], said) for name, said in causes]
-    shown = [n for n in named if n[0] not in ("Py4JJavaError", "ExecutionException")]
-    what = "; ".join(dict.fromkeys(f"{name}: {said}" for name, said in shown[-2:]))
+    chain = causes(error)
+    shown = [cause for cause in chain if not cause.is_a("java.util.concurrent.ExecutionException")]
+    what = "; ".join(dict.fromkeys(map(str, shown[-2:]))) or first_line(error)
     why, remedy = "Kafka can't be read", "see the log"
+    found = set().union(*map(_signs, chain))
     for signs, reason, then in _WHY:
-        if any(sign in text for sign in signs):
+        if not found.isdisjoint(signs):
             why, remedy = reason, then
             break
-    told = without_secrets(f"{why} ({what or text.splitlines()[0]})", config)
+    told = without_secrets(f"{why} ({what})", config)
     return LandingError(
         source, f"{config.bootstrap_servers}: {told}; nothing was landed. To go on: {remedy}"
     )
@@ -304,10 +337,14 @@ def without_secrets(text: str, config: KafkaConfig) -> str:
 
 
 class _Explained:
-    """Turns Kafka's exceptions into a :class:`LandingError`; their own text may hold secrets."""
+    """Turns Kafka's exceptions into a :class:`LandingError`; their own text may hold secrets.
 
-    def __init__(self, source: str, config: KafkaConfig) -> None:
-        self._source, self._config = source, config
+    Where a block commits to a lake as well, the lake's exceptions stay what they are, and so do
+    those of a Spark that is gone.
+    """
+
+    def __init__(self, source: str, config: KafkaConfig, lake: Lake | None = None) -> None:
+        self._source, self._config, self._lake = source, config, lake
 
     def __enter__(self) -> None:
         pass
@@ -318,8 +355,20 @@ class _Explained:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        if isinstance(error, (Py4JError, PySparkException)) and not is_contention(error):
+        if isinstance(error, JAVA_ERRORS) and not self._is_others(error):
             raise failed(self._source, self._config, error) from None
+
+    def _is_others(self, error: Exception) -> bool:
+        if self._lake is None or any(map(_is_of_kafka, causes(error))):
+            return False
+        return is_lost(error) or lake_error(error, self._lake.config) is not None
+
+
+def _is_of_kafka(cause: Cause) -> bool:
+    return _is_data_loss(cause) or any(
+        name.startswith(("org.apache.kafka.", "org.apache.spark.sql.kafka010."))
+        for name in cause.classes
+    )
 
 
 # --- the offsets of days
@@ -534,7 +583,7 @@ def land_offsets(
         planned, found = _plan_days(lake, name, config, wanted, recorded, allow_loss)
         new = {d: p for d, p in planned.items() if force or p != recorded.get(d)}
         if new:
-            with keeping() as kept, _Explained(name, config):
+            with keeping() as kept, _Explained(name, config, lake):
                 rows = _rows(lake, name, config, identifier, new, recorded, commits, found)
                 if force and not allow_loss:
                     rows = kept.keep(rows)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
 from cdc_assets.cdc.envelopes import columns
 from cdc_assets.cdc.errors import LandingError
-from cdc_assets.cdc.lake import DayCommit, Lake, is_contention
+from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
+from cdc_assets.cdc.lake import DayCommit, Lake
+from cdc_assets.cdc.lake_errors import is_landing_read
 from cdc_assets.cdc.landing.files import NONE, LandedDay, list_day, read_days, unreadable
 from cdc_assets.cdc.landing.kafka import KafkaDay, land_offsets
 
@@ -58,7 +57,15 @@ def _land_files(
     force: bool,
     allow_loss: bool,
 ) -> list[LandedDay]:
-    found = [list_day(lake.spark, name, folder, day) for day in days]
+    try:
+        found = [list_day(lake.spark, name, folder, day) for day in days]
+    except JAVA_ERRORS as error:
+        raise LandingError(
+            name,
+            f"the landing folder {folder} can't be listed ({root_cause(error)}). See that it is "
+            "there and that this user may read it",
+            folder,
+        ) from error
     landed = lake.day_commits(identifier)
     if of_kafka := [str(day) for day in days if day in landed and "kafka" in landed[day].inputs]:
         raise LandingError(
@@ -88,8 +95,8 @@ def _land_files(
         inputs = {day.day: {"files": day.fingerprint} for day in new}
         try:
             lake.overwrite_days(identifier, rows, inputs, landed.head)
-        except (PySparkException, Py4JJavaError) as error:
-            if is_contention(error):
-                raise
-            raise unreadable(name, error) from error
+        except JAVA_ERRORS as error:
+            if any(map(is_landing_read, causes(error))):
+                raise unreadable(name, error) from error
+            raise
     return found

@@ -1,0 +1,112 @@
+"""Java exceptions by class: what Py4J and Spark raise, as its chain of causes.
+
+The text of such an exception is a stack trace, and its wording changes with versions and
+locales; the kind of a failure is in the classes and codes of its causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+
+from cdc_assets.cdc.errors import first_line
+
+JAVA_ERRORS = (Py4JError, PySparkException)
+_DEEPEST = 50  # a chain of causes may be a circle
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One throwable of a chain."""
+
+    classes: tuple[str, ...]  # its own class first, then those that it extends
+    message: str = ""
+    code: str = ""  # SQLite's result code, as SQLITE_BUSY
+    sql_state: str = ""  # of a JDBC driver, or of Spark's error condition
+    condition: str = ""  # Spark's error condition, as FAILED_READ_FILE.NO_HINT
+    parameters: Mapping[str, str] = field(default_factory=dict)  # of the condition
+
+    def is_a(self, *names: str) -> bool:
+        """True where it is of one of these classes, or extends one."""
+        return any(name in self.classes for name in names)
+
+    def __str__(self) -> str:
+        name = self.classes[0].rpartition(".")[2]
+        line = (self.message.strip().splitlines() or [""])[0][:300]
+        return f"{name}: {line}" if line else name
+
+
+def causes(error: BaseException) -> list[Cause]:
+    """The throwables behind an exception, outermost first; none where Java raised nothing.
+
+    A JVM that has exited answers no question about its exceptions: the chain ends there.
+    """
+    found: list[Cause] = []
+    try:
+        for throwable in _chain(_throwable_behind(error)):
+            found.append(_cause_of(throwable))
+    except (Py4JError, OSError):
+        pass
+    return found
+
+
+def root_cause(error: BaseException) -> str:
+    """One line: the innermost cause of a Java exception; the first line of any other."""
+    chain = causes(error) if isinstance(error, JAVA_ERRORS) else []
+    return str(chain[-1]) if chain else first_line(error)
+
+
+def _throwable_behind(error: BaseException | None) -> Any:
+    """Java's throwable of an exception, or of one that it was raised from."""
+    while error is not None:
+        if isinstance(error, Py4JJavaError):
+            return error.java_exception
+        # PySpark keeps the throwable of an exception that it has a Python class for, else only
+        # the exception of its cause.
+        for captured in (error, getattr(error, "_cause", None)):
+            if (origin := getattr(captured, "_origin", None)) is not None:
+                return origin
+        error = error.__cause__
+    return None
+
+
+def _chain(throwable: Any) -> Iterator[Any]:
+    for _ in range(_DEEPEST):
+        if throwable is None:
+            return
+        yield throwable
+        throwable = throwable.getCause()
+
+
+def _cause_of(throwable: Any) -> Cause:
+    classes, interfaces = _types_of(throwable)
+    message = str(throwable.getMessage() or "")
+    if "org.apache.spark.SparkThrowable" in interfaces:
+        return Cause(
+            classes,
+            message,
+            sql_state=throwable.getSqlState() or "",
+            condition=throwable.getCondition() or "",
+            parameters=dict(throwable.getMessageParameters() or {}),
+        )
+    if "java.sql.SQLException" not in classes:
+        return Cause(classes, message)
+    is_sqlite = "org.sqlite.SQLiteException" in classes
+    code = throwable.getResultCode().name() if is_sqlite else ""
+    return Cause(classes, message, code, throwable.getSQLState() or "")
+
+
+def _types_of(throwable: Any) -> tuple[tuple[str, ...], set[str]]:
+    """Names of the classes of a throwable, its own first, and of the interfaces they name."""
+    classes: list[str] = []
+    interfaces: set[str] = set()
+    kind = throwable.getClass()
+    while kind is not None:
+        classes.append(kind.getName())
+        interfaces |= {interface.getName() for interface in kind.getInterfaces()}
+        kind = kind.getSuperclass()
+    return tuple(classes), interfaces
