@@ -35,12 +35,19 @@ from cdc_assets.cdc.config import (
     load_config,
     local_path,
 )
-from cdc_assets.cdc.errors import CdcError, ConfigError, LakeError, first_line
+from cdc_assets.cdc.errors import CdcError, ConfigError, JavaError, LakeError, first_line
+from cdc_assets.cdc.java import java_path, require_java
 from cdc_assets.cdc.lake import TIMEZONE
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
-from cdc_assets.cdc.spark import CATALOG, PACKAGES, build_session, spark_conf, sqlite_folder
+from cdc_assets.cdc.spark import (
+    CATALOG,
+    PACKAGES,
+    build_session,
+    spark_conf,
+    sqlite_folder,
+)
+from cdc_assets.interrupts import interruptible
 
-_JAVA = 17
 _FREE_BYTES = 5 * 1024**3
 # A daemon beats every half minute.
 _HEARTBEAT_SECONDS = 120
@@ -172,22 +179,14 @@ def _packages(patient: Patient) -> Iterator[Line]:
 
 
 def _java(patient: Patient) -> Iterator[Line]:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    remedy = f"install a JDK or JRE {_JAVA} or newer, or name it in JAVA_HOME"
-    if not java or not Path(java).exists():
-        where = f"JAVA_HOME is {home}, and {java} is not there" if home else "no java in PATH"
-        yield Line("java", Status.problem, where, remedy)
+    try:
+        yield Line("java", Status.ok, require_java())
+    except JavaError as error:
+        yield Line("java", Status.problem, error.found, error.remedy)
         return
-    said = _output(java, "-version")
-    version = re.search(r'version "(\d+)(?:\.(\d+))?', said)
-    major = int(version[2] if version[1] == "1" else version[1]) if version else 0
-    first = (said.splitlines() or ["it says nothing"])[0]
-    yield _line("java", major >= _JAVA, f"{first}, at {java}", remedy)
-    if major >= _JAVA:
-        has = "jdk.incubator.vector" in _output(java, "--list-modules")
-        found = f"module jdk.incubator.vector is {'there' if has else 'missing'}"
-        yield _line("java", has, found, "Spark asks for it: install a whole JRE, not a cut one")
+    has = "jdk.incubator.vector" in _output(java_path(), "--list-modules")
+    found = f"module jdk.incubator.vector is {'there' if has else 'missing'}"
+    yield _line("java", has, found, "Spark asks for it: install a whole JRE, not a cut one")
 
 
 def _output(*command: str) -> str:
@@ -353,9 +352,9 @@ def _spark(patient: Patient) -> Iterator[Line]:
         yield Line("spark", Status.ok, "not started (--quick)")
         return
     began = time.monotonic()
-    patient.spark = build_session(config)
-    version, seconds = patient.spark.version, time.monotonic() - began
-    spaces = patient.spark.sql(f"SHOW NAMESPACES IN {CATALOG}").count()
+    patient.spark = spark = interruptible(build_session, config)
+    version, seconds = spark.version, time.monotonic() - began
+    spaces = interruptible(lambda: spark.sql(f"SHOW NAMESPACES IN {CATALOG}").count())
     found = f"{version} started in {seconds:.0f} s and sees {spaces} namespaces of the catalog"
     yield Line("spark", Status.ok, found)
 
@@ -427,10 +426,13 @@ def _kafka(check: str, name: str, kafka: KafkaConfig, patient: Patient) -> Itera
     if patient.spark is None:
         yield _brokers(check, name, kafka)
         return
-    from cdc_assets.cdc.landing.kafka import Client
+    from cdc_assets.cdc.landing.kafka import Client, Found
 
-    with Client(patient.spark, name, kafka) as client:
-        found = client.find()
+    def find(spark: SparkSession) -> Found:
+        with Client(spark, name, kafka) as client:
+            return client.find()
+
+    found = interruptible(find, patient.spark)
     waiting = sum(found.end[place] - found.first[place] for place in found.end)
     yield Line(
         check,

@@ -34,6 +34,7 @@ from cdc_assets.cdc.kept import Kept, keeping
 from cdc_assets.cdc.landing.files import LandedDay, read_days
 from cdc_assets.cdc.reasons import REASONS
 from cdc_assets.cdc.spark import build_session
+from cdc_assets.interrupts import interruptible
 
 COLUMNS: tuple[str, ...] = (
     "topic", "partition", "offset", "destination", "table", "op", "key", "position", "lag_ms",
@@ -188,7 +189,7 @@ def session(config: Config) -> Iterator[SparkSession]:
     """A session with the configuration's settings and a lake of its own, which stays empty."""
     with tempfile.TemporaryDirectory(prefix="cdc-inspect-") as folder:
         own = LakeConfig(warehouse=folder)
-        spark = build_session(config.model_copy(update={"lake": own}))
+        spark = interruptible(build_session, config.model_copy(update={"lake": own}))
         try:
             yield spark
         finally:

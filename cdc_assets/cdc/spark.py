@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.config import Config, local_path
 from cdc_assets.cdc.errors import ConfigError, first_line
+from cdc_assets.cdc.java import require_java
 
 CATALOG = "lake"
 PACKAGES = (
@@ -129,7 +130,13 @@ def sqlite_folder(config: Config) -> Path:
 
 
 def build_session(config: Config) -> SparkSession:
-    """A session for this configuration; the embedded catalog's folder is made if missing."""
+    """A session for this configuration; the embedded catalog's folder is made if missing.
+
+    Raises:
+        JavaError: there is no Java that Spark can run on.
+    """
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        require_java()  # PySpark is about to start a JVM
     # Workers must run this interpreter, or they pick another python3 from PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if not config.lake.catalog:
