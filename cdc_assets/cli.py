@@ -455,6 +455,8 @@ def lag(
     _quick_arrow()
     names = [source] if source else list(config.sources)
     rows = [row for name in names for row in reads.lag_rows(config, name, first, last, hours)]
+    if not rows:
+        reads.require_lag(config, names, first, last)
     if form is Form.table:
         columns = {"landing_date": "day", **({"hour": "hour"} if hours else {}), **_LAG_COLUMNS}
         short = [{**row, "table_name": f"{row['source']}.{row['table_name']}"} for row in rows]
@@ -464,7 +466,7 @@ def lag(
     else:
         screen.print_rows(["source", *reads.LAG_COLUMNS], rows, form.value)
     if not rows:
-        typer.echo("no lag in these days", err=True)
+        typer.echo("these days are made, and no change in them has a lag", err=True)
 
 
 # --- discover and inspect

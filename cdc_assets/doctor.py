@@ -6,6 +6,7 @@ that raises is itself a problem, and no line holds a secret.
 
 from __future__ import annotations
 
+import difflib
 import importlib.metadata
 import os
 import re
@@ -47,6 +48,7 @@ from cdc_assets.cdc.spark import (
     sqlite_folder,
 )
 from cdc_assets.interrupts import interruptible
+from cdc_assets.key_columns import columns_of_tables
 
 _FREE_BYTES = 5 * 1024**3
 # A daemon beats every half minute.
@@ -459,6 +461,40 @@ def _brokers(check: str, name: str, kafka: KafkaConfig) -> Line:
     return Line(check, Status.ok, f"{found}; topics and rights are checked without --quick")
 
 
+# --- the keys
+
+
+def _keys(patient: Patient) -> Iterator[Line]:
+    for name in patient.config.sources if patient.config else ():
+
+        def of_source(patient: Patient, name: str = name) -> Iterator[Line]:
+            return _keys_of(name, patient)
+
+        yield from _lines_of(f"keys of {name}", of_source, patient)
+
+
+def _keys_of(name: str, patient: Patient) -> Iterator[Line]:
+    """Key columns that no row has would send every record of the table to quarantine."""
+    config = patient.config
+    assert config is not None
+    check, known, looked_at = f"keys of {name}", columns_of_tables(config, name), 0
+    for table, settings in config.sources[name].tables.items():
+        if not isinstance(settings.key, tuple) or table not in known:
+            continue
+        looked_at += 1
+        missing = [column for column in settings.key if column not in known[table]]
+        if missing:
+            listed = ", ".join(sorted(known[table]))
+            found = f"{table} has no column {', '.join(missing)}; it has {listed}"
+            close = difflib.get_close_matches(missing[0], known[table], n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            remedy = f"correct sources.{name}.tables.{table}.key{hint}"
+            yield Line(check, Status.problem, found, remedy)
+    with_key = sum(isinstance(t.key, tuple) for t in config.sources[name].tables.values())
+    found = f"{looked_at} of {with_key} tables with key columns have rows or schemas to compare"
+    yield Line(check, Status.ok, found)
+
+
 # --- Dagster
 
 
@@ -516,5 +552,6 @@ CHECKS: dict[str, Check] = {
     "catalog": _catalog,
     "spark": _spark,
     "landing": _landings,
+    "keys": _keys,
     "dagster": _dagster,
 }
