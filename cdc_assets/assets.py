@@ -23,7 +23,7 @@ from cdc_assets.cdc import changes, contracts, snapshots
 from cdc_assets.cdc import lag as lag_stage
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.envelopes import columns
-from cdc_assets.cdc.errors import CdcError, first_line
+from cdc_assets.cdc.errors import CdcError, JavaError, first_line
 from cdc_assets.cdc.lake import DayFiles, Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
@@ -155,6 +155,15 @@ def _failures(context: dg.AssetExecutionContext) -> Iterator[None]:
         raise
 
 
+def _lake(context: dg.AssetExecutionContext, spark: SparkResource) -> Lake:
+    """The lake. Without Java the run ends as canceled: a failed one marks good days as failed."""
+    try:
+        return spark.lake()
+    except JavaError as error:
+        context.instance.report_run_canceling(context.run, str(error))
+        raise dg.Failure(description=str(error), allow_retries=False) from None
+
+
 def _raise_if_lost(context: dg.AssetExecutionContext, error: Exception) -> None:
     if is_lost(error):
         # A new process: this one's JVM, or its executors, are gone.
@@ -214,7 +223,7 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
     def landing(
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        days, lake = partitions.days_of(context), spark.lake()
+        days, lake = partitions.days_of(context), _lake(context, spark)
         with _failures(context), progress.step(name, "landing", _span(days)) as say:
             began = time.monotonic()
             allow_loss = ALLOW_LOSS in context.run.tags
@@ -268,7 +277,7 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
     def parsed(
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        days, lake = partitions.days_of(context), spark.lake()
+        days, lake = partitions.days_of(context), _lake(context, spark)
         with _failures(context):
             began = time.monotonic()
             with progress.step(name, "changes", _span(days)) as say:
@@ -338,7 +347,7 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
     def tables(
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        days, lake = partitions.days_of(context), spark.lake()
+        days, lake = partitions.days_of(context), _lake(context, spark)
         chosen = {t: k for t, k in keys.items() if k in context.selected_asset_keys}
         is_forced = _is_forced(context)
         with _failures(context):
@@ -490,7 +499,7 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
     def lag(
         context: dg.AssetExecutionContext, spark: SparkResource
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        days, lake = partitions.days_of(context), spark.lake()
+        days, lake = partitions.days_of(context), _lake(context, spark)
         with _failures(context), progress.step(name, "lag", _span(days)) as say:
             began = time.monotonic()
             lag_stage.make_lag(lake, name, days, force=_is_forced(context))

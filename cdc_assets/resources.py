@@ -9,7 +9,6 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
 from cdc_assets.cdc.config import load_config
-from cdc_assets.cdc.java import require_java
 from cdc_assets.cdc.lake import Lake
 from cdc_assets.cdc.spark import build_session
 
@@ -23,10 +22,6 @@ class SparkResource(LazyPySparkResource):
 
     spark_config: dict[str, Any] = Field(default_factory=dict)
     config_path: str = ""
-
-    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Fail the run before its first step where there is no Java for Spark."""
-        require_java()
 
     def _init_session(self) -> None:
         if self._spark_session is None:
