@@ -511,6 +511,34 @@ def lag_rows(
     return [{"source": source, **row} for row in records(ordered)]
 
 
+def require_lag(
+    config: Config, sources: Sequence[str], first: date | None, last: date | None
+) -> None:
+    """See that the lag of some of these days was made, be it without a row.
+
+    Raises:
+        LakeError: of no source it was.
+    """
+    first, last = first or config.start_date, last or config.today()
+    tables = [own_table(source, "lag") for source in sources]
+    made = {t: days_of(open_table(config, t), is_state=False) for t in tables}
+    if any(first <= day <= last for days in made.values() for day in days):
+        return
+    has = [f"{t} has {min(days)} to {max(days)}" for t, days in made.items() if days]
+    raise LakeError(
+        f"no lag for {first} to {last}: {'; '.join(has) or 'no day is made yet'}. "
+        + _how_to_make(config, sources, first, last)
+    )
+
+
+def _how_to_make(config: Config, sources: Sequence[str], first: date, last: date) -> str:
+    first, last = max(first, config.start_date), min(last, config.today())
+    if last < first:
+        return f"Days can be made from {config.start_date} to {config.today()}"
+    of = f" --source {sources[0]}" if len(sources) == 1 else ""
+    return f"Make the days first: cdc-assets run{of} --from {first} --to {last}"
+
+
 def quarantine_counts(config: Config, source: str) -> dict[str, int]:
     """How many records of a source are quarantined, by reason, most frequent first."""
     quarantine = own_table(source, "quarantine")
