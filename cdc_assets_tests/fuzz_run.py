@@ -150,7 +150,7 @@ class Story:
 
 
 def _told(stories: Sequence[Story], landing: ev.Landing, rng: Random, count: int) -> Landed:
-    """Some events of several tables over all days, with a truncate and control events among them."""
+    """Events of several tables over all days, with truncates and heartbeats among them."""
     for day in DAYS:
         landing.on(day)
         for _ in range(count // len(DAYS)):
@@ -400,7 +400,7 @@ def _run_source(lake: Lake, source: FuzzedSource, report: Report) -> None:
     for what, (read, expected) in sides.items():
         if text := lakes.difference_of(read, expected):
             failed(what, text)
-    stopped = {table: day for table, day in errors}
+    stopped = dict(errors.keys())
     for table, config in source.tables.items():
         _compare_table(lake, source, table, config, stopped.get(table), report)
 

@@ -43,8 +43,8 @@ TEXTS = (
 NUMBERS = (
     0, 1, -1, 127, 128, 32_767, 32_768, 2**31 - 1, 2**31, -(2**31) - 1, 2**53 + 1, 2**63 - 1, 2**63,
     -(2**63), -(2**63) - 1, 2**64, 10**18, 10**25, 10**37, 10**38, 10**39, -(10**38), 10**400,
-    Decimal("0.1"), Decimal("-0"), Decimal("1.0"), Decimal("0.5"), Decimal("1E+2"), Decimal("1E-40"),
-    Decimal("1E+308"), Decimal("1E+309"), Decimal("9" * 38 + ".5"), Decimal("0." + "1" * 45),
+    Decimal("0.1"), Decimal("-0"), Decimal("1.0"), Decimal("0.5"), Decimal("1E+2"),
+    Decimal("1E-40"), Decimal("1E+308"), Decimal("1E+309"), Decimal("9" * 38 + ".5"), Decimal("0." + "1" * 45),
 )  # fmt: skip
 CLOCKS = (
     0, -1, 1, None, "", "x", True, Decimal("1.5"), 10**9, 10**15, 10**18, 2**62, 2**63 - 1, 2**63,
@@ -71,8 +71,9 @@ OPS = (
 )  # fmt: skip
 SNAPSHOTS = (None, True, False, "true", "first", "last", "incremental", "false", "new", 1, {})
 KEYS = (
-    b"", b" ", b"null", b"{}", b"[]", b"[1]", b"1", b"-0", b"1.5", b'"k"', b'""', b"true", b"{", b"\0",
-    b"\xff", b"\x00\x00\x00\x00\x07\x02", b'{"id":null}', b'{"id":{}}', b'{"id":[1]}', b'{"id":"x"}',
+    b"", b" ", b"null", b"{}", b"[]", b"[1]", b"1", b"-0", b"1.5", b'"k"', b'""', b"true", b"{",
+    b"\0", b"\xff", b"\x00\x00\x00\x00\x07\x02", b'{"id":null}', b'{"id":{}}', b'{"id":[1]}',
+    b'{"id":"x"}',
     b'{"id":1.5}', b'{"id":1e400}', b'{"id":true}', b'{"id":9223372036854775808}', b'{"id":""}',
     b'{"ID":1}', b'{"no":1}', b'{"id":1,"no":2}', b'{"":1}', b'{"id":1,"id":2}', b'{"id":" 1"}',
     b'{"schema":null,"payload":null}', b'{"schema":{"type":"int32"},"payload":7}',
@@ -81,7 +82,8 @@ KEYS = (
     b'{"schema":{"type":"struct","fields":5},"payload":{"id":7}}', b'{"payload":{"id":7}}',
 )  # fmt: skip
 HEADERS = (
-    b"", b"null", b"{}", b'{"id":5}', b'{"id":"x"}', b'{"no":5}', b'"{\\"id\\":5}"', b"Struct{id=5}",
+    b"", b"null", b"{}", b'{"id":5}', b'{"id":"x"}', b'{"no":5}', b'"{\\"id\\":5}"',
+    b"Struct{id=5}",
     b'{"schema":null,"payload":{"id":5}}', b"{", b"5", b'{"id":null}',
 )  # fmt: skip
 TABLES = ("", "..", "a.b", 'a"b', "a/b", "%", "😀", " ", "A" * 300, None, 1, {}, "landing", "\0")
