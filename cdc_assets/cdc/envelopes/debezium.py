@@ -134,12 +134,13 @@ def read_envelope(
     unread = unread_connector(F.col("v_connector"))
     detail = (
         F.when(
-            reason == "missing_op", F.coalesce(foreign_format(), F.lit("an envelope without op"))
-        )
-        .when(is_avro_json & (reason == "not_an_envelope"), F.lit(_AVRO_JSON))
-        .when(
-            reason == "not_an_envelope",
-            F.coalesce(foreign_format(), F.lit("JSON that is no change event of this format")),
+            reason.isin("missing_op", "not_an_envelope"),
+            F.coalesce(
+                F.when(is_avro_json, F.lit(_AVRO_JSON)),
+                foreign_format(),
+                F.when(reason == "missing_op", F.lit("an envelope without op")),
+                F.lit("JSON that is no change event of this format"),
+            ),
         )
         .when(
             reason == "unknown_op",

@@ -94,7 +94,7 @@ def _detail() -> Column:
     is_document = F.coalesce(
         of_event("__collection", "string"), of_event("__source_collection", "string")
     ).isNotNull()
-    connector = F.coalesce("v_connector", F.when(is_document, "mongodb"))
+    connector = F.when(is_document, "mongodb").otherwise(F.col("v_connector"))
     is_envelope = is_present(of_event("op", "variant")) & is_object(of_event("source", "variant"))
     return (
         F.when(
