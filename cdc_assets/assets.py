@@ -17,13 +17,13 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets import charts, checks, metadata, partitions, progress
+from cdc_assets import charts, checks, markdown, metadata, partitions, progress
 from cdc_assets.asset_keys import PARSED, table_key
 from cdc_assets.cdc import changes, contracts, snapshots
 from cdc_assets.cdc import lag as lag_stage
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.envelopes import columns
-from cdc_assets.cdc.errors import CdcError
+from cdc_assets.cdc.errors import AuditError, CdcError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, root_cause
 from cdc_assets.cdc.lake import DayFiles, Lake
 from cdc_assets.cdc.lake_errors import lake_error, one_line
@@ -287,11 +287,14 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
             lake = spark.lake()
             began = time.monotonic()
             with progress.step(name, "changes", _span(days)) as say:
+                again = changes.made_by_other_rules(lake, name, days)
                 changes.make_changes(lake, name, days, force=_is_forced(context))
                 seconds = time.monotonic() - began
                 figures = changes.count_by(lake, name, days)
                 totals = {k: sum(sum(f[k].values()) for f in figures.values()) for k in PARSED}
                 say(", ".join(f"{count} {kind}" for kind, count in totals.items()))
+                if again:
+                    say(f"({len(again)} days made again: the rules have changed)")
             examples = checks.quarantine_examples(lake, name, days)
             findings = checks.changes_findings(lake, name, figures, examples)
             facts = {day: metadata.of_changes(figures[day]) for day in days}
@@ -329,6 +332,10 @@ def _stage_contract(lake: Lake, name: str, table: str) -> list[str]:
 def _tables(name: str, config: Config) -> dg.AssetsDefinition:
     source = config.sources[name]
     keys = {table: table_key(name, table) for table in source.tables}
+    judged = {
+        table: checks.of_table(has_key=of_table.key not in ("none", "row"))
+        for table, of_table in source.tables.items()
+    }
     # `control` and `quarantine`, which are read as well, are made in the same step.
     parent = dg.AssetKey([name, "changes"])
     specs = [
@@ -347,7 +354,7 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=f"{name}__tables",
         specs=specs,
-        check_specs=[s for key in keys.values() for s in checks.specs(key, checks.TABLE)],
+        check_specs=[s for t, key in keys.items() for s in checks.specs(key, judged[t])],
         **_common(name, config),
     )
     def tables(
@@ -376,7 +383,7 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
                 raise
         failures = []
         for table, of_table in made.items():
-            _record_table(context, chosen[table], of_table)
+            _record_table(context, chosen[table], of_table, judged[table])
             if of_table.error is None:
                 yield _result(chosen[table])
             else:
@@ -398,7 +405,7 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
 
 
 def _says(table: str, description: str | None) -> str:
-    row = f"{table} as it stood at the end of the day, row by row."
+    row = f"{markdown.literal(table)} as it stood at the end of the day, row by row."
     return f"{description}\n\n{row}" if description else row
 
 
@@ -436,7 +443,8 @@ def _make_table(
         try:
             with progress.step(name, table, str(day)) as say:
                 report = snapshots.make_table_day(lake, name, table, day, facts, is_forced)
-                say(f"{report.rows} rows" + ("" if report.made else " (as before)"))
+                again = ", made again: the rules have changed" if report.rules_changed else ""
+                say(f"{report.rows} rows" + (again if report.made else " (as before)"))
         except Exception as error:
             return MadeTable(reports, error, left_out=[d for d in days if d > day])
         reports.append(report)
@@ -461,7 +469,10 @@ def _look_at(
         values, findings = {}, {}
         for day, report in zip(days, made.reports, strict=True):
             values[day] = metadata.of_table(name, identifier, frame.schema, state, report)
-            findings[day] = [*checks.table_findings(state, day, report), contract]
+            found = checks.table_findings(state, day, report)
+            if source.tables[table].key in ("none", "row"):
+                found = [f for f in found if f.name not in checks.OF_KEYS]
+            findings[day] = [*found, contract]
         if source.samples:
             # Of a range the newest day alone: a sample costs a Spark job.
             hidden = source.tables[table].sensitive
@@ -472,7 +483,12 @@ def _look_at(
     return replace(made, metadata=values, findings=findings)
 
 
-def _record_table(context: dg.AssetExecutionContext, key: dg.AssetKey, made: MadeTable) -> None:
+def _record_table(
+    context: dg.AssetExecutionContext,
+    key: dg.AssetKey,
+    made: MadeTable,
+    judged: Sequence[checks.Check],
+) -> None:
     for day, values in made.metadata.items():
         if made.error is None:
             _add(context, key, day, values)
@@ -481,7 +497,11 @@ def _record_table(context: dg.AssetExecutionContext, key: dg.AssetKey, made: Mad
             context.log_event(
                 dg.AssetMaterialization(key, partition=str(day), metadata=dict(values))
             )
-        checks.record(context, key, day, checks.TABLE, made.findings[day])
+        checks.record(context, key, day, judged, made.findings[day])
+    error = made.error
+    if isinstance(error, AuditError) and error.check is not None:
+        failed = checks.Finding(error.check, False, {"audit": str(error)})
+        checks.record(context, key, error.day, judged, [failed])
 
 
 # --- lag

@@ -16,7 +16,9 @@ import dagster as dg
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from cdc_assets import markdown
 from cdc_assets.cdc.config import Config, SourceConfig
+from cdc_assets.cdc.lag import MAX_MS
 from cdc_assets.cdc.lake import Lake, TableState
 from cdc_assets.cdc.landing.kafka import KafkaDay
 from cdc_assets.cdc.snapshots import DayReport
@@ -56,13 +58,22 @@ CHANGES = (
 )
 QUARANTINE = (Check("contract", "The table's columns and types are as documented."),)
 TABLE = (
-    Check("keys_unique", "Each key stands once (audited before publishing)."),
+    Check("keys_unique", "Each key that the day wrote stands once (audited before publishing)."),
+    Check("keys_readable", "Every event's key fits the table's key columns."),
+    Check("keys_agree", "No row image contradicts the key of its event.", WARN),
+    Check(
+        "positions_comparable",
+        "Every event's position is made of the same source elements as the table's.",
+        WARN,
+    ),
     Check("built_on_day_before", "The day was built on the day before as it is now."),
     Check("late_within_window", "No event came later than late_days looks back.", WARN),
     Check("values_representable", "Every value fits its column.", WARN),
     Check("schema_compatible", "No column came with a type that its column can't take.", WARN),
     Check("contract", "All columns are there that messages and configuration name, typed so."),
 )
+# Those that a table without a key does not have.
+OF_KEYS = ("keys_unique", "keys_readable", "keys_agree")
 LAG = (Check("lag_within_slo", "The p95 capture lag of each table is within lag_slo_ms.", WARN),)
 
 
@@ -78,6 +89,11 @@ class Finding:
     name: str
     passed: bool
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def of_table(has_key: bool) -> list[Check]:
+    """The checks on a table."""
+    return [check for check in TABLE if has_key or check.name not in OF_KEYS]
 
 
 def record(
@@ -182,7 +198,7 @@ def listed(name: str, faults: Sequence[str]) -> Finding:
     """A finding that passes where there is no fault; the first faults are its examples."""
     metadata: dict[str, Any] = {"faults": len(faults)}
     if faults:
-        metadata["examples"] = dg.MetadataValue.md("\n".join(f"- {f}" for f in faults[:20]))
+        metadata["examples"] = dg.MetadataValue.md(markdown.bullets(faults[:20]))
     return Finding(name, not faults, metadata)
 
 
@@ -239,11 +255,11 @@ def _reasons_finding(
     metadata: dict[str, Any] = dict(found)
     if found:
         lines = [
-            f"- {e.topic} [{e.partition}] {e.offset}: {e.reason}, {e.detail}"
+            f"{e.topic} [{e.partition}] {e.offset}: {e.reason}, {e.detail}"
             for e in examples
             if e.reason in found
         ]
-        metadata["examples"] = dg.MetadataValue.md("\n".join(lines))
+        metadata["examples"] = dg.MetadataValue.md(markdown.bullets(lines))
     return Finding(name, not found, metadata)
 
 
@@ -263,10 +279,14 @@ def quarantine_examples(lake: Lake, name: str, days: Sequence[date]) -> dict[dat
 
 
 def _newest_record(lake: Lake, name: str, days: Sequence[date]) -> dict[date, int]:
-    """When the newest event or heartbeat of each day came to Kafka, in ms."""
+    """When the newest event or heartbeat of each day came to Kafka, in ms.
+
+    A time of the source that is none (beyond the year 9999) says nothing.
+    """
     came = F.coalesce("kafka_ts_ms", "processed_ts_ms", "source_ts_ms").alias("ms")
+    is_time = F.col("ms").between(0, MAX_MS)
     both = [
-        lake.stage_days(name, table, days).select("landing_date", came)
+        lake.stage_days(name, table, days).select("landing_date", came).where(is_time)
         for table in ("changes", "control")
     ]
     rows = both[0].unionByName(both[1]).groupBy("landing_date").agg(F.max("ms").alias("ms"))
@@ -303,15 +323,18 @@ def _position_faults(lake: Lake, name: str, days: Sequence[date]) -> tuple[Fault
     lacks = F.col("position").isNotNull() & F.exists("source_elements", lambda e: e.isNull())
     rows = (
         lake.stage_days(name, "changes", [days[0] - timedelta(days=1), *days])
-        .groupBy("table_name", "landing_date")
+        .groupBy("table_name", "landing_date", "position_basis")
         .agg(F.max("position").alias("newest"), F.count_if(lacks).alias("incomplete"))
-        .orderBy("table_name")
+        .orderBy("table_name", "position_basis")
         .collect()
     )
-    newest = {(r.table_name, r.landing_date): list(r.newest) for r in rows if r.newest}
+    # Positions of different bases can't be compared.
+    newest = {
+        (r.table_name, r.position_basis, r.landing_date): list(r.newest) for r in rows if r.newest
+    }
     fallen: Faults = {}
-    for (table, day), position in newest.items():
-        before = newest.get((table, day - timedelta(days=1)))
+    for (table, basis, day), position in newest.items():
+        before = newest.get((table, basis, day - timedelta(days=1)))
         if before is not None and position < before:
             fallen.setdefault(day, []).append(
                 f"{table}: {position} after {before}; if the server is new or restored, say when "
@@ -349,7 +372,23 @@ def table_findings(state: TableState, day: date, report: DayReport) -> list[Find
     before = state.day_before(day)
     unfit = {c: f"{v['count']}, such as {v['example']}" for c, v in report.unfit.items()}
     return [
-        Finding("keys_unique", True, {"rows": report.rows}),
+        # A day that fails this audit is not published: the step records the failure.
+        Finding("keys_unique", True, {"keys_audited": report.keys_audited, "rows": report.rows}),
+        Finding(
+            "keys_readable",
+            not report.unreadable_keys,
+            {"unreadable_keys": report.unreadable_keys},
+        ),
+        Finding("keys_agree", not report.contradicted, {"contradicted": report.contradicted}),
+        Finding(
+            "positions_comparable",
+            not report.other_basis,
+            {
+                "events_on_another_basis": report.other_basis,
+                "basis": ", ".join(f"epoch {e}: {b}" for e, b in sorted(report.bases.items()))
+                or "no event with a position yet",
+            },
+        ),
         Finding(
             "built_on_day_before",
             built_on in (None, before),

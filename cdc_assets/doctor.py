@@ -35,7 +35,7 @@ from cdc_assets.cdc.config import (
     load_config,
     local_path,
 )
-from cdc_assets.cdc.errors import CdcError, ConfigError, MissingTableError
+from cdc_assets.cdc.errors import CdcError, ConfigError, NotMadeError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake import TIMEZONE
 from cdc_assets.cdc.lake_errors import one_line
@@ -315,7 +315,7 @@ def _catalog(patient: Patient) -> Iterator[Line]:
     for table in reads.known_tables(config):
         try:
             opened = reads.open_table(config, table)
-        except MissingTableError:
+        except NotMadeError:
             continue
         made += 1
         faults += list(_conflicts(config, table, opened))

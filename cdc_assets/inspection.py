@@ -169,13 +169,14 @@ def _routed(landing: DataFrame, source: SourceConfig, kept: Kept) -> DataFrame:
     parsed = kept.keep(parsed)
     keys = changes.survey_keys(parsed)
     schemas = changes.landed_schemas(parsed, landing, source)
+    misfits = changes.judge_keys(keys, source, schemas, lambda _: None)
     if not keys.tombstones:
-        routed = changes.route(parsed, source, keys, schemas, None)
+        routed = changes.route(parsed, source, keys, schemas, None, misfits)
         return routed.withColumn("nearest_offset", F.lit(None).cast("bigint"))
-    first = min(day for day, *_ in keys.tombstones)
+    first = min(shape.day for shape in keys.tombstones)
     topics = changes.tables_by_topic(parsed)
     verdicts = changes.judge_tombstones(parsed, topics, first)
-    return changes.route(parsed, source, keys, schemas, verdicts)
+    return changes.route(parsed, source, keys, schemas, verdicts, misfits)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ def is_unfinished(instance: dg.DagsterInstance, **tags: str) -> bool:
 # A run over several days: all of them in one process, in order.
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
+SOURCE = "cdc/source"  # the source whose days were asked for
 
 daily = dg.define_asset_job(
     "daily",

@@ -12,6 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from cdc_assets import markdown
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.envelopes import columns
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
@@ -99,7 +100,7 @@ def lineage_of_table(name: str, schema: StructType, keys: Sequence[str]) -> dg.T
 def query_of(identifier: str, day: date, is_state: bool) -> dg.MarkdownMetadataValue:
     """SQL for Spark that reads the day, ready to be copied."""
     which = f"VERSION AS OF '{day}'" if is_state else f"WHERE landing_date = DATE '{day}'"
-    return dg.MetadataValue.md(f"```sql\nSELECT *\nFROM {identifier}\n{which}\n```")
+    return dg.MetadataValue.md(markdown.sql(f"SELECT *\nFROM {identifier}\n{which}"))
 
 
 def of_stage_day(
@@ -211,7 +212,7 @@ def sample(lake: Lake, identifier: str, day: date, hidden: Sequence[str] = ()) -
         )
     )
     shown = [[_cell(v) for v in row] for row in rows.limit(_SAMPLE_ROWS).collect()]
-    return markdown_table(names, shown)
+    return markdown.table(names, shown, _SAMPLE_WIDTH)
 
 
 def _json_of(name: str) -> Column:
@@ -223,30 +224,16 @@ def _cell(json_text: str | None) -> str:
     text = (json_text or "").removesuffix("}")
     if text.startswith('"') and text != '""':
         text = text[1:].removesuffix('"')
-    return text if len(text) <= _SAMPLE_WIDTH else text[: _SAMPLE_WIDTH - 1] + "…"
+    return text
 
 
 def quarantine_examples(examples: Sequence[Any], with_values: bool) -> dg.MarkdownMetadataValue:
     """Some quarantined records of a day; `detail` may hold a part of a message."""
     names = ["reason", "table_name", "topic", "partition", "offset"]
     names += ["detail"] if with_values else []
-    rows = [[_short(e[name]) for name in names] for e in examples]
-    return dg.MetadataValue.md(markdown_table(names, rows))
-
-
-def _short(value: Any) -> str:
-    text = "" if value is None else str(value)
-    return text if len(text) <= 2 * _SAMPLE_WIDTH else text[: 2 * _SAMPLE_WIDTH - 1] + "…"
-
-
-def markdown_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table; pipes and line breaks in cells can't break it."""
-
-    def line(cells: Sequence[Any]) -> str:
-        safe = (str(c).replace("|", "\\|").replace("\n", " ") for c in cells)
-        return "| " + " | ".join(safe) + " |"
-
-    return "\n".join([line(names), line(["---"] * len(names)), *(line(row) for row in rows)])
+    return dg.MetadataValue.md(
+        markdown.table(names, [[e[name] for name in names] for e in examples])
+    )
 
 
 def of_lag(rows: Sequence[Mapping[str, Any]], complete: bool) -> dict[str, Any]:
@@ -261,6 +248,6 @@ def of_lag(rows: Sequence[Mapping[str, Any]], complete: bool) -> dict[str, Any]:
             metadata[f"{kind}_negative"] = sum(r["negative"] for r in of_kind)
     shown = ("table_name", "kind", "count", "excluded", "negative", "p50_ms", "p95_ms", "max_ms")
     metadata["by_table"] = dg.MetadataValue.md(
-        markdown_table(shown, [[r[c] for c in shown] for r in rows])
+        markdown.table(shown, [[r[c] for c in shown] for r in rows])
     )
     return metadata

@@ -26,10 +26,10 @@ from cdc_assets.cdc.errors import (
     ConfigError,
     LakeError,
     MissingDayError,
-    MissingTableError,
+    NotMadeError,
     first_line,
 )
-from cdc_assets.cdc.lake import KEY, REPORT, days_made, state_parts
+from cdc_assets.cdc.lake import KEY, REPORT, DayCommit, days_made, state_parts
 from cdc_assets.cdc.names import TableName, escape
 from cdc_assets.cdc.spark import CATALOG, sqlite_folder
 
@@ -140,7 +140,7 @@ def open_table(config: Config, table: LakeTable) -> Table:
     """The table's metadata as PyIceberg's Table.
 
     Raises:
-        MissingTableError: there is no lake yet, or no such table in it.
+        NotMadeError: there is no lake yet, or no such table in it.
         LakeError: the catalog or the table's metadata can't be read.
     """
     if config.lake.catalog:
@@ -204,15 +204,15 @@ def _unreadable(file: Path, error: Exception) -> LakeError:
     )
 
 
-def _no_lake(config: Config) -> MissingTableError:
-    return MissingTableError(
+def _no_lake(config: Config) -> NotMadeError:
+    return NotMadeError(
         f"there is no lake in {config.lake.warehouse} yet. Make days first: "
         "cdc-assets demo, or cdc-assets run --from D --to D"
     )
 
 
-def _not_made(table: LakeTable) -> MissingTableError:
-    return MissingTableError(
+def _not_made(table: LakeTable) -> NotMadeError:
+    return NotMadeError(
         f"{table} is not in the lake yet. Make a day of it first: "
         f"cdc-assets run --source {table.source} --from D --to D"
     )
@@ -295,14 +295,24 @@ def _sqlalchemy_uri(properties: Mapping[str, str]) -> str:
 
 def days_of(table: Table, is_state: bool) -> dict[date, Mapping[str, Any]]:
     """The days that a table has, oldest first, each with the summary of its commit."""
-    summaries = {
+    if is_state:
+        summaries = _summaries(table)
+        tags = {name: ref.snapshot_id for name, ref in table.refs().items() if _is_day(name)}
+        return {date.fromisoformat(d): summaries[tags[d]] for d in sorted(tags)}
+    return {day: made.inputs for day, made in sorted(day_commits(table).items())}
+
+
+def day_commits(table: Table) -> dict[date, DayCommit]:
+    """For each day of a stage table the commit that wrote it last."""
+    return days_made(_summaries(table).items())
+
+
+def _summaries(table: Table) -> dict[int, dict[str, str]]:
+    """The summary of each snapshot, oldest first."""
+    return {
         s.snapshot_id: dict(s.summary.additional_properties) if s.summary else {}
         for s in table.snapshots()
     }
-    if is_state:
-        tags = {name: ref.snapshot_id for name, ref in table.refs().items() if _is_day(name)}
-        return {date.fromisoformat(d): summaries[tags[d]] for d in sorted(tags)}
-    return {day: made.inputs for day, made in sorted(days_made(summaries.items()).items())}
 
 
 def _is_day(name: str) -> bool:
@@ -340,7 +350,7 @@ def read_table(
 
     Raises:
         UnknownTableError: there is no such table.
-        MissingTableError: nothing of it was made yet.
+        NotMadeError: nothing of it was made yet.
         LakeError: the catalog or a file can't be read.
         MissingDayError: that day was not made.
     """
@@ -485,7 +495,7 @@ def lag_rows(
     """Rows of a source's table `lag`: of whole days, or with `hours` of source hours.
 
     Raises:
-        MissingTableError: the source has no lag yet.
+        NotMadeError: the source has no lag yet.
         LakeError: the catalog or a file can't be read.
     """
     wanted = ["hour IS NOT NULL" if hours else "hour IS NULL"]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import date, timedelta
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 
+from cdc_assets.catch_up import CatchUp, catch_up_runs
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import ConfigError
-from cdc_assets.jobs import daily, is_unfinished
+from cdc_assets.jobs import RANGE_END, RANGE_START, SOURCE, daily, is_unfinished
 
 
 def build_schedules(config: Config) -> list[dg.ScheduleDefinition]:
@@ -44,7 +45,7 @@ def cron_of(path: str, cron: str | None) -> Iterator[None]:
 
 
 def _daily(config: Config) -> dg.ScheduleDefinition:
-    """The last day that has ended.
+    """The days that have ended and are missing, of each source from the oldest on.
 
     Dagster's `build_schedule_from_partitioned_job` would ask for the newest partition, which
     is the open day and still empty.
@@ -56,17 +57,38 @@ def _daily(config: Config) -> dg.ScheduleDefinition:
         cron_schedule=automation.daily_cron,
         execution_timezone=config.timezone,
         name="daily_schedule",
-        description="The last day that has ended, of every source.",
+        description=(
+            "The days that have ended and are missing, from the oldest on: one run a source, in "
+            "order. A missed or failed night is made up for by the next one."
+        ),
         default_status=status(automation.daily_at is not None),
     )
-    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    def schedule(
+        context: dg.ScheduleEvaluationContext,
+    ) -> list[dg.RunRequest] | dg.SkipReason:
         local = context.scheduled_execution_time.astimezone(ZoneInfo(config.timezone))
         ended = local.date() - timedelta(days=1)
         if ended < config.start_date:
             return dg.SkipReason(f"{ended} is before start_date {config.start_date}")
-        return dg.RunRequest(run_key=str(ended), partition_key=str(ended))
+        requests = [
+            _catch_up_request(name, ended, run)
+            for name in config.sources
+            for run in catch_up_runs(config, name, ended)
+        ]
+        return requests or dg.SkipReason(f"no day is missing from {config.start_date} to {ended}")
 
     return schedule
+
+
+def _catch_up_request(name: str, ended: date, run: CatchUp) -> dg.RunRequest:
+    # The night is in the key: a tick that is evaluated twice asks once, and the night after a
+    # failure asks for the same days again.
+    run_key = f"{ended} {name}" + (f" behind from {run.first}" if run.is_behind else "")
+    return dg.RunRequest(
+        run_key=run_key,
+        asset_selection=list(run.assets),
+        tags={RANGE_START: str(run.first), RANGE_END: str(run.last), SOURCE: name},
+    )
 
 
 def _open_day(config: Config, cron: str) -> dg.ScheduleDefinition:

@@ -20,7 +20,7 @@ import re
 import struct
 import sys
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -118,6 +118,7 @@ def tables(source: dict[str, Any], landed: Landed) -> dict[date, dict[str, list[
                     for e in events.get(day, [])
                     if e.destination == "changes" and e.table_name == name
                 ]
+                state.place(own)
                 if day < start:
                     state.look_on(day, own)
                 else:
@@ -445,8 +446,16 @@ def wire_type(wire: Wire) -> Type | None:
         return ("map", key, value) if key and value else None
     if base == "struct":
         members = tuple((n, wire_type(w)) for n, w in schema_fields(wire).items())
+        named = [_struct_member(w) for w in wire.get("fields") or []]
+        if not all(named) or len(set(named)) != len(named):
+            return ("string",)  # no column has such members: its JSON text
         return ("struct", members) if members and all(t for _, t in members) else None
     return BASE_TYPES.get(base)
+
+
+def _struct_member(wire: Any) -> str:
+    name = wire.get("field", wire.get("name")) if isinstance(wire, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _decimal_parameters(wire: Wire) -> tuple[int, int]:
@@ -871,6 +880,8 @@ class Event:
     sequence_id: int | None = None
     elements: tuple[int, ...] = ()  # O8
     has_elements: bool = False
+    own_elements: tuple[int | None, ...] = ()  # before anything stands in for them
+    basis: str = ""  # what the elements are; those of different bases can't be compared (O8)
     total_order: int = 0
     position: tuple[int, ...] | None = None
     key: dict[str, Any] | None = None  # column → value, read with its type
@@ -934,6 +945,7 @@ def _events(source: dict[str, Any], landed: Landed) -> list[tuple[date, list[Eve
         if has_schema:
             _lend_schemas([events for _, events in days], written)
     _settle_tombstones(source, configs, placeholder, days)
+    _judge_keys(configs, days)
     _number_runs([event for _, events in days for event in events])
     return days
 
@@ -1018,6 +1030,8 @@ def _read_debezium(document: dict[str, Any], event: Event, *, lindorm: bool = Fa
     if not any(name in payload for name in ("source", "before", "after")):
         raise QuarantinedError("not_an_envelope")
     event.source_op = op if isinstance(op, str) else None
+    if op != "m" and isinstance(payload.get("ts_ms"), dict):  # Avro's JSON encoding
+        raise QuarantinedError("not_an_envelope")
     if op not in (("c", "u", "d", "r") if lindorm else ("c", "u", "d", "r", "t", "m")):  # D3, L3
         raise QuarantinedError("unknown_op")
     if op == "m":  # D13
@@ -1031,7 +1045,9 @@ def _read_debezium(document: dict[str, Any], event: Event, *, lindorm: bool = Fa
     # D14. A truncate is never read in a snapshot, whatever its mark says.
     mark = source.get("snapshot")
     event.is_snapshot = op != "t" and (op == "r" or mark not in (None, False, "false"))
-    _set_elements(event, [source.get("ts_ms")] if lindorm else _source_elements(source))
+    _set_elements(
+        event, *((SOURCE_TIME, [source.get("ts_ms")]) if lindorm else _source_elements(source))
+    )
     transaction = _dict(payload.get("transaction")) or {}
     event.total_order = _int(transaction.get("total_order")) or 0
 
@@ -1100,11 +1116,12 @@ def _read_flat(document: dict[str, Any], event: Event) -> None:
     event.processed_ts_ms = _int(row.get("__ts_ms"))
     mark = meta("snapshot")
     event.is_snapshot = event.op != "t" and (event.op == "r" or mark not in (None, False, "false"))
-    names = ("connector", "lsn", "file", "pos", "row", "commit_lsn", "change_lsn")
-    source = {name: meta(name) for name in (*names, "event_serial_no", "commit_scn", "scn")}
+    names = ("connector", "lsn", "file", "pos", "row", "commit_lsn", "change_lsn", "ord")
+    others = ("event_serial_no", "commit_scn", "scn", "ssn", "commit_ts")
+    source = {name: meta(name) for name in (*names, *others)}
     if source["connector"] is None and source["lsn"] is not None:
         source["connector"] = "postgresql"
-    _set_elements(event, _source_elements({**source, "ts_ms": row.get("__source_ts_ms")}))
+    _set_elements(event, *_source_elements({**source, "ts_ms": row.get("__source_ts_ms")}))
     event.total_order = _int(row.get("__transaction_total_order")) or 0
     event.wires = {n: w for n, w in schema_fields(schema).items() if not n.startswith("__")}
 
@@ -1175,7 +1192,8 @@ def _read_dataworks(document: dict[str, Any], event: Event) -> None:
     if event.sequence_id is not None:
         high, low = divmod(event.sequence_id, 10**13)
         thirds = [*divmod(high, 10**13), low]
-    _set_elements(event, thirds)
+    _set_elements(event, "sequenceId", list(thirds))
+    event.sequence_id = event.sequence_id or None
 
     columns = schema.get("dataColumn")
     for column in columns if isinstance(columns, list) else []:
@@ -1218,31 +1236,71 @@ def _set_table(event: Event, namespace: Any, table: Any) -> None:
         event.table_name = full_name(namespace, table)
 
 
-def _source_elements(source: dict[str, Any]) -> list[Any]:
+CONNECTORS = {  # O8
+    "postgresql": "lsn",
+    "mysql": "binlog",
+    "mariadb": "binlog",
+    "sqlserver": "commit_lsn",
+    "db2": "commit_lsn",
+    "informix": "commit_lsn",
+    "oracle": "scn",
+    "ticdc": "commit_ts",
+    "mongodb": "ord",
+}
+SOURCE_TIME = "time"
+BASIS_NAMES = {  # as `changes` calls them: two that are as frequent are told apart by name
+    "lsn": "lsn",
+    "binlog": "file,pos,row",
+    "commit_lsn": "commit_lsn,change_lsn,event_serial_no",
+    "scn": "commit_scn,scn,ssn",
+    "commit_ts": "commit_ts",
+    "ord": "ts_ms,ord",
+    "sequenceId": "sequenceId",
+    SOURCE_TIME: "ts_ms",
+}
+
+
+def _source_elements(source: dict[str, Any]) -> tuple[str, list[Any]]:
     """O8. The connector decides the shape, never the single event (O4)."""
-    connector = source.get("connector")
-    if connector == "postgresql":
-        return [source.get("lsn")]
-    if connector in ("mysql", "mariadb"):
+    basis = CONNECTORS.get(str(source.get("connector")).lower(), SOURCE_TIME)
+    if basis == "binlog":
         number = re.search(r"\d+$", str(source.get("file") or ""), re.ASCII)
-        return [number[0] if number else None, source.get("pos"), source.get("row")]
-    if connector == "sqlserver":
-        parts = (*_hex_parts(source.get("commit_lsn")), *_hex_parts(source.get("change_lsn")))
-        return [*parts, source.get("event_serial_no")]
-    if connector == "oracle":
-        return [source.get("commit_scn"), source.get("scn")]
-    return [source.get("ts_ms")]
+        elements = [number[0] if number else None, source.get("pos"), source.get("row")]
+    elif basis == "commit_lsn":
+        parts = (*_lsn_parts(source.get("commit_lsn")), *_lsn_parts(source.get("change_lsn")))
+        elements = [*parts, source.get("event_serial_no")]
+    else:
+        members = {
+            "lsn": ["lsn"],
+            "scn": ["commit_scn", "scn", "ssn"],
+            "commit_ts": ["commit_ts"],
+            "ord": ["ts_ms", "ord"],
+            SOURCE_TIME: ["ts_ms"],
+        }
+        elements = [source.get(name) for name in members[basis]]
+    return basis, elements
 
 
-def _hex_parts(text: Any) -> list[int | None]:
-    found = re.fullmatch(r"([0-9a-fA-F]+):([0-9a-fA-F]+):([0-9a-fA-F]+)", str(text), re.ASCII)
-    return [int(part, 16) for part in found.groups()] if found else [None, None, None]
+def _lsn_parts(value: Any) -> list[int | None]:
+    text = str(value)
+    if re.fullmatch(r"\d{1,18}", text, re.ASCII):
+        return [int(text), 0, 0]
+    found = re.fullmatch(r"([0-9a-fA-F]+):([0-9a-fA-F]+):([0-9a-fA-F]+)", text, re.ASCII)
+    if not found or any(len(part) > 32 for part in found.groups()):
+        return [None, None, None]
+    numbers = (int(part, 16) for part in found.groups())
+    return [number if number < 16**15 else None for number in numbers]
 
 
-def _set_elements(event: Event, elements: list[Any]) -> None:
+def _set_elements(event: Event, basis: str, elements: list[Any]) -> None:
+    """O8: where all are absent or 0 the source's time stands in."""
     numbers = [_int(element) for element in elements]
-    event.elements = tuple(number or 0 for number in numbers)
+    numbers = [n if n is not None and abs(n) < 2**63 else None for n in numbers]
+    event.own_elements = tuple(numbers)
     event.has_elements = any(number is not None for number in numbers)
+    event.basis, event.elements = basis, tuple(max(number or 0, 0) for number in numbers)
+    if not any(event.elements):
+        event.basis, event.elements = SOURCE_TIME, (max(event.source_ts_ms or 0, 0),)
 
 
 def _set_position(source: dict[str, Any], event: Event) -> None:
@@ -1253,7 +1311,9 @@ def _set_position(source: dict[str, Any], event: Event) -> None:
     timestamp = record.timestamp_ms
     resets = [_instant_ms(instant) for instant in source.get("position_reset") or []]
     epoch = sum(1 for reset in resets if timestamp is not None and timestamp >= reset)  # O11
-    rank = 0 if event.removes or event.half == "before" else 1
+    # O4: the half of a change that takes a row away while its other half writes one.
+    is_left = event.op == "d" and any(name == "__debezium.newkey" for name, _ in record.headers)
+    rank = 0 if is_left or event.half == "before" else 1
     kafka = (record.partition or 0, record.offset or 0)
     event.position = (epoch, *event.elements, event.total_order, rank, *kafka)
 
@@ -1449,6 +1509,75 @@ def _moved_from(
 
 
 # ---------------------------------------------------------------------------------------------
+# Keys that are not their table's (R6)
+# ---------------------------------------------------------------------------------------------
+
+KeyForm = tuple[tuple[str, tuple[Type, ...]], ...]  # column → the types it can be read as
+
+
+def _judge_keys(configs: dict[str, dict[str, Any]], days: list[tuple[date, list[Event]]]) -> None:
+    """A few keys with other columns, or of a type that the table's key can't hold, are malformed;
+    where they are more than half of the day they are the rule, and the table refuses them."""
+    for name, config in configs.items():
+        if config.get("key") in ("none", "row"):
+            continue
+        so_far: KeyForm | None = None
+        for _, events in days:
+            keyed = [
+                e
+                for e in events
+                if e.destination == "changes" and e.table_name == name and e.key is not None
+            ]
+            forms = {id(e): _key_form(e, config) for e in keyed}
+            counts = Counter(forms[id(e)] for e in keyed if not e.is_tombstone)
+            settled = _settled_form(counts, so_far)
+            so_far = settled or so_far
+            for event in keyed if settled is not None else []:
+                if not _form_holds(settled or (), forms[id(event)]):
+                    event.destination, event.reason = "quarantine", "malformed_key"
+
+
+def _key_form(event: Event, config: dict[str, Any]) -> KeyForm:
+    types = {name: parse_type(text) for name, text in (config.get("columns") or {}).items()}
+    form = []
+    for name, value in sorted((event.key or {}).items()):
+        wire = event.wires.get(name)
+        known = (wire and wire_type(wire)) or types.get(name)
+        form.append((name, (known,) if known else _readings(value)))
+    return tuple(form)
+
+
+def _readings(value: Any) -> tuple[Type, ...]:
+    """The types that a JSON value can be read as, its own first."""
+    is_long = isinstance(value, int) and abs(value) >= 2**63
+    kinds: list[Type] = [("decimal", 38, 0) if is_long else infer([value])]
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,18}", value, re.ASCII):
+        kinds.append(("bigint",))
+    if ("bigint",) in kinds:
+        kinds.append(("double",))
+    return tuple(dict.fromkeys([*kinds, ("string",)]))
+
+
+def _form_holds(own: KeyForm, other: KeyForm) -> bool:
+    if [name for name, _ in own] != [name for name, _ in other]:
+        return False
+    pairs = zip(own, other, strict=True)
+    return all(any(widen(o[0], kind) for kind in kinds) for (_, o), (_, kinds) in pairs)
+
+
+def _settled_form(counts: Counter[KeyForm], before: KeyForm | None) -> KeyForm | None:
+    total = counts.total()
+
+    def held(form: KeyForm) -> int:
+        return sum(n for other, n in counts.items() if _form_holds(form, other))
+
+    if before is not None and (total - held(before)) * 2 <= total:
+        return before
+    most = max(counts, key=lambda f: (counts[f], held(f), str(f)), default=None)
+    return most if most is not None and held(most) * 2 > total else None
+
+
+# ---------------------------------------------------------------------------------------------
 # Tombstones (D11) and runs (O14)
 # ---------------------------------------------------------------------------------------------
 
@@ -1539,7 +1668,7 @@ def _one_run(previous: Event, event: Event) -> bool:
         and (one.offset or 0) + 1 == (other.offset or 0)
         and previous.has_elements
         and event.has_elements
-        and previous.elements == event.elements
+        and previous.own_elements == event.own_elements
     )
 
 
@@ -1586,6 +1715,10 @@ class Entry:
 
 
 _UNKNOWN = object()
+# Names that no column of an Iceberg table can have, or none that Spark's MERGE writes.
+NO_COLUMNS = {"", "_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id"}
+NO_COLUMNS |= {"_last_updated_sequence_number", "__row_id"}
+NO_COLUMNS |= {"__row_from_source", "__row_from_target"}
 
 
 class Table:
@@ -1605,6 +1738,7 @@ class Table:
         self.types: dict[str, Type] = {}
         self.inferred: set[str] = set()
         self.removals: list[Removal] = []
+        self.bases: dict[int, str] = {}  # epoch → what positions are made of (O8)
         self.halves = [
             e
             for of_day in events.values()
@@ -1621,6 +1755,20 @@ class Table:
 
     def rows(self) -> list[dict[str, Any]]:
         raise NotImplementedError
+
+    def place(self, events: list[Event]) -> None:
+        """O8: an event on another basis than its table's is older than all of the epoch."""
+        found: dict[int, Counter[str]] = defaultdict(Counter)
+        for event in events:
+            if event.position is not None:
+                found[event.position[0]][event.basis] += 1
+        for epoch, counts in found.items():
+            most = max(counts, key=lambda b: (counts[b], b != SOURCE_TIME, BASIS_NAMES[b]))
+            self.bases.setdefault(epoch, most)
+        for event in events:
+            if event.position is not None and event.basis != self.bases[event.position[0]]:
+                epoch, *rest = event.position
+                event.position = (epoch, -2, *rest)
 
     def _in_window(self, then: date, day: date) -> bool:
         return day - timedelta(days=self.late_days) <= then < day
@@ -1652,7 +1800,7 @@ class Table:
         for event in sorted(events, key=_kafka_order):
             for column, wire in event.wires.items():
                 seen = wire_type(wire)
-                if seen is None:
+                if seen is None or column in NO_COLUMNS:
                     continue
                 old = self.types.get(column, seen)
                 wider = widen(old, seen)
@@ -1668,11 +1816,25 @@ class Table:
         unknown: dict[str, list[Any]] = defaultdict(list)
         for event in events:
             for column, raw in event.image().items() if event.writes else ():
-                if column not in self.types and raw is not None and not self.placeholder(raw):
+                if column in self.types or column in NO_COLUMNS:
+                    continue
+                if raw is not None and not self.placeholder(raw):
                     unknown[column].append(raw)
         for column, values in unknown.items():
-            self.types[column] = infer(values)
+            keys = [e.key[column] for e in events if e.key and column in e.key]
+            self.types[column] = self._infer_key(values, keys) if keys else infer(values)
             self.inferred.add(column)
+
+    @staticmethod
+    def _infer_key(images: list[Any], keys: list[Any]) -> Type:
+        """Keys are typed by the images (D5), unless these could not hold them all."""
+        found = infer(images)
+        try:
+            for key in keys:
+                hold(key, found)
+        except DoesNotFitError:
+            return infer(keys)
+        return found
 
     def _typed(self, event: Event, column: str, raw: Any, day: date) -> Any:
         """A value of an image as its column holds it, None where it can't (R4)."""
@@ -1781,7 +1943,7 @@ class KeyedTable(Table):
     def _order(self, event: Event, identity: str | None, *, removes: bool = False) -> Order:
         if event.position is not None:
             *higher, rank, partition, offset = event.position
-            rank = 0 if removes and event.op != "t" else rank
+            rank = 0 if removes and event.writes else rank  # the old key of D9, D10
             return (*higher, rank, partition, offset), ()
         # O6: directly after the highest of its own key, or truncate, that landed before it.
         topic, partition, offset = _kafka_order(event)
@@ -1834,11 +1996,20 @@ class KeyedTable(Table):
     def _carried(self, event: Event, column: str, day: date) -> Any:
         """The value that the event itself brings, _UNKNOWN where it says "unchanged"."""
         image = event.image()
+        if column in (event.key or {}):  # D5
+            return self._key_value(event, column)
         if column not in image:
             return _UNKNOWN if self.keep_missing else None  # R1
         if self.placeholder(image[column]):
             return _UNKNOWN  # R2
         return self._typed(event, column, image[column], day)
+
+    def _key_value(self, event: Event, column: str) -> Any:
+        """A key column holds the key, whatever the image says."""
+        try:
+            return hold((event.key or {})[column], self.types[column])
+        except DoesNotFitError:
+            return None
 
     def _filled(self, identity: str, entry: Entry, column: str, day: date) -> Any:
         """R2: after a key change the old key's row, else the row's own last known value."""
@@ -1876,9 +2047,9 @@ class KeyedTable(Table):
     def _part_of(removal: Entry, mover: Event) -> bool:
         """Does the old key's delete, its tombstone or its BEFOR half belong to this key change?"""
         event = removal.event
-        if event is None or event.op == "t" or mover.position is None or not mover.has_elements:
+        if event is None or event.op == "t" or mover.position is None or not any(mover.elements):
             return event is mover
-        shared = 1 + len(mover.elements)  # epoch and source elements
+        shared = len(mover.position) - 4  # epoch and source elements
         return removal.order[0][:shared] == mover.position[:shared]
 
     def _old_keys(self, event: Event, day: date) -> list[dict[str, Any]]:
@@ -1940,7 +2111,7 @@ class AppendedTable(Table):
     def _row_identity(self, event: Event) -> Any:
         if not event.has_elements:
             return _kafka_order(event)
-        return event.elements, json_text([event.before, event.after]), event.ordinal
+        return event.own_elements, json_text([event.before, event.after]), event.ordinal
 
     def _values(self, event: Event, image: dict[str, Any] | None, day: date) -> dict[str, Any]:
         values = {}
@@ -2024,6 +2195,7 @@ def _table_state(
 # ---------------------------------------------------------------------------------------------
 
 HOUR_MS = 3_600_000
+YEAR_1, YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999  # ms since 1970
 PERCENTILES = (50, 90, 95, 99)
 
 
@@ -2035,8 +2207,10 @@ def _lag_of_day(day: date, events: list[Event]) -> list[dict[str, Any]]:
         for kind, value in _lags(event).items():
             groups[event.table_name, None, kind].append(value)
             # A snapshot read's source time says nothing of when the row changed.
-            if event.source_ts_ms is not None and not (event.is_snapshot or event.is_tombstone):
-                hour = event.source_ts_ms // HOUR_MS * HOUR_MS
+            source = event.source_ts_ms
+            is_time = source is not None and YEAR_1 <= source <= YEAR_9999
+            if source is not None and is_time and not (event.is_snapshot or event.is_tombstone):
+                hour = source // HOUR_MS * HOUR_MS
                 groups[event.table_name, hour, kind].append(value)
     ordered = sorted(groups, key=lambda g: (g[0], g[1] is not None, g[1] or 0, g[2]))
     return [_lag_row(day, *group, groups[group]) for group in ordered]
@@ -2047,6 +2221,11 @@ def _lags(event: Event) -> dict[str, int | None]:
     kafka = event.record.timestamp_ms
     kafka = None if kafka is not None and kafka < 0 else kafka  # Kafka's "no timestamp" is -1
     source, processed = event.source_ts_ms, event.processed_ts_ms
+    # A number that no calendar has is no time.
+    source, processed, kafka = (
+        t if t is not None and YEAR_1 <= t <= YEAR_9999 else None
+        for t in (source, processed, kafka)
+    )
     if event.is_snapshot or event.is_tombstone:
         source = processed = kafka = None
 

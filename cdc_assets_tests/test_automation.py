@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta, timezone
+from datetime import time as clock
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ import yaml
 from dagster._daemon.auto_run_reexecution.auto_run_reexecution import should_retry
 
 from cdc_assets.asset_keys import asset_keys, table_key
+from cdc_assets.catch_up import catch_up_runs
 from cdc_assets.cdc.config import Config, parse_config
-from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cdc.errors import ConfigError, LakeError
 from cdc_assets.definitions import build_definitions
+from cdc_assets.jobs import RANGE_END, RANGE_START
 from cdc_assets.resources import SparkResource
 from cdc_assets.sensors import wanted_days
 from cdc_assets_tests import events as ev
@@ -42,16 +45,26 @@ def config(folder: Path | str = "landed", **top: Any) -> Config:
 # -- schedules -----------------------------------------------------------------------------------
 
 
-def tick(defs: dg.Definitions, name: str, at: datetime) -> list[str | None]:
-    """The partitions that a schedule asks for."""
+def requests_of(defs: dg.Definitions, name: str, at: datetime) -> Sequence[dg.RunRequest]:
+    """The runs that a schedule asks for."""
     with (
         dg.instance_for_test() as instance,
         dg.build_schedule_context(
             instance, scheduled_execution_time=at, repository_def=defs.get_repository_def()
         ) as context,
     ):
-        result = defs.resolve_schedule_def(name).evaluate_tick(context)
-    return [request.partition_key for request in result.run_requests or []]
+        return defs.resolve_schedule_def(name).evaluate_tick(context).run_requests or []
+
+
+def tick(defs: dg.Definitions, name: str, at: datetime) -> list[tuple[str, str]]:
+    """The first and the last day of each run that a schedule asks for."""
+    tags = [request.tags for request in requests_of(defs, name, at)]
+    day = "dagster/partition"
+    return [(t.get(RANGE_START) or t[day], t.get(RANGE_END) or t[day]) for t in tags]
+
+
+def night_after(day: date, hour: int = 1) -> datetime:
+    return datetime.combine(day + timedelta(days=1), clock(hour), timezone.utc)
 
 
 def test_the_daily_schedule_runs_from_the_start_at_the_configured_time_of_the_zone() -> None:
@@ -63,7 +76,7 @@ def test_the_daily_schedule_runs_from_the_start_at_the_configured_time_of_the_zo
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 3 * * *", "Asia/Shanghai")
     # 03:30 in Shanghai is the evening before in UTC.
     at = datetime(DAYS[1].year, DAYS[1].month, DAYS[1].day, 19, 30, tzinfo=timezone.utc)
-    assert tick(defs, "daily_schedule", at) == [str(DAYS[1])]
+    assert tick(defs, "daily_schedule", at) == [(str(DAYS[0]), str(DAYS[1]))]
 
 
 def test_without_a_time_the_daily_schedule_is_off() -> None:
@@ -75,9 +88,8 @@ def test_without_a_time_the_daily_schedule_is_off() -> None:
 
 def test_the_open_day_is_made_again_by_a_schedule_of_its_own() -> None:
     defs = build_definitions(config(automation={"open_day": "*/30 * * * *"}))
-    at = datetime.combine(DAYS[2], datetime.min.time(), timezone.utc) + timedelta(hours=9)
-    assert tick(defs, "open_day_schedule", at) == [str(DAYS[2])]
-    assert tick(defs, "daily_schedule", at) == [str(DAYS[1])]
+    at = night_after(DAYS[1], hour=9)
+    assert tick(defs, "open_day_schedule", at) == [(str(DAYS[2]), str(DAYS[2]))]
 
 
 @pytest.mark.parametrize(
@@ -91,6 +103,7 @@ def test_the_open_day_is_made_again_by_a_schedule_of_its_own() -> None:
         ("daily_at", False, 'automation.daily_at: got False; expected a time of day such as "0'),
         ("open_day", "hourly", "automation.open_day: got 'hourly'; expected five cron fields"),
         ("open_day", "99 * * * *", "automation.open_day: got '99 * * * *'; expected five cron"),
+        ("catch_up_days", 0, "automation.catch_up_days: "),
         ("new_file", True, "automation.new_file: unknown key"),
     ],
 )
@@ -98,6 +111,110 @@ def test_a_wrong_setting_is_named(setting: str, value: Any, says: str) -> None:
     with pytest.raises(ConfigError) as raised:
         build_definitions(config(automation={setting: value}))
     assert says in str(raised.value)
+
+
+# -- missing days --------------------------------------------------------------------------------
+
+
+def test_the_daily_schedule_asks_for_the_oldest_missing_days_of_each_source() -> None:
+    files = lakes.source_config("landed", tables=TABLES)
+    kafka = {"bootstrap_servers": "localhost:9", "topics": ["t"]}
+    sources = {"f": files, "k": {"format": "debezium", "landing": {"kafka": kafka}}}
+    known = config(sources=sources, automation={"catch_up_days": 3})
+    defs = build_definitions(known)
+    found = requests_of(defs, "daily_schedule", night_after(DAYS[4]))
+    assert [r.tags["cdc/source"] for r in found] == ["f", "k"]
+    for request in found:
+        assert request.tags[RANGE_START] == str(DAYS[0])
+        assert request.tags[RANGE_END] == str(DAYS[2])
+        name = request.tags["cdc/source"]
+        assert set(request.asset_selection or []) == set(asset_keys(name, known))
+
+
+def test_a_tick_asks_once_and_the_next_night_asks_again() -> None:
+    defs = build_definitions(config(automation={"catch_up_days": 1}))
+    first, again, next_night = (
+        requests_of(defs, "daily_schedule", night_after(day)) for day in (DAYS[3], DAYS[3], DAYS[4])
+    )
+    assert [r.run_key for r in first] == [r.run_key for r in again]
+    assert first[0].run_key
+    assert next_night[0].tags[RANGE_END] == first[0].tags[RANGE_END]
+    assert next_night[0].run_key != first[0].run_key, "a failed night would not be tried again"
+
+
+def test_the_ticks_of_three_missed_nights_ask_for_every_missing_day() -> None:
+    """A daemon that comes back evaluates the ticks that it missed, one after another."""
+    defs = build_definitions(config())
+    found = [tick(defs, "daily_schedule", night_after(day)) for day in DAYS[2:5]]
+    assert found == [[(str(DAYS[0]), str(day))] for day in DAYS[2:5]]
+
+
+def test_the_daily_schedule_asks_only_for_what_the_lake_lacks(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / "landed"
+    tables = {"public.good": {"key": ["id"]}, "public.stuck": {"key": ["id"]}}
+    log = ev.PgLog("shop", "public", "good", types={"id": "int32"})
+    other = ev.PgLog("shop", "public", "stuck", types={"id": "int32"}, landing=log.landing)
+    for number, day in enumerate(DAYS):
+        log.landing.on(day)
+        log.create(id=number)
+        other.create(id=number)
+    ev.write_landing(folder, log.landed)
+    source = lakes.source_config(folder, tables=tables)
+    lake = lake_of({name: source}, automation={"catch_up_days": 2})
+    good, stuck = (table_key(name, table) for table in tables)
+    everything = asset_keys(name, lake.config)
+    stages = [key for key in everything if key not in (good, stuck)]
+
+    def wanted(ended: date) -> list[tuple[date, date, set[dg.AssetKey]]]:
+        runs = catch_up_runs(lake.config, name, ended)
+        return [(run.first, run.last, set(run.assets)) for run in runs]
+
+    lakes.run_all(lake, name, DAYS[:1])
+    assert wanted(DAYS[0]) == []
+    assert wanted(DAYS[1]) == [(DAYS[1], DAYS[1], set(everything))]
+    assert wanted(DAYS[4]) == [(DAYS[1], DAYS[2], set(everything))]
+
+    lakes.run_stages(lake, name, DAYS[1:4])
+    lakes.run_tables(lake, name, DAYS[1:4], ["public.good"])
+    assert wanted(DAYS[3]) == [(DAYS[1], DAYS[2], {stuck})]
+    # The newest day does not wait for a table that is further behind than a run reaches.
+    assert wanted(DAYS[4]) == [
+        (DAYS[4], DAYS[4], {*stages, good}),
+        (DAYS[1], DAYS[2], {stuck}),
+    ]
+
+    lakes.run_all(lake, name, DAYS[:5])
+    assert wanted(DAYS[4]) == []
+    # A day that is made of other changes than the table was is missing in the table.
+    lakes.run_stages(lake, name, DAYS[3:4], force=True)
+    assert wanted(DAYS[4]) == [(DAYS[3], DAYS[4], {good, stuck})]
+
+
+def test_a_day_that_was_made_while_it_was_open_is_missing_once_it_has_ended(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    today = datetime.now(timezone.utc).date()
+    folder = tmp_path / "landed"
+    ev.write_landing(folder, {today: [ev.created({"id": 1}, offset=1)]})
+    lake = lake_of({name: lakes.source_config(folder, tables=TABLES)}, start=today)
+    lakes.run_all(lake, name, [today])
+    (run,) = catch_up_runs(lake.config, name, today)
+    assert (run.first, run.last) == (today, today)
+
+
+def test_a_catalog_that_does_not_answer_fails_the_tick_and_asks_for_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    (folder / "catalog.db").write_bytes(b"this is no database at all" * 100)
+    catalog = {"type": "rest", "uri": "http://127.0.0.1:9"}
+    for lake in ({"warehouse": str(folder)}, {"warehouse": "s3://lake", "catalog": catalog}):
+        defs = build_definitions(config(lake=lake))
+        with pytest.raises(Exception, match="daily_schedule") as raised:
+            tick(defs, "daily_schedule", night_after(DAYS[2]))
+        assert isinstance(raised.value.__cause__, LakeError)
+        assert "can't be read" in str(raised.value.__cause__)
 
 
 # -- landed files --------------------------------------------------------------------------------

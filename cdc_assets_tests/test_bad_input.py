@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import re
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
+from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.changes import make_changes
-from cdc_assets.cdc.config import load_config
+from cdc_assets.cdc.config import AutomationConfig, SourceConfig, TableConfig, load_config
 from cdc_assets.cdc.errors import AuditError, ConfigError, LandingError, MissingDayError
 from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.landing.files import LandedDay, from_lines, read_days
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
 from cdc_assets_tests import events as ev
@@ -42,10 +46,91 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
     "a_key_twice": (
         "sources:",
         "timezone: UTC\ntimezone: UTC\nsources:",
-        ["'timezone' stands twice"],
+        ["the key 'timezone' stands twice, in lines 3 and 4; keep one"],
+    ),
+    "a_key_twice_below": (
+        "format: debezium",
+        "format: debezium\n    format: lindorm",
+        ["sources.shop: the key 'format' stands twice, in lines 5 and 6"],
+    ),
+    "a_key_column_that_is_a_boolean": (
+        "[id]",
+        "[id, no]",
+        [
+            "sources.shop.tables.public.customers.key[1]: got no, which YAML reads as a boolean; "
+            'expected a text. Write it in quotes: "no"'
+        ],
+    ),
+    "a_key_column_that_is_a_date": ("[id]", "[2026-11-04]", ["key[0]: got 2026-11-04, which YAML"]),
+    "a_key_that_is_a_boolean": ("[id]", "no", ["key: got no, which YAML reads as a boolean"]),
+    "a_column_called_on": (
+        "{key: [id]}",
+        "{columns: {on: int}}",
+        ["customers.columns: line 8: got the key on, which YAML reads as a boolean", '"on"'],
+    ),
+    "a_table_called_yes": ("public.customers", "yes", ["shop.tables: line 8: got the key yes"]),
+    "a_source_called_as_a_date": (
+        "  shop:",
+        "  2026-11-04:",
+        ["sources: line 4: got the key 2026-11-04, which YAML reads as a date"],
+    ),
+    "a_type_that_a_comma_ends": (
+        "{key: [id]}",
+        "{columns: {price: decimal(10,2), id: int}}",
+        [
+            "customers.columns.price: got decimal(10; a comma ends a value inside {…}. "
+            'Write it in quotes: price: "decimal(10,2)"'
+        ],
+    ),
+    "a_map_that_a_comma_ends": (
+        "{key: [id]}",
+        "{columns: {m: map<string,int>}}",
+        ["columns.m: got map<string;", 'm: "map<string,int>"'],
+    ),
+    "a_tag_that_is_a_boolean": (
+        "format:",
+        "tags: {pii: yes}\n    format:",
+        ["sources.shop.tags.pii: got yes, which YAML reads as a boolean", '"yes"'],
+    ),
+    "a_number_that_is_a_boolean": (
+        "format:",
+        "lag_slo_ms: yes\n    format:",
+        ["sources.shop.lag_slo_ms: got yes; expected a whole number"],
+    ),
+    "a_choice_that_is_a_boolean": (
+        "format:",
+        "on_quarantine: no\n    format:",
+        ["on_quarantine: got no, which YAML reads as a boolean; expected 'publish' or 'block'"],
+    ),
+    "a_tab": ("    format:", "\tformat:", ["line 5: no YAML: a tab stands where", "spaces"]),
+    "a_day_of_no_calendar": ("2026-11-04", "2026-11-31", ["start_date: got '2026-11-31'; expec"]),
+    "a_template": (
+        "debezium",
+        "{{ format }}",
+        ["format: line 5: got a list or a mapping as a key"],
+    ),
+    "an_alias_in_itself": ("{key: [id]}", "&x {key: [*x]}", ["is nested more than 20 levels"]),
+    "landing_is_text": (
+        "{files: files}",
+        "files",
+        ["sources.shop.landing: got 'files'; expected a mapping", "{files: <folder>}"],
+    ),
+    "tables_are_a_list": (
+        "tables:\n      public.customers: {key: [id]}",
+        "tables: [public.customers]",
+        ["sources.shop.tables: got a list; expected a mapping (lines of `name: value`)"],
+    ),
+    "owners_are_text": (
+        "format:",
+        "owners: team:data\n    format:",
+        ["owners: got 'team:data'; expected a list. Write [team:data]"],
     ),
     "unknown_key": ("start_date:", "start_dat: 1\nstart_date:", ["start_dat: unknown key"]),
-    "unknown_key_of_a_table": ("{key: [id]}", "{keys: [id]}", ["customers.keys: unknown key"]),
+    "unknown_key_of_a_table": (
+        "{key: [id]}",
+        "{keys: [id]}",
+        ["customers.keys: unknown key; did you mean "],
+    ),
     "no_start": ("start_date: 2026-11-04", "", ["start_date: is missing"]),
     "no_date": ("2026-11-04", "yesterday", ["start_date: ", "yesterday"]),
     "no_files": ("{files: files}", "{}", ["sources.shop.landing: got neither of files and kafka"]),
@@ -92,6 +177,52 @@ def test_a_wrong_configuration_says_what_and_where(tmp_path: Path, fault: str) -
     assert str(file) in str(raised.value)
     for part in says:
         assert part in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "x", "5", "1.5", "yes", "2026-11-04", "[a]", "[[a]]", "{a: b}", "{a: {b: c}}"]
+)
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("lake", "spark", "start_date", "timezone", "automation", "maintenance", "sources"),
+        *("sources.s", "sources.s.landing", "sources.s.landing.kafka", "sources.s.tables"),
+        *("sources.s.landing.files", "sources.s.landing.kafka.topics", "sources.s.tables.a.b"),
+        *(f"sources.s.{name}" for name in SourceConfig.model_fields),
+        *(f"sources.s.tables.public|t.{name}" for name in TableConfig.model_fields),
+        *(f"automation.{name}" for name in AutomationConfig.model_fields),
+    ],
+)
+def test_no_fault_is_told_in_the_words_of_the_library(
+    tmp_path: Path, setting: str, value: str
+) -> None:
+    file = tmp_path / "cdc.yaml"
+    source = {"format": "debezium", "landing": {"files": "files"}}
+    raw: dict[str, Any] = {"start_date": DAY, "sources": {"s": source}}
+    *above, last = [part.replace("|", ".") for part in setting.split(".")]
+    inner = raw
+    for part in above:
+        inner = inner.setdefault(part, {})
+    inner[last] = "THE VALUE"
+    file.write_text(yaml.safe_dump(raw).replace("THE VALUE", value), "utf-8")
+    try:
+        load_config(file)
+    except ConfigError as error:
+        for fault in error.faults:
+            assert not re.search(
+                r"Input|should|valid|instance|Config\b|Error|dict|tuple|datetime\.", fault
+            ), fault
+            assert ": " in fault
+
+
+def test_a_secret_is_in_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CDC_SECRET", "t0p-s3cret")
+    file = tmp_path / "cdc.yaml"
+    file.write_text(GOOD.replace("format:", "late_days: ${CDC_SECRET}\n    format:"), "utf-8")
+    with pytest.raises(ConfigError) as raised:
+        load_config(file)
+    assert "late_days: got '${CDC_SECRET}'; expected a whole number" in str(raised.value)
+    assert "t0p" not in str(raised.value)
 
 
 def test_every_fault_of_a_configuration_is_a_line(tmp_path: Path) -> None:
@@ -244,6 +375,76 @@ def test_a_line_that_is_no_record_is_quarantined_with_its_bytes(odd: Odd) -> Non
     assert sorted(row["value"] for row in found) == sorted(odd.lines)
     assert all(row["file"] == "lines.jsonl" and row["offset"] is None for row in found)
     assert all(row["detail"] for row in found)
+
+
+PLAIN_LINE: dict[str, Any] = {"topic": "t", "partition": 0, "offset": 1, "payload": "{}"}
+IMPOSSIBLE: tuple[dict[str, Any], ...] = (
+    {"ts": 1_700_000_000_000_000_000},  # nanoseconds
+    {"ts": 1_700_000_000_000_000},  # microseconds: the year 55840
+    {"ts": 2**63},
+    {"ts": 1.5},
+    {"ts": -2},
+    {"ts": "soon"},
+    {"ts": None, "timestamp": "9999999999999999"},
+    {"ts": None, "timestamp": "+20000-01-01T00:00:00Z"},
+    {"partition": 2**31},
+    {"partition": -1},
+    {"partition": 0.5},
+    {"partition": True},
+    {"offset": 2**63},
+    {"offset": -1},
+    {"offset": 1.5},
+    {"offset": "1.5"},
+    {"offset": "one"},
+)
+POSSIBLE: tuple[tuple[dict[str, Any], datetime | None], ...] = (
+    ({"ts": 1_700_000_000_000}, datetime(2023, 11, 14, 22, 13, 20)),
+    ({"ts": "1700000000000"}, datetime(2023, 11, 14, 22, 13, 20)),
+    ({"ts": 253_402_300_799_999}, datetime(9999, 12, 31, 23, 59, 59, 999_000)),
+    ({"ts": -1}, None),  # Kafka has none
+    ({"ts": None}, None),
+    ({"timestamp": "2023-11-14T22:13:20Z"}, datetime(2023, 11, 14, 22, 13, 20)),
+    # How Spark's Kafka source spells a record without a timestamp.
+    ({"timestamp": "1969-12-31T23:59:59.999Z"}, datetime(1969, 12, 31, 23, 59, 59, 999_000)),
+    ({"partition": "0", "offset": "1"}, None),
+)
+
+
+def test_a_line_with_a_number_that_kafka_cannot_have_is_no_record(spark: SparkSession) -> None:
+    lines = [ev.to_json({**PLAIN_LINE, **change}) for change in IMPOSSIBLE]
+    lines += [ev.to_json({**PLAIN_LINE, **change}) for change, _ in POSSIBLE]
+    frame = spark.createDataFrame(
+        [(line, DAY, "lines.jsonl") for line in lines],
+        "value string, landing_date date, file string",
+    )
+    rows = lakes.plain(from_lines(frame))
+    refused, landed = rows[: len(IMPOSSIBLE)], rows[len(IMPOSSIBLE) :]
+    for row, line in zip(refused, lines, strict=False):
+        assert {name: value for name, value in row.items() if value is not None} == {
+            "value": line.encode(),
+            "landing_date": DAY,
+            "file": "lines.jsonl",
+        }
+    for row, (change, expected) in zip(landed, POSSIBLE, strict=True):
+        time = expected and expected.replace(tzinfo=timezone.utc)
+        assert (row["offset"], row["partition"], row["timestamp"]) == (1, 0, time), change
+
+
+def test_a_parquet_row_with_a_number_that_kafka_cannot_have_is_no_record(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    impossible = [(10**18, 0, 1), (1, 2**31, 1), (1, 0, -1), (1, -1, 1)]
+    rows = [*impossible, (1_700_000_000_000, 0, 1), (-1, 0, 2)]
+    times, partitions, offsets = zip(*rows, strict=True)
+    numbers = {"timestamp": times, "partition": partitions, "offset": offsets}
+    table = {name: pa.array(values, pa.int64()) for name, values in numbers.items()}
+    bytes_ = {name: [b"{}"] * len(rows) for name in ("key", "value")}
+    file = tmp_path / str(DAY) / "rows.parquet"
+    file.parent.mkdir()
+    pq.write_table(pa.table({"topic": ["t"] * len(rows), **table, **bytes_}), file)
+    landed = read_days(spark, "shop", [LandedDay(DAY, (), (str(file),), "")])
+    found = [(row["topic"], row["offset"], row["value"]) for row in lakes.plain(landed)]
+    assert found == [(None, None, b"{}")] * len(impossible) + [("t", 1, b"{}"), ("t", 2, b"{}")]
 
 
 @pytest.mark.slow

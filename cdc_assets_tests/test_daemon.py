@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import yaml
 
 from cdc_assets import reads
 from cdc_assets.asset_keys import table_key
+from cdc_assets.catch_up import catch_up_runs
 from cdc_assets.cdc.config import load_config
 from cdc_assets.cdc.spark import SMALL_DAYS
 from cdc_assets_tests import events as ev
@@ -34,19 +35,23 @@ PATIENCE = 420  # seconds, of a machine that has much else to do
 class Project:
     """A folder as a user has it, with Dagster's records in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, start: date = DAYS[0]) -> None:
         self.folder = folder
         self.log = folder / "daemon.log"
         (folder / "dagster.yaml").write_text((REPOSITORY / "dagster.yaml").read_text())
-        raw = {
+        self.raw = {
             "spark": {**SMALL_DAYS, "spark.master": "local[2]", "spark.driver.memory": "1g"},
             "lake": {"warehouse": "lake"},
-            "start_date": DAYS[0],
+            "start_date": start,
             "sources": {"shop": lakes.source_config("landed", tables={TABLE: {"key": ["id"]}})},
         }
-        (folder / "cdc.yaml").write_text(yaml.safe_dump(raw))
+        self.configure()
         outside = {k: v for k, v in os.environ.items() if not k.startswith(("CDC_", "DAGSTER_"))}
         self.environment = {**outside, "DAGSTER_HOME": str(folder), "PYTHONPATH": str(REPOSITORY)}
+
+    def configure(self, **top: Any) -> None:
+        """Write cdc.yaml, with these settings besides."""
+        (self.folder / "cdc.yaml").write_text(yaml.safe_dump({**self.raw, **top}))
 
     def land(self, day: date, file: str, ids: list[int]) -> None:
         """A landed file that is not young any more."""
@@ -85,6 +90,10 @@ class Project:
         config = load_config(self.folder / "cdc.yaml")
         return set(reads.read_table(config, "shop", TABLE, as_of=day)["id"].to_pylist())
 
+    def start_daemon(self) -> Process:
+        command = [sys.executable, "-m", "dagster._daemon", "run", "-m", "cdc_assets.definitions"]
+        return Process.start("the daemon", command, self.log, env=self.environment, cwd=self.folder)
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
@@ -92,10 +101,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     known = Project(tmp_path_factory.mktemp("project"))
     for number, day in enumerate(DAYS):
         known.land(day, "first.jsonl", [10 * number + n for n in range(3)])
-    command = [sys.executable, "-m", "dagster._daemon", "run", "-m", "cdc_assets.definitions"]
-    daemon = Process.start(
-        "the daemon", command, known.log, env=known.environment, cwd=known.folder
-    )
+    daemon = known.start_daemon()
     try:
         yield known
     finally:
@@ -168,6 +174,45 @@ def test_the_daemon_makes_landed_days_and_late_ones_and_queued_backfills(
         return runs if days == {str(DAYS[0]), str(DAYS[1])} else None
 
     wait_for("the backfill", backfilled, PATIENCE, every=1)
+
+
+@pytest.mark.slow
+def test_after_three_nights_without_a_daemon_the_next_one_makes_all_missing_days(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    today = datetime.now(timezone.utc).date()
+    days = [today - timedelta(days=n) for n in (4, 3, 2, 1)]
+    project = Project(tmp_path, start=days[0])
+    for number, day in enumerate(days):
+        project.land(day, "first.jsonl", [number])
+    with project.start_run(days[0], days[0]) as before:
+        assert before.stderr is not None
+        said = before.stderr.read()
+    assert before.returncode == 0, said
+
+    at = datetime.now(timezone.utc) + timedelta(seconds=200)  # the daemon is up by then
+    if at.date() != today:
+        pytest.skip("the day has changed meanwhile, and with it the days that have ended")
+    project.configure(automation={"daily_at": f"{at:%H:%M}", "new_files": False})
+    monkeypatch.chdir(tmp_path)  # dagster.yaml's folders are relative
+    nightly = {"dagster/schedule_name": "daily_schedule"}
+    daemon = project.start_daemon()
+    try:
+        with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+            run = wait_for(
+                "the run of the missing days",
+                lambda: finished(instance, set(), **nightly),
+                2 * PATIENCE,
+                every=1,
+            )
+            assert run.is_success
+            assert days_made(instance, run.run_id) == [str(day) for day in days[1:]]
+            assert len(instance.get_runs(dg.RunsFilter(tags=nightly))) == 1
+    finally:
+        print(project.log.read_text()[-4000:])
+        daemon.stop(seconds=30)
+    assert project.ids(days[-1]) == {0, 1, 2, 3}
+    assert catch_up_runs(load_config(tmp_path / "cdc.yaml"), "shop", days[-1]) == []
 
 
 @pytest.mark.slow

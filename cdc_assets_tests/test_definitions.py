@@ -121,18 +121,6 @@ def test_all_assets_fill_a_range_in_one_run(sample: Config) -> None:
         assert node.backfill_policy == dg.BackfillPolicy.single_run(), node.key
 
 
-def test_the_schedule_asks_for_the_last_day_that_has_ended(sample: Config) -> None:
-    defs = definitions.build_definitions(sample)
-    schedule = defs.resolve_schedule_def("daily_schedule")
-    at = datetime(2026, 11, 6, 1, 0, tzinfo=timezone.utc)
-    with dg.build_schedule_context(
-        scheduled_execution_time=at, repository_def=defs.get_repository_def()
-    ) as context:
-        requests = schedule.evaluate_tick(context).run_requests
-    assert requests is not None
-    assert [request.partition_key for request in requests] == ["2026-11-05"]
-
-
 def test_names_that_dagster_can_not_hold_are_coded() -> None:
     assert table_key("s", 'public."price.list"').path == ["s", "public", "price.list"]
     assert table_key("s", "public.a b").path == ["s", "public", "a_x20_b"]

@@ -182,6 +182,73 @@ def test_keys_are_shown_as_the_stage_changes_writes_them(
 # -- reasons
 
 
+ENVELOPE = {"op": "c", "after": {"id": 1}, "ts_ms": 1}
+MARKS = {"id": 1, "__op": "c", "__lsn": 7}
+# format → value, reason, what `detail` says
+DETAILS: dict[str, list[tuple[dict[str, Any], str, str]]] = {
+    "debezium": [
+        (MARKS, "not_an_envelope", "a flattened record"),
+        ({"id": 1}, "not_an_envelope", "JSON that is no change event"),
+        ({**ENVELOPE, "source": {"table": "t"}}, "missing_table", "source lacks schema (or db)"),
+        ({**ENVELOPE, "source": {"db": "d"}}, "missing_table", "source lacks table"),
+        (ENVELOPE, "missing_table", "source lacks schema (or db) and table"),
+        (
+            {**ENVELOPE, "source": {"connector": "mongodb", "db": "d", "collection": "t"}},
+            "missing_table",
+            "events of the connector mongodb are not read",
+        ),
+        (
+            {**ENVELOPE, "op": "i", "source": {"connector": "cassandra", "keyspace": "k"}},
+            "unknown_op",
+            "events of the connector cassandra are not read",
+        ),
+        ({**ENVELOPE, "op": "i", "source": {}}, "unknown_op", 'op "i"'),
+        ({"before": {"id": 1}}, "missing_op", "an envelope without op"),
+    ],
+    "debezium-flat": [
+        (ENVELOPE | {"source": {"db": "d", "table": "t"}}, "not_an_envelope", "a whole envelope"),
+        ({"id": 1}, "not_an_envelope", "the record lacks __op and __deleted: set add.fields="),
+        (MARKS, "missing_table", "the record lacks __schema (or __db) and __table: set add.fields"),
+        ({**MARKS, "__table": "t"}, "missing_table", "the record lacks __schema (or __db): set"),
+        ({**MARKS, "__db": "d"}, "missing_table", "the record lacks __table: set add.fields"),
+        (
+            {**MARKS, "__db": "d", "__collection": "t"},
+            "missing_table",
+            "events of the connector mongodb are not read",
+        ),
+        ({**MARKS, "__op": "x"}, "unknown_op", 'op "x"'),
+        (
+            {"type": "insert", "database": "d", "table": "t"},
+            "not_an_envelope",
+            "the format Maxwell",
+        ),
+    ],
+    "lindorm": [(ENVELOPE | {"source": {"table": "t"}}, "missing_table", "source lacks namespace")],
+}
+
+
+@pytest.mark.parametrize("format", DETAILS)
+def test_the_detail_says_what_is_missing_and_what_adds_it(
+    spark: SparkSession, tmp_path: Path, format: str
+) -> None:
+    landing = Landing()
+    for value, _, _ in DETAILS[format]:
+        landing.put(ev.raw(ev.to_json(value).encode(), topic="t"))
+    rows = inspected(spark, tmp_path, landing, rules_of(tmp_path, format))
+    for row, (value, reason, says) in zip(rows, DETAILS[format], strict=True):
+        assert (row["reason"], row["detail"][: len(says)]) == (reason, says), value
+
+
+def test_a_flattened_column_named_ts_ms_may_be_an_object(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    landing = Landing()
+    row = {**MARKS, "__schema": "public", "__table": "t", "ts_ms": {"long": 1}}
+    landing.put(ev.raw(ev.to_json(row).encode(), topic="t"))
+    found = inspected(spark, tmp_path, landing, rules_of(tmp_path, "debezium-flat"))
+    assert [row["destination"] for row in found] == ["changes"]
+
+
 def each_bad_record() -> Landing:
     """A record for each reason, in the order of the list; nine more only start like one."""
     log = PgLog()

@@ -276,7 +276,8 @@ def test_a_lower_lsn_of_another_row_is_not_late() -> None:  # O2
 def test_positions_have_one_shape_a_connector() -> None:  # O4, O8
     record = ev.created({"id": 1}, lsn=7, transaction={"total_order": "3"}, partition=2, offset=9)
     assert one(record).position == (0, 7, 3, 1, 2, 9)
-    assert one(ev.deleted({"id": 1}, lsn=None)).position == (0, 0, 0, 0, 0, 0)
+    # O8: without an LSN the time of the source stands in.
+    assert one(ev.deleted({"id": 1}, lsn=None)).position == (0, ev.NOON_MS, 0, 1, 0, 0)
     mysql = ev.created({"id": 1}, source=ev.mysql_source(file="mysql-bin.000012", pos=4, row=1))
     assert one(mysql).position == (0, 12, 4, 1, 0, 1, 0, 0)
 

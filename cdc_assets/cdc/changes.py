@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc import positions, types
@@ -24,6 +24,8 @@ from cdc_assets.cdc.config import Config, SourceConfig
 from cdc_assets.cdc.connect import known_starts, schema_id, with_document
 from cdc_assets.cdc.envelopes import columns
 from cdc_assets.cdc.envelopes.keys import (
+    NEW_KEY,
+    has_header,
     message_key_text,
     with_header_keys,
     with_message_key,
@@ -33,12 +35,13 @@ from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.jsontext import let, text_of
 from cdc_assets.cdc.kept import keeping
+from cdc_assets.cdc.key_forms import KeyForm, readable_as, settled_form
 from cdc_assets.cdc.lake import DayCommit, DayCommits, Lake, landed_on, with_retry
 
 log = logging.getLogger(__name__)
 
 # Raised when the reading of records changes, so that days made before are made again.
-READER_VERSION = 2
+READER_VERSION = 3
 
 _IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
 
@@ -52,6 +55,8 @@ class Shape:
     schema_id: str | None
     names: tuple[str, ...]
     key_schema: str | None = None
+    kinds: str | None = None  # the values' JSON types, where no schema says them
+    unquoted: str | None = None  # the same with whole numbers out of their quotes
 
 
 # --- parse: landing rows → records in common columns
@@ -101,6 +106,7 @@ def parse(landing: DataFrame, source: SourceConfig, starts: DataFrame | None = N
         .when(F.col("doc").isNull() & ~F.col("is_empty"), "malformed_json")
     )
     reason = F.coalesce(unreadable, F.when(~is_tombstone, F.coalesce("e_reason", "key_reason")))
+    says_order = F.coalesce(positions.says_order(F.col("e_elements")), F.lit(False))
     return keyed.select(
         "landing_date",
         "topic",
@@ -132,8 +138,12 @@ def parse(landing: DataFrame, source: SourceConfig, starts: DataFrame | None = N
         text_of(F.col("e_after_row")).alias("after"),
         F.col("e_source_ts_ms").alias("source_ts_ms"),
         F.col("e_processed_ts_ms").alias("processed_ts_ms"),
-        _position(source, is_tombstone).alias("position"),
+        _position(source, is_tombstone, says_order).alias("position"),
         F.when(_has_source() & ~is_tombstone, F.col("e_elements")).alias("source_elements"),
+        F.when(
+            _has_position(is_tombstone),
+            F.when(says_order, F.col("e_basis")).otherwise(F.lit(positions.SOURCE_TIME)),
+        ).alias("position_basis"),
         F.col("e_tx_id").alias("tx_id"),
         F.col("e_tx_order").alias("tx_order"),
         F.col("e_is_snapshot").alias("is_snapshot"),
@@ -145,19 +155,25 @@ def parse(landing: DataFrame, source: SourceConfig, starts: DataFrame | None = N
     )
 
 
-def _position(source: SourceConfig, is_tombstone: Column) -> Column:
-    """O6: a snapshot read and a tombstone have no position of their own."""
-    has_none = is_tombstone | F.coalesce(F.col("e_is_snapshot"), F.lit(False))
+def _position(source: SourceConfig, is_tombstone: Column, says_order: Column) -> Column:
+    """O4; the source time stands in for elements that say nothing (O8)."""
+    is_left = (F.col("e_op") == "d") & has_header(NEW_KEY)
     return F.when(
-        _has_source() & ~has_none,
+        _has_position(is_tombstone),
         positions.position(
-            F.col("e_elements"),
+            F.when(says_order, F.col("e_elements")).otherwise(F.array("e_stand_in")),
             F.col("e_tx_order"),
-            F.col("e_rank"),
+            F.when(is_left, 0).otherwise(F.col("e_rank")),
             F.col("kafka_ts_ms"),
             source.position_reset,
         ),
     )
+
+
+def _has_position(is_tombstone: Column) -> Column:
+    """O6: a snapshot read and a tombstone have no position of their own."""
+    has_none = is_tombstone | F.coalesce(F.col("e_is_snapshot"), F.lit(False))
+    return _has_source() & ~has_none
 
 
 def _has_source() -> Column:
@@ -186,31 +202,36 @@ def _unreadable_detail(reason: Column) -> Column:
 # --- schemas
 
 
-def register_schemas(lake: Lake, name: str, parsed: DataFrame, landing: DataFrame) -> None:
-    """Add schemas not seen before to the table `schemas`, each with the day it first landed.
+def fresh_schemas(
+    lake: Lake, name: str, parsed: DataFrame, landing: DataFrame, known: KnownSchemas
+) -> list[Row]:
+    """Schemas that are not known, or landed before the day known: rows of the table `schemas`.
 
     The parsed records carry a schema's hash alone; its text is read again from one landed
     example.
     """
-    schemas = lake.create_stage(name, "schemas", columns.SCHEMAS, "message schemas of the source")
     found = _schema_examples(parsed)
-    known = lake.spark.table(schemas)
-    new = found.join(
-        known.select("schema_id", "table_name", F.col("first_landed")),
-        ["schema_id", "table_name"],
-        "left",
-    ).where(F.col("first_landed").isNull() | (F.col("first_landed") > F.col("landing_date")))
-    examples = new.drop("first_landed").collect()  # schemas are few
+    examples = [
+        row
+        for row in found.collect()  # schemas are few
+        if known.first_landed.get((row.table_name, row.schema_id), date.max) > row.landing_date
+    ]
     if not examples:
+        return []
+    wanted = lake.spark.createDataFrame(examples, found.schema)
+    return _schema_texts(wanted, landing, lake.config.source(name)).collect()
+
+
+def register_schemas(lake: Lake, name: str, fresh: Sequence[Row]) -> None:
+    """Add schemas not seen before to the table `schemas`, each with the day it first landed."""
+    if not fresh:
         return
-    wanted = lake.spark.createDataFrame(examples, new.drop("first_landed").schema)
-    fresh = _schema_texts(wanted, landing, lake.config.source(name))
     # Few and small; as plain rows they can't meet MERGE's trouble with views on Iceberg tables.
-    rows_of_schemas = lake.spark.createDataFrame(fresh.collect(), fresh.schema)
-    rows_of_schemas.createOrReplaceTempView("cdc_fresh_schemas")
+    rows = lake.spark.createDataFrame(fresh, columns.SCHEMAS)
+    rows.createOrReplaceTempView("cdc_fresh_schemas")
     with_retry(
         lambda: lake.spark.sql(
-            f"MERGE INTO {schemas} t USING cdc_fresh_schemas s "
+            f"MERGE INTO {lake.stage(name, 'schemas')} t USING cdc_fresh_schemas s "
             "ON t.schema_id = s.schema_id AND t.table_name = s.table_name "
             "WHEN MATCHED THEN UPDATE SET t.first_landed = least(t.first_landed, s.first_landed) "
             "WHEN NOT MATCHED THEN INSERT (schema_id, table_name, schema, first_landed) "
@@ -242,6 +263,7 @@ def _schema_texts(examples: DataFrame, landing: DataFrame, source: SourceConfig)
         texts.join(F.broadcast(examples), place)
         .groupBy("schema_id", "table_name")
         .agg(F.first("schema").alias("schema"), F.min("landing_date").alias("first_landed"))
+        .select(*columns.SCHEMAS.names)
     )
 
 
@@ -264,6 +286,15 @@ class KnownSchemas:
             merged.update(self.columns[table_name, known])
         return merged
 
+    def joined(self, fresh: Iterable[Row], format_name: str) -> KnownSchemas:
+        """These and some rows of the table `schemas`, each with its earliest day."""
+        parsed, landed = dict(self.columns), dict(self.first_landed)
+        for row in fresh:
+            key = (row.table_name, row.schema_id)
+            parsed[key] = types.columns_of_schema(row.schema, format_name)
+            landed[key] = min(row.first_landed, landed.get(key, date.max))
+        return KnownSchemas(parsed, landed)
+
 
 def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) -> KnownSchemas:
     """Read the table `schemas`; it has a row a table and schema version."""
@@ -273,7 +304,7 @@ def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) ->
     frame = lake.spark.table(identifier)
     if tables is not None:
         frame = frame.where(F.col("table_name").isin(list(tables)))
-    return _known(frame, lake.config.source(name))
+    return KnownSchemas({}, {}).joined(frame.collect(), lake.config.source(name).format)
 
 
 def landed_schemas(parsed: DataFrame, landing: DataFrame, source: SourceConfig) -> KnownSchemas:
@@ -286,16 +317,8 @@ def landed_schemas(parsed: DataFrame, landing: DataFrame, source: SourceConfig) 
     if not examples:
         return KnownSchemas({}, {})
     wanted = parsed.sparkSession.createDataFrame(examples, _schema_examples(parsed).schema)
-    return _known(_schema_texts(wanted, landing, source), source)
-
-
-def _known(rows: DataFrame, source: SourceConfig) -> KnownSchemas:
-    parsed, landed = {}, {}
-    for row in rows.collect():
-        key = (row.table_name, row.schema_id)
-        parsed[key] = types.columns_of_schema(row.schema, source.format)
-        landed[key] = row.first_landed
-    return KnownSchemas(parsed, landed)
+    texts = _schema_texts(wanted, landing, source).collect()
+    return KnownSchemas({}, {}).joined(texts, source.format)
 
 
 # --- keys
@@ -309,6 +332,7 @@ def with_canonical_keys(
     source: SourceConfig,
     shapes: Iterable[Shape],
     schemas: KnownSchemas,
+    misfits: Mapping[Shape, str],
 ) -> DataFrame:
     """Replace raw keys by canonical ones (DESIGN, column `key`) and judge unfit values.
 
@@ -316,45 +340,138 @@ def with_canonical_keys(
     """
     by_types: dict[TypedNames, list[Shape]] = {}
     for shape in shapes:
-        config = source.tables.get(shape.table_name)
-        known = (
-            schemas.columns.get((shape.table_name, shape.schema_id), {}) if shape.schema_id else {}
-        )
-        fallback = {
-            **types.columns_of_config(config.columns if config else {}),
-            **schemas.latest(shape.table_name, shape.day),
-        }
-        # A message key is read as its own schema writes it, and held as its column (D5).
-        of_key = types.columns_of_key(shape.key_schema) if shape.key_schema else {}
-        columns_known = {**fallback, **known}
-        typed = tuple(
-            (name, types.held_as(of_key.get(name, column), column.spark))
-            for name, column in ((n, columns_known.get(n)) for n in shape.names)
-            if column is not None
-        )
-        if typed:
+        typed = _types_of_key(shape, source, schemas)
+        if typed or shape in misfits:
             by_types.setdefault((shape.names, typed), []).append(shape)
-    opened = _with_plans(parsed, list(by_types.values())).withColumns(
+    opened = _with_plans(parsed, list(by_types.values()), misfits).withColumns(
         {f"{raw}_doc": F.try_parse_json(raw) for raw in RAW_KEYS}
     )
     plans = list(by_types)
     keyed = opened.withColumns(
         {raw.removesuffix("_raw"): _canonical(raw, plans) for raw in RAW_KEYS}
     )
-    unfit = F.col("key_raw").isNotNull() & F.col("key").isNull() & F.col("reason").isNull()
+    unfit = F.col("key_raw").isNotNull() & F.col("key").isNull()
     configured = F.coalesce(F.col("table_name").isin(list(source.tables)), F.lit(False))
-    unfit = unfit & configured & (F.col("kind") == "row")
-    says = F.concat(F.lit("a key value does not fit its column: "), F.col("key_raw"))
+    is_change = (F.col("kind") == "row") | ((F.col("kind") == "tombstone") & (F.col("op") == "d"))
+    is_judged = F.col("reason").isNull() & configured & is_change
+    malformed = is_judged & ((unfit & (F.col("kind") == "row")) | F.col("key_misfit").isNotNull())
+    says = F.coalesce(
+        "key_misfit", F.concat(F.lit("a key value does not fit its column: "), F.col("key_raw"))
+    )
     return keyed.withColumns(
         {
-            "reason": F.when(unfit, "malformed_key").otherwise(F.col("reason")),
-            "detail": F.when(unfit, says).otherwise(F.col("detail")),
+            "reason": F.when(malformed, "malformed_key").otherwise(F.col("reason")),
+            "detail": F.when(malformed, says).otherwise(F.col("detail")),
         }
-    ).drop("key_plan", *RAW_KEYS, *(f"{raw}_doc" for raw in RAW_KEYS))
+    ).drop("key_plan", "key_misfit", *RAW_KEYS, *(f"{raw}_doc" for raw in RAW_KEYS))
 
 
-def _with_plans(parsed: DataFrame, plans: Sequence[Sequence[Shape]]) -> DataFrame:
-    """Add `key_plan`: which of the plans reads the record's key, null where none does."""
+def _types_of_key(
+    shape: Shape, source: SourceConfig, schemas: KnownSchemas
+) -> tuple[tuple[str, types.ColumnType], ...]:
+    """The key columns whose types are known by the shape's day, each as its column holds it."""
+    config = source.tables.get(shape.table_name)
+    own = schemas.columns.get((shape.table_name, shape.schema_id), {}) if shape.schema_id else {}
+    known = {
+        **types.columns_of_config(config.columns if config else {}),
+        **schemas.latest(shape.table_name, shape.day),
+        **own,
+    }
+    # A message key is read as its own schema writes it, and held as its column (D5).
+    of_key = types.columns_of_key(shape.key_schema) if shape.key_schema else {}
+    return tuple(
+        (name, types.held_as(of_key.get(name, column), column.spark))
+        for name, column in ((n, known.get(n)) for n in shape.names)
+        if column is not None
+    )
+
+
+def judge_keys(
+    keys: KeySurvey,
+    source: SourceConfig,
+    schemas: KnownSchemas,
+    before: Callable[[str], KeyForm | None],
+) -> dict[Shape, str]:
+    """The shapes of keys that their table can't hold, each with what is wrong (R6).
+
+    Args:
+        keys: :func:`survey_keys` of some days.
+        source: the rules; only keys of configured tables are judged.
+        schemas: all that landed up to these days.
+        before: gives the form of a table's keys before these days; asked only in doubt.
+    """
+    by_table: dict[str, dict[date, dict[KeyForm, dict[Shape, int]]]] = {}
+    for shape, count in keys.shapes.items():
+        config = source.tables.get(shape.table_name)
+        if config is not None and config.key not in ("none", "row"):
+            form = _form(shape, source, schemas)
+            of_day = by_table.setdefault(shape.table_name, {}).setdefault(shape.day, {})
+            of_day.setdefault(form, {})[shape] = count
+    misfits: dict[Shape, str] = {}
+    for table, days in by_table.items():
+        so_far: KeyForm | None = None
+        for day, forms in sorted(days.items()):
+            bare = [s for s in keys.of_tombstones([table]) if s.day == day and s.names]
+            lone = {shape: _form(shape, source, schemas) for shape in bare}
+            if len({*forms, *lone.values()}) > 1 and so_far is None:
+                so_far = before(table)
+            counts = {form: sum(shapes.values()) for form, shapes in forms.items()}
+            settled = settled_form(counts, so_far)
+            so_far = settled or so_far
+            if settled is None:
+                continue
+            of_rows = {shape: form for form, shapes in forms.items() for shape in shapes}
+            for shape, form in {**of_rows, **lone}.items():
+                if not settled.holds(form):
+                    misfits[shape] = f"the key is ({form}), the table's is ({settled})"
+    return misfits
+
+
+def _form(shape: Shape, source: SourceConfig, schemas: KnownSchemas) -> KeyForm:
+    typed = {name: (kind.spark,) for name, kind in _types_of_key(shape, source, schemas)}
+    kinds, unquoted = (types.columns_of_inference(k or "") for k in (shape.kinds, shape.unquoted))
+    inferred = {
+        name: readable_as(kind.spark, unquoted.get(name, kind).spark)
+        for name, kind in kinds.items()
+    }
+    return KeyForm(tuple((n, typed.get(n, inferred.get(n, ()))) for n in sorted(shape.names)))
+
+
+def key_form_before(
+    lake: Lake, name: str, table: str, first: date, schemas: KnownSchemas
+) -> KeyForm | None:
+    """The form of a table's keys on its newest day of changes before `first`, if it has one."""
+    rows = lake.spark.table(lake.stage(name, "changes")).where(
+        (F.col("landing_date") < F.lit(first))
+        & (F.col("table_name") == table)
+        & F.col("key").isNotNull()
+    )
+    newest = rows.agg(F.max("landing_date").alias("day")).first()
+    if newest is None or newest.day is None:
+        return None
+    of_day = rows.where(F.col("landing_date") == F.lit(newest.day))
+    found = of_day.agg(
+        F.collect_set(F.array_sort(F.json_object_keys("key"))).alias("names"),
+        F.schema_of_variant_agg(F.try_parse_json("key")).alias("kind"),
+    ).first()
+    if found is None or len(found.names) != 1:
+        return None
+    inferred = types.columns_of_inference(found.kind or "")
+    known = {
+        **types.columns_of_config(lake.config.source(name).tables[table].columns),
+        **schemas.latest(table, newest.day),
+    }
+    columns = ((n, known.get(n) or inferred.get(n)) for n in sorted(found.names[0]))
+    return KeyForm(tuple((n, (kind.spark,) if kind else ()) for n, kind in columns))
+
+
+def _with_plans(
+    parsed: DataFrame, plans: Sequence[Sequence[Shape]], misfits: Mapping[Shape, str]
+) -> DataFrame:
+    """Add `key_plan`: which of the plans reads the record's key, and what `misfits` says of it.
+
+    Both are null where nothing is known of the key.
+    """
     rows = [
         (
             shape.day,
@@ -362,27 +479,41 @@ def _with_plans(parsed: DataFrame, plans: Sequence[Sequence[Shape]]) -> DataFram
             shape.schema_id or "",
             shape.key_schema or "",
             json.dumps(shape.names),
+            shape.kinds or "",
+            shape.unquoted or "",
             number,
+            misfits.get(shape),
         )
         for number, shapes in enumerate(plans)
         for shape in shapes
     ]
     if not rows:
-        return parsed.withColumn("key_plan", F.lit(None).cast("int"))
+        nothing = {"key_plan": F.lit(None).cast("int"), "key_misfit": F.lit(None).cast("string")}
+        return parsed.withColumns(nothing)
     known = parsed.sparkSession.createDataFrame(
         rows,
         "plan_day date, plan_table string, plan_schema string, plan_key_schema string, "
-        "plan_names string, key_plan int",
+        "plan_names string, plan_kinds string, plan_unquoted string, key_plan int, "
+        "key_misfit string",
     ).withColumn("plan_names", F.from_json("plan_names", "array<string>"))
+    kinds, unquoted = _key_kinds()
     same = (
         (F.col("landing_date") == F.col("plan_day"))
         & (F.col("table_name") == F.col("plan_table"))
         & (F.coalesce("schema_id", F.lit("")) == F.col("plan_schema"))
         & (F.coalesce("key_schema", F.lit("")) == F.col("plan_key_schema"))
         & (F.json_object_keys("key_raw") == F.col("plan_names"))
+        & (F.coalesce(kinds, F.lit("")) == F.col("plan_kinds"))
+        & (F.coalesce(unquoted, F.lit("")) == F.col("plan_unquoted"))
     )
     return parsed.join(F.broadcast(known), same, "left").drop(
-        "plan_day", "plan_table", "plan_schema", "plan_key_schema", "plan_names"
+        "plan_day",
+        "plan_table",
+        "plan_schema",
+        "plan_key_schema",
+        "plan_names",
+        "plan_kinds",
+        "plan_unquoted",
     )
 
 
@@ -587,6 +718,13 @@ def inputs_of(
     }
 
 
+def made_by_other_rules(lake: Lake, name: str, days: Sequence[date]) -> list[date]:
+    """Those days whose changes an older version or configuration made: they are made again."""
+    made = lake.day_commits(lake.stage(name, "changes"))
+    rules = rules_fingerprint(lake.config.source(name))
+    return [day for day in days if day in made and made[day].inputs.get("rules") != rules]
+
+
 def rules_fingerprint(source: SourceConfig) -> str:
     """Changes with everything in the configuration that decides how a record is read."""
     tables = {n: [t.key, t.replica_identity, t.columns] for n, t in sorted(source.tables.items())}
@@ -620,12 +758,26 @@ def _make_run(
         starts = kept.keep(known_starts(of_days))
         parsed = kept.keep(parse(of_days, source, starts))
         keys = survey_keys(parsed)
-        register_schemas(lake, name, parsed, landing)
-        schemas = known_schemas(lake, name)
+        lake.create_stage(name, "schemas", columns.SCHEMAS, "message schemas of the source")
+        known = known_schemas(lake, name)
+        fresh = fresh_schemas(lake, name, parsed, landing, known)
+        schemas = known.joined(fresh, source.format)
+        misfits = judge_keys(
+            keys,
+            source,
+            schemas,
+            lambda table: key_form_before(lake, name, table, days[0], schemas),
+        )
+        # What is quarantined says nothing of its table (R3).
+        used = {(s.table_name, s.schema_id) for s in keys.shapes if s not in misfits}
+        unused = {(s.table_name, s.schema_id) for s in misfits} - used
+        fresh = [row for row in fresh if (row.table_name, row.schema_id) not in unused]
+        schemas = known.joined(fresh, source.format)
+        register_schemas(lake, name, fresh)
         verdicts = None
         if keys.tombstones:
             verdicts = kept.keep(settle_tombstones(lake, name, parsed, landing, days[0]))
-        routed = kept.keep(route(parsed, source, keys, schemas, verdicts))
+        routed = kept.keep(route(parsed, source, keys, schemas, verdicts, misfits))
         inputs = {day: made_of[day] for day in days}
         # changes last: with it the day is complete.
         for table, rows in (
@@ -638,14 +790,19 @@ def _make_run(
 
 @dataclass(frozen=True)
 class KeySurvey:
-    """The shapes of row keys, and the key columns of each day's tombstones."""
+    """The shapes of row keys with their counts, and those of each day's tombstones."""
 
-    shapes: frozenset[Shape]
-    tombstones: frozenset[tuple[date, tuple[str, ...], str | None]]  # day, columns, key schema
+    shapes: Mapping[Shape, int]
+    tombstones: frozenset[Shape]  # for a table each; its name is not known yet
+
+    def of_tombstones(self, tables: Iterable[str]) -> list[Shape]:
+        """The shapes that tombstones would have as records of these tables."""
+        return [replace(shape, table_name=table) for table in tables for shape in self.tombstones]
 
 
 def survey_keys(parsed: DataFrame) -> KeySurvey:
     """Which keys some parsed records have: one pass."""
+    kinds, unquoted = _key_kinds()
     rows = (
         parsed.where("reason IS NULL AND kind IN ('row', 'tombstone')")
         .groupBy(
@@ -655,19 +812,39 @@ def survey_keys(parsed: DataFrame) -> KeySurvey:
             "schema_id",
             "key_schema",
             F.json_object_keys("key_raw").alias("names"),
+            kinds.alias("kinds"),
+            unquoted.alias("unquoted"),
         )
         .count()
         .collect()
     )
-    shapes = {
-        Shape(r.landing_date, r.table_name, r.schema_id, tuple(r.names), r.key_schema)
-        for r in rows
-        if r.kind == "row" and r.table_name is not None and r.names
-    }
-    tombstones = {
-        (r.landing_date, tuple(r.names or ()), r.key_schema) for r in rows if r.kind == "tombstone"
-    }
-    return KeySurvey(frozenset(shapes), frozenset(tombstones))
+    shapes: dict[Shape, int] = {}
+    tombstones: set[Shape] = set()
+    for r in rows:
+        names = tuple(r.names or ())
+        if r.kind == "tombstone":
+            tombstones.add(
+                Shape(r.landing_date, "", None, names, r.key_schema, r.kinds, r.unquoted)
+            )
+        elif r.table_name is not None and names:
+            shape = Shape(
+                r.landing_date, r.table_name, r.schema_id, names, r.key_schema, r.kinds, r.unquoted
+            )
+            shapes[shape] = r["count"]
+    return KeySurvey(shapes, frozenset(tombstones))
+
+
+_BLANK_SCHEMA = hashlib.sha256(b"{}").hexdigest()
+
+
+def _key_kinds() -> tuple[Column, Column]:
+    """The JSON types of a raw key's members, where no schema of the message says them."""
+    has_schema = F.col("schema_id").isNotNull() & (F.col("schema_id") != _BLANK_SCHEMA)
+    key = F.when(~has_schema & F.col("key_schema").isNull(), F.col("key_raw"))
+    # The text is canonical JSON: within a string, the quotes would be escaped.
+    unquoted = F.regexp_replace(key, r'":"([+-]?\d{1,18})"', '":$1')
+    kinds = F.schema_of_variant(F.try_parse_json(key))
+    return kinds, F.schema_of_variant(F.try_parse_json(unquoted))
 
 
 def route(
@@ -676,6 +853,7 @@ def route(
     keys: KeySurvey,
     schemas: KnownSchemas,
     verdicts: DataFrame | None,
+    misfits: Mapping[Shape, str] | None = None,
 ) -> DataFrame:
     """Give every parsed record its canonical keys and its destination.
 
@@ -683,6 +861,7 @@ def route(
         parsed: as :func:`parse` gives it.
         keys: :func:`survey_keys` of these records.
         verdicts: of their tombstones (:func:`judge_tombstones`); None where there are none.
+        misfits: of these keys (:func:`judge_keys`).
 
     Returns:
         The records with `key, old_key, new_key`, the final `reason`, `detail`, `op` and
@@ -691,12 +870,8 @@ def route(
     shapes, settled = set(keys.shapes), parsed
     if verdicts is not None:
         settled = _with_verdicts(parsed, verdicts, source)
-        shapes |= {
-            Shape(day, table, None, names, key_schema)
-            for table in source.tables
-            for day, names, key_schema in keys.tombstones
-        }
-    keyed = with_canonical_keys(settled, source, sorted(shapes, key=str), schemas)
+        shapes.update(keys.of_tombstones(source.tables))
+    keyed = with_canonical_keys(settled, source, sorted(shapes, key=str), schemas, misfits or {})
     return keyed.withColumn("destination", _destination())
 
 

@@ -6,6 +6,7 @@ A wrong file gives one readable line per fault, each with its path inside the fi
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -23,12 +23,15 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.strict_yaml import Place, kind_of, path_of, read_yaml, written_of
 
 PLACEHOLDER = "__debezium_unavailable_value"
 RESERVED_PREFIX = "_cdc_"
@@ -50,6 +53,16 @@ def _is_column_type(kind: str) -> bool:
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_boolean_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """pydantic would take `yes` for 1."""
+        kinds = {"int": int, "float": float, "int | None": int, "float | None": float}
+        kind = kinds.get(str(cls.__annotations__.get(info.field_name or "")))
+        if kind is not None and isinstance(value, bool):
+            raise PydanticCustomError(f"{kind.__name__}_type", "no number")
+        return value
 
 
 def _empty_mapping(value: Any) -> Any:
@@ -109,14 +122,15 @@ class TableConfig(_Model):
     @field_validator("key", mode="before")
     @classmethod
     def _key(cls, value: Any) -> Any:
-        if value in (None, "none", "row"):
+        if value is None or value in ("none", "row"):
             return value
         if not isinstance(value, list) or not value:
-            raise ValueError(
-                f"got {value!r}; expected a list of column names such as [id], none, or row"
-            )
-        if any(not isinstance(name, str) or not name for name in value):
-            raise ValueError(f"got {value!r}; every key column is a non-empty text")
+            raise PydanticCustomError("key_type", "no key")
+        for index, name in enumerate(value):
+            if not isinstance(name, str):
+                raise PydanticCustomError("key_column", "no text", {"index": index})
+            if not name:
+                raise ValueError(f"got {value!r}; every key column is a non-empty text")
         if len(set(value)) != len(value):
             raise ValueError(f"got {value!r}; a key column is named twice")
         return tuple(value)
@@ -360,7 +374,12 @@ class AutomationConfig(_Model):
     """What Dagster starts by itself; each can be switched in its UI, too."""
 
     daily_at: str | None = Field(
-        default="01:00", description="When the day that has ended is made; null: never."
+        default="01:00", description="When the days that have ended are made; null: never."
+    )
+    catch_up_days: int = Field(
+        default=30,
+        ge=1,
+        description="At most so many missing days a run of the daily schedule makes.",
     )
     open_day: Cron | None = Field(
         default=None, description="A cron expression: when the open day is made again."
@@ -382,9 +401,7 @@ class AutomationConfig(_Model):
         if is_minutes and 0 <= value < 24 * 60:
             return f"{value // 60:02}:{value % 60:02}"
         if value is not None and not re.fullmatch(r"([01]?\d|2[0-3]):[0-5]\d", str(value)):
-            raise ValueError(
-                f'got {value!r}; expected a time of day such as "01:00", or null for never'
-            )
+            raise PydanticCustomError("time_of_day", "no time")
         return value
 
     @property
@@ -507,25 +524,6 @@ def _expand(value: Any, path: str, faults: list[str]) -> Any:
     return value
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML where a key that stands twice is an error and not a silent overwrite."""
-
-
-def _unique_mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
-        key = loader.construct_object(key_node)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key!r} stands twice", key_node.start_mark
-            )
-        seen.add(key)
-    return loader.construct_mapping(node, deep=True)
-
-
-_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
-
-
 def config_path(path: str | Path | None = None) -> Path:
     """The configuration file: the argument, else ``CDC_CONFIG``, else ``./cdc.yaml``."""
     return Path(path or os.environ.get("CDC_CONFIG") or "cdc.yaml").absolute()
@@ -548,24 +546,32 @@ def load_config(path: str | Path | None = None) -> Config:
             [f"can't be read ({error}); name the file in CDC_CONFIG or run beside cdc.yaml"],
             str(file),
         ) from error
-    try:
-        raw = yaml.load(text, _UniqueKeyLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise ConfigError([f"{where}no YAML: {problem}"], str(file)) from error
+    found = read_yaml(text)
+    if found.faults:
+        raise ConfigError(found.faults, str(file))
+    raw = found.value
     if not isinstance(raw, dict):
         raise ConfigError(["got no mapping; expected start_date, sources, …"], str(file))
     faults: list[str] = []
     raw = _expand(raw, "", faults)
     if faults:
         raise ConfigError(faults, str(file))
-    return parse_config(raw, file.parent, str(file))
+    return parse_config(raw, file.parent, str(file), found.written)
 
 
-def parse_config(raw: Mapping[str, Any], base: Path, name: str | None = None) -> Config:
-    """Check a configuration that has been read already; `base` anchors relative paths.
+def parse_config(
+    raw: Mapping[str, Any],
+    base: Path,
+    name: str | None = None,
+    written: Mapping[Place, str] | None = None,
+) -> Config:
+    """Check a configuration that has been read already.
+
+    Args:
+        raw: what stands in the file, environment variables replaced.
+        base: where relative paths start.
+        name: the file, for errors.
+        written: values as the file has them: errors show these, and so no secret.
 
     Raises:
         ConfigError: one line per fault, each with its path.
@@ -573,22 +579,83 @@ def parse_config(raw: Mapping[str, Any], base: Path, name: str | None = None) ->
     try:
         config = Config.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError([_fault(fault) for fault in error.errors()], name) from None
+        raise ConfigError(
+            [_fault(fault, written or {}) for fault in error.errors()], name
+        ) from None
     return _anchored(config, base)
 
 
-def _fault(fault: Any) -> str:
-    loc = [str(part) for part in fault["loc"]]
+_A_NUMBER, _WHOLE, _A_DATE = "a number", "a whole number", "a date such as 2026-11-04"
+_INSTANT = "an instant with its zone, such as 2026-11-05T12:30:00Z"
+_MAPPING = "a mapping (lines of `name: value`)"
+# What a setting takes, by the first words of the type of pydantic's error.
+_EXPECTED = {
+    "string_too_short": "a text that is not empty",
+    "string": "a text",
+    "tuple": "a list such as [a, b]",
+    "dict": _MAPPING,
+    "model": _MAPPING,
+    "too_short": "at least one entry",
+    "int": _WHOLE,
+    "float": _A_NUMBER,
+    "finite_number": _A_NUMBER,
+    "number": _A_NUMBER,
+    "bool": "true or false",
+    "datetime": _INSTANT,
+    "timezone": _INSTANT,
+    "date": _A_DATE,
+    "key": "a list of column names such as [id], none, or row",
+    "time_of_day": 'a time of day such as "01:00", or null for never',
+    "greater_than_equal": "{ge} or more",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "{le} or less",
+    "literal_error": "{expected}",
+}
+_EXAMPLES = {
+    "LandingConfig": "{files: <folder>} or {kafka: {bootstrap_servers: …, topics: […]}}",
+    "KafkaConfig": "{bootstrap_servers: …, topics: […]}",
+    "SourceConfig": "format, landing and tables",
+    "TableConfig": "{key: [id]}, or {} for a table without settings",
+}
+
+
+def _fault(fault: Any, written: Mapping[Place, str]) -> str:
+    kind, context, value = fault["type"], fault.get("ctx", {}), fault["input"]
     # pydantic names the branch of a union it tried; a reader of the file knows no branches.
-    path = ".".join(part for part in loc if not re.match(r"(tuple\[|literal\[|function-)", part))
-    message = re.sub(r"^Value error, ", "", fault["msg"])
-    if fault["type"] == "extra_forbidden":
-        message = "unknown key; look for a spelling mistake"
-    elif fault["type"] == "missing":
-        message = "is missing"
-    elif fault["type"] not in ("value_error",) and not isinstance(fault["input"], (dict, list)):
-        message = f"{message}; got {fault['input']!r}"
-    return f"{path}: {message}" if path else message
+    place = tuple(p for p in fault["loc"] if not re.match(r"(tuple\[|literal\[|function-)", str(p)))
+    if kind == "key_column":
+        kind, place, value = "string_type", (*place, context["index"]), value[context["index"]]
+    path = path_of(place)
+    if kind == "value_error":
+        says = str(context["error"])
+    elif kind == "extra_forbidden":
+        says = f"unknown key; {_meant(place[-1])}"
+    elif kind == "missing":
+        says = "is missing"
+    else:
+        says = _got_and_expected(kind, context, value, written_of(written, place, value))
+    return f"{path}: {says}" if path else says
+
+
+def _got_and_expected(kind: str, context: Mapping[str, Any], value: Any, got: str) -> str:
+    known = [prefix for prefix in _EXPECTED if kind.startswith(prefix)]
+    expected = _EXPECTED[max(known, key=len)] if known else "what the README's table of keys says"
+    expected = expected.format(**{"ge": "", "gt": "", "le": "", "expected": "", **context})
+    if kind.startswith(("string_type", "key", "literal")) and (misread := kind_of(value)):
+        cure = f'. Write it in quotes: "{got}"' if kind == "string_type" else ""
+        return f"got {got}, which YAML reads as {misread}; expected {expected}{cure}"
+    if kind.startswith("tuple") and isinstance(value, str):
+        return f"got {got}; expected a list. Write [{got.strip(chr(39))}]"
+    if example := _EXAMPLES.get(context.get("class_name", "")):
+        expected = f"{expected}: {example}"
+    return f"got {got}; expected {expected}"
+
+
+def _meant(key: Any) -> str:
+    """The settings whose names are close to an unknown key's."""
+    names = {name for model in _Model.__subclasses__() for name in model.model_fields}
+    close = sorted(difflib.get_close_matches(str(key), names))
+    return f"did you mean {' or '.join(close)}?" if close else "look for a spelling mistake"
 
 
 def _anchored(config: Config, base: Path) -> Config:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructField, StructType
 
 from cdc_assets.cdc.config import TableConfig
-from cdc_assets.cdc.names import ddl_of
+from cdc_assets.cdc.names import ddl_of, is_column_name
 from cdc_assets.cdc.table_columns import OWN_COLUMNS
 from cdc_assets.cdc.types import Columns, columns_of_config, evolution
 
@@ -62,7 +62,8 @@ def broken_of_table(
             continue
         fits = evolution(ddl_of(actual[own]), column.spark) == []
         expected.append(StructField(own, actual[own] if fits else DataType.fromDDL(column.spark)))
-    named = [config.rename.get(name, name) for name in of_messages]
+    of_lake = (config.rename.get(name, name) for name in of_messages)
+    named = [name for name in of_lake if is_column_name(name)]
     return broken(frame, StructType(expected), needed=list(dict.fromkeys([*keys, *named])))
 
 

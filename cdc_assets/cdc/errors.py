@@ -59,11 +59,15 @@ class SchemaDriftError(CdcError):
 
 
 class AuditError(CdcError):
-    """Raised when a day fails its audit on the branch; the published day stays as it was."""
+    """Raised when a day fails its audit on the branch; the published day stays as it was.
 
-    def __init__(self, table: str, day: date, message: str) -> None:
+    `check` names the asset check whose condition does not hold.
+    """
+
+    def __init__(self, table: str, day: date, message: str, check: str | None = None) -> None:
         self.table = table
         self.day = day
+        self.check = check
         super().__init__(f"{table} {day}: {message}")
 
 
@@ -71,8 +75,8 @@ class LakeError(CdcError):
     """Raised when the catalog or a commit fails for a reason that a retry does not mend."""
 
 
-class MissingTableError(LakeError):
-    """Raised when a table is not in the lake, because no day of it was made yet."""
+class NotMadeError(LakeError):
+    """Raised when no run has made the table yet; the catalog itself answers."""
 
 
 class ConcurrentRunError(LakeError):

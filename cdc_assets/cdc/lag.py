@@ -17,6 +17,8 @@ from cdc_assets.cdc.lake import DayCommit, Lake, landed_on
 KINDS = ("capture", "delivery", "end_to_end")
 _PERCENTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99}
 _HOUR_MS = 3_600_000
+# 0001-01-01 to 9999-12-31, ms since 1970: what a timestamp can hold, and differences stay in int64.
+MIN_MS, MAX_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
 def measure(changes: DataFrame) -> DataFrame:
@@ -30,10 +32,10 @@ def measure(changes: DataFrame) -> DataFrame:
         one with `hour` null for the whole day. Times in ms; percentiles are values that
         occurred (`percentile_disc`).
     """
+    # A number beyond the years 1 to 9999 is no time: it is left out and counted (G2).
     source, processed, kafka = (
-        F.col("source_ts_ms"),
-        F.col("processed_ts_ms"),
-        F.col("kafka_ts_ms"),
+        F.when(F.col(name).between(MIN_MS, MAX_MS), F.col(name))
+        for name in ("source_ts_ms", "processed_ts_ms", "kafka_ts_ms")
     )
     # The first half of a split update is counted with its second (W2).
     events = changes.where(~F.coalesce(F.col("source_op").isin(*BEFORE_OPS), F.lit(False)))

@@ -20,6 +20,7 @@ from cdc_assets.cdc.positions import (
     literal_position,
     of_removal,
     real_part,
+    says_order,
 )
 from cdc_assets.cdc.table_columns import POSITION, Columns
 from cdc_assets.cdc.unchanged import Unchanged
@@ -50,7 +51,7 @@ class Keyed:
             `source_ts_ms`, `link` (the key that the row had before, where it changed).
         """
         day = self.day
-        events = self._keyed(day._events([day.day]))
+        events = self.keyed(day._events([day.day]))
         past_cut = day._truncates_before()
         self.removed = self._removed()
         moves = self._expand(self._linked(events))
@@ -75,7 +76,11 @@ class Keyed:
 
     def winners(self, moves: DataFrame, unchanged: Unchanged, kept: Kept) -> DataFrame:
         """One row a key: its highest event, and what unchanged columns last carried."""
-        own = {c.lake: (c.index, c.name, c.spark) for c in self.columns.own}
+        own = {
+            c.lake: (c.index, c.name, c.spark)
+            for c in self.columns.own
+            if c.name not in self.columns.key_names
+        }
         moves = unchanged.prepare(moves, own)
         # What a removal beats writes nothing, yet may hold what its row took to a new key.
         moves = unchanged.inherit(moves, self.removed, self.standing, kept)
@@ -93,7 +98,7 @@ class Keyed:
 
     # --- keys
 
-    def _keyed(self, events: DataFrame) -> DataFrame:
+    def keyed(self, events: DataFrame) -> DataFrame:
         """Add `k` and `ok`: key and old key as structs of the table's own types."""
         docs = events.withColumns(
             {"kv": F.try_parse_json("key"), "okv": F.try_parse_json("old_key")}
@@ -164,7 +169,7 @@ class Keyed:
             .agg(F.max("before_k").alias("before_k"))
         )
         is_after = (F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()
-        same = is_after & (F.slice("position", 2, 3) == F.col("of_pair"))
+        same = is_after & (F.col("source_elements") == F.col("of_pair"))
         return events.join(pairs, same, "left").withColumn("link", F.coalesce("ok", "before_k"))
 
     def _expand(self, events: DataFrame) -> DataFrame:
@@ -197,7 +202,10 @@ class Keyed:
         is_before = F.col("source_op").isin(*BEFORE_OPS)
         is_after = (F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()
         halves = day._events([*day.pair_window, day.day]).where(is_before | is_after)
-        near = self._keyed(halves).withColumn("sequence", F.slice("position", 2, 3))
+        # Without a sequenceId nothing says which halves belong together.
+        near = self.keyed(halves.where(says_order(F.col("source_elements")))).withColumnRenamed(
+            "source_elements", "sequence"
+        )
         before = near.where(is_before).select(
             "sequence",
             F.col("k").alias("before_k"),
@@ -208,11 +216,10 @@ class Keyed:
         after = near.where(is_after).select(
             "sequence", F.col("k").alias("after_k"), F.col("landing_date").alias("after_day")
         )
-        none = F.array(*[F.lit(0).cast("bigint")] * 3)
         apart = F.abs(F.date_diff("before_day", "after_day"))
         return (
             before.join(after, "sequence")
-            .where((F.col("before_k") != F.col("after_k")) & (F.col("sequence") != none))
+            .where(F.col("before_k") != F.col("after_k"))
             .where(apart <= day.source.late_days)
             .withColumn("day", F.greatest("before_day", "after_day"))
         )
@@ -229,7 +236,7 @@ class Keyed:
         day = self.day
         if not any(s.removals or s.halves for s in day.past):
             return None
-        events = self._keyed(day._events(day.window))
+        events = self.keyed(day._events(day.window))
         removals = events.where("op = 'd'").select("k", "position", *_PLACE)
         removed = removals.unionByName(_left(events).select("k", "position", *_PLACE))
         if any(s.tombstones for s in day.past):

@@ -19,6 +19,20 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 _UNSAFE = re.compile(r'[./%\\:?#*"<>|\x00-\x1f\x7f]')
 
 
+# Iceberg's metadata columns, and the columns that Spark's MERGE adds: tables that have one of these
+# can't be merged, and those with the first can't even be read.
+_TAKEN = {
+    *("_file", "_pos", "_deleted", "_spec_id", "_partition"),
+    *("_row_id", "_last_updated_sequence_number"),
+    *("__row_from_source", "__row_from_target", "__row_id"),
+}
+
+
+def is_column_name(name: str) -> bool:
+    """False for the names that a column of an Iceberg table can't have (empty, or taken)."""
+    return bool(name) and name not in _TAKEN
+
+
 class TableName(NamedTuple):
     """A source table: two parts, shown as ``namespace.table``."""
 

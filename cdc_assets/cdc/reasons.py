@@ -36,10 +36,15 @@ _LISTED = (
     Reason(
         "not_an_envelope",
         "is JSON of another shape",
-        "check `format` with `cdc-assets discover` (flattened records need `debezium-flat`); keep "
-        "what is no change event off the topic",
+        "see `detail`; check `format` with `cdc-assets discover` (flattened records need "
+        "`debezium-flat`); keep what is no change event off the topic",
     ),
-    Reason("missing_op", "has no `op`", "mend the producer"),
+    Reason(
+        "missing_op",
+        "has no `op`",
+        "see `detail`: it names the format where that is one that is not read; else mend the "
+        "producer",
+    ),
     Reason(
         "unknown_op",
         "has an `op` that the format does not have",
@@ -48,7 +53,8 @@ _LISTED = (
     Reason(
         "missing_table",
         "names no table; or is a lone tombstone on a topic of no table, or of several",
-        "mend the producer; give each table a topic of its own",
+        "see `detail`: it names what is missing and the option that adds it, or the connector "
+        "that is not read; give each table a topic of its own",
     ),
     Reason("missing_image", "lacks the row that its op must carry", "mend the producer"),
     Reason(

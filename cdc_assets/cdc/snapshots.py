@@ -15,6 +15,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, timedelta
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -27,8 +29,8 @@ from cdc_assets.cdc.kept import keeping
 from cdc_assets.cdc.lake import INPUTS, REPORT, DayBranch, DayCommit, Lake, TableState, with_retry
 from cdc_assets.cdc.moves import Keyed
 from cdc_assets.cdc.names import TableName, column
-from cdc_assets.cdc.positions import literal_position
-from cdc_assets.cdc.survey import Facts, Survey, gather, pair_window_of, window_of
+from cdc_assets.cdc.positions import literal_position, on_basis
+from cdc_assets.cdc.survey import Facts, Survey, bases_of, gather, pair_window_of, window_of
 from cdc_assets.cdc.table_columns import OWN_COLUMNS, POSITION, Columns
 from cdc_assets.cdc.unchanged import Unchanged
 from cdc_assets.cdc.unkeyed import Unkeyed
@@ -38,7 +40,7 @@ __all__ = ["OWN_COLUMNS", "DayReport", "Facts", "TableDay", "gather", "make_tabl
 log = logging.getLogger(__name__)
 
 # Raised when the making of days changes, so that days made before are made again.
-MERGER_VERSION = 3
+MERGER_VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,12 @@ class DayReport:
     incompatible: Sequence[str] = ()
     too_late: int = 0
     highest: Sequence[int] | None = None
+    bases: Mapping[str, str] = field(default_factory=dict)
+    other_basis: int = 0
+    contradicted: int = 0
+    unreadable_keys: int = 0
+    keys_audited: int = 0
+    rules_changed: bool = False
     seconds: float = 0.0
     made: bool = True
 
@@ -77,6 +85,7 @@ class TableDay:
         self.pair_window = pair_window_of(lake, name, day)
         self.survey = facts.surveys.get((table, day), Survey())
         self.past = [facts.surveys.get((table, d), Survey()) for d in self.window]
+        self.bases: Mapping[int, str] = {}
         self.identifier = lake.state(name, TableName.parse(table))
         self.label = f"{name}.{table}"
 
@@ -94,6 +103,7 @@ class TableDay:
         state = self.lake.read_state(self.identifier)
         self._check_start(state)
         inputs = self._inputs(state)
+        self.bases = self._bases(state)
         if state and not force:
             summary = state.day_summary(self.day)
             if summary.get(INPUTS) == json.dumps(inputs, sort_keys=True):
@@ -143,6 +153,10 @@ class TableDay:
             incompatible=columns.incompatible,
             too_late=self._too_late(state),
             highest=self._highest(state),
+            bases={str(epoch): basis for epoch, basis in self.bases.items()},
+            rules_changed=self._rules_changed(state),
+            other_basis=sum(r.count for r in self.survey.ranges)
+            - sum(r.count for r in self.survey.of_bases(self.bases)),
             seconds=round(time.monotonic() - began, 2),
             **{**figures, **self._written(state)},
         )
@@ -247,16 +261,28 @@ class TableDay:
         ]
         return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
 
+    def _rules_changed(self, state: TableState | None) -> bool:
+        """Whether the day was made before, by other rules: an older version or configuration."""
+        made_of = state.made_of(self.day) if state and self.day in state.tags else {}
+        return bool(made_of) and made_of.get("rules") != self._rules()
+
     def _report_of(self, summary: Mapping[str, str]) -> DayReport:
-        return DayReport(**{**json.loads(summary[REPORT]), "made": False})
+        of_day = {**json.loads(summary[REPORT]), "made": False, "rules_changed": False}
+        return DayReport(**of_day)
 
     def _rows_before(self, state: TableState | None) -> int:
         return int(self._report_on(self.day - timedelta(days=1), state).get("rows", 0))
 
+    def _bases(self, state: TableState | None) -> dict[int, str]:
+        """What the table's positions are made of in each epoch, by the end of the day (O8)."""
+        before = self._report_on(self.day - timedelta(days=1), state).get("bases", {})
+        known = {int(epoch): basis for epoch, basis in before.items()}
+        return bases_of([*self.past, self.survey], known)
+
     def _highest(self, state: TableState | None) -> list[int] | None:
         """The highest position that has landed by the end of the day."""
         known = [self._report_on(self.day - timedelta(days=1), state).get("highest")]
-        known.append(list(self.survey.highest) if self.survey.highest else None)
+        known.append(list(self.survey.highest(self.bases) or ()))
         return max((p for p in known if p), default=None)
 
     def _too_late(self, state: TableState | None) -> int:
@@ -266,10 +292,13 @@ class TableDay:
         """
         last = (self.window[0] if self.window else self.day) - timedelta(days=1)
         known = self._report_on(last, state).get("highest")
-        lowest = self.survey.lowest
+        lowest = self.survey.lowest(self.bases)
         if not known or not lowest or list(lowest) >= list(known):
             return 0
-        return self._events([self.day]).where(F.col("position") < literal_position(known)).count()
+        # Those on another basis are counted apart.
+        is_comparable = F.col("position_basis").isin(*self.bases.values())
+        events = self._events([self.day]).where(is_comparable)
+        return events.where(F.col("position") < literal_position(known)).count()
 
     def _report_on(self, day: date, state: TableState | None) -> dict[str, Any]:
         summary = state.day_summary(day) if state and day >= self.start else {}
@@ -322,7 +351,13 @@ class TableDay:
 
     def _events(self, days: Sequence[date]) -> DataFrame:
         changed = self.lake.stage_days(self.name, "changes", days)
-        return changed.where(F.col("table_name") == self.table)
+        events = changed.where(F.col("table_name") == self.table)
+        ranges = [r for survey in [*self.past, self.survey] for r in survey.ranges]
+        if all(self.bases.get(r.epoch) == r.basis for r in ranges):
+            return events
+        # O8: an event on another basis is older than all of its table's.
+        own = on_basis(F.col("position"), F.col("position_basis"), self.bases)
+        return events.withColumn("position", own)
 
     def _merge(self, branch: str, columns: Columns) -> dict[str, Any]:
         if self.config.key in ("none", "row"):
@@ -349,7 +384,9 @@ class TableDay:
                 with_retry(lambda: self.lake.spark.sql(merge))
             finally:
                 self.lake.spark.catalog.dropTempView(view)
-            return {**figures, "rows": self._audit_keys(branch, rows, columns)}
+            unreadable = self._unreadable_keys(columns)
+            audited = self._audit_keys(branch, rows, columns)
+            return {**figures, **unreadable, **audited}
 
     def _delete_below(self, branch: str, position: Sequence[int]) -> None:
         """D12: a truncate removes every row whose position is lower than its own."""
@@ -391,7 +428,11 @@ class TableDay:
     ) -> dict[str, Any]:
         """Count what its columns can't hold (R4), in one pass over the day's rows."""
         unfit = [(c, F.col(c.unfit)) for c in columns.own]
-        aggregates = [F.count("*").alias("n")]
+        differ = [F.col(c.contradicted) for c in columns.own if c.name in columns.key_names]
+        aggregates = [
+            F.count("*").alias("n"),
+            F.count_if(reduce(or_, differ, F.lit(False))).alias("contradicted"),
+        ]
         for c, text in unfit:
             aggregates += [
                 F.count(text).alias(f"{c.work}_n"),
@@ -417,10 +458,20 @@ class TableDay:
         unresolved = 0
         if unchanged.columns:
             unresolved = columns.unresolved(rows, base, unchanged)
-        return {"unfit": report, "unresolved": unresolved}
+        return {"unfit": report, "unresolved": unresolved, "contradicted": found["contradicted"]}
 
-    def _audit_keys(self, branch: str, rows: DataFrame, columns: Columns) -> int:
-        """Each key written today stands on the branch exactly once; the branch's row count.
+    def _unreadable_keys(self, columns: Columns) -> dict[str, int]:
+        """Events whose key the table's inferred key columns can't hold; such change no row."""
+        if columns.inferred.isdisjoint(columns.key_lake):
+            return {}
+        keyed = Keyed(self, columns).keyed(self._events([self.day]))
+        lost = keyed.where("key IS NOT NULL AND k IS NULL").count()
+        return {"unreadable_keys": lost}
+
+    def _audit_keys(self, branch: str, rows: DataFrame, columns: Columns) -> dict[str, int]:
+        """Each key written today stands on the branch exactly once.
+
+        Returns the branch's row count and how many keys were looked for.
 
         An upsert's key is there, be it by this day's event or by a row with a higher
         position; keys that were not touched were unique the day before.
@@ -449,8 +500,9 @@ class TableDay:
                 self.day,
                 f"{found.expected} keys were written and {found.hits} rows have them; keys that "
                 f"stand twice: {[tuple(r) for r in counted] or 'none, some are lost'}",
+                check="keys_unique",
             )
-        return int(found.rows)
+        return {"rows": int(found.rows), "keys_audited": int(found.expected)}
 
 
 def make_table_day(

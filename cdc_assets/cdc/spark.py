@@ -44,6 +44,9 @@ SMALL_DAYS = {
         "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
     ),
 }
+# Spark walks a document of up to 1,000 nested levels by recursion, from deep within a plan: Java's
+# default stack of 1 MB overflows, which ends the JVM.
+_DEEP_STACK = "-Xss16m"
 _SHORT_NAMES = {
     "packages": "spark.jars.packages",
     "memory": "spark.driver.memory",
@@ -58,6 +61,10 @@ def spark_conf(config: Config) -> dict[str, str]:
         ConfigError: ``CDC_SPARK_JARS`` names a folder without jars.
     """
     own = {_conf_name(name): value for name, value in config.spark.items()}
+    for side in ("driver", "executor"):
+        options = f"spark.{side}.extraJavaOptions"
+        if "-Xss" not in (given := own.get(options, "")):
+            own[options] = f"{_DEEP_STACK} {given}".strip()
     return {
         "spark.app.name": "cdc-assets",
         "spark.master": "local[*]",

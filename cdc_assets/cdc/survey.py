@@ -6,13 +6,43 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc import changes
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.lake import DayCommit, Lake
+from cdc_assets.cdc.positions import SOURCE_TIME
 from cdc_assets.cdc.types import Columns
 from cdc_assets.cdc.unchanged import placeholder_forms
+
+
+@dataclass(frozen=True)
+class PositionRange:
+    """The positions of one epoch and basis that a table has on a day."""
+
+    epoch: int
+    basis: str
+    count: int
+    lowest: tuple[int, ...]
+    highest: tuple[int, ...]
+
+
+def bases_of(surveys: Iterable[Survey], known: Mapping[int, str]) -> dict[int, str]:
+    """The basis of a table's positions in each epoch (FORMATS O8).
+
+    That of most events of the first day that has any; where two are as many, not the source time.
+
+    Args:
+        surveys: of some days, oldest first.
+        known: what is settled by earlier days.
+    """
+    bases = dict(known)
+    for survey in surveys:
+        new = [r for r in survey.ranges if r.epoch not in bases]
+        for found in sorted(new, key=lambda r: (r.count, r.basis != SOURCE_TIME, r.basis)):
+            bases[found.epoch] = found.basis
+    return bases
 
 
 @dataclass(frozen=True)
@@ -30,8 +60,19 @@ class Survey:
     without_schema: int = 0
     schema_ids: tuple[str, ...] = ()
     key_names: tuple[tuple[str, ...], ...] = ()
-    lowest: tuple[int, ...] | None = None
-    highest: tuple[int, ...] | None = None
+    ranges: tuple[PositionRange, ...] = ()
+
+    def of_bases(self, of_table: Mapping[int, str]) -> list[PositionRange]:
+        """The positions that can be compared with the table's (FORMATS O8)."""
+        return [r for r in self.ranges if of_table.get(r.epoch) == r.basis]
+
+    def lowest(self, of_table: Mapping[int, str]) -> tuple[int, ...] | None:
+        """The lowest position of the table's own bases."""
+        return min((r.lowest for r in self.of_bases(of_table)), default=None)
+
+    def highest(self, of_table: Mapping[int, str]) -> tuple[int, ...] | None:
+        """The highest position of the table's own bases."""
+        return max((r.highest for r in self.of_bases(of_table)), default=None)
 
 
 @dataclass(frozen=True)
@@ -102,7 +143,12 @@ def survey(
             F.col("landing_date").between(F.lit(first), F.lit(days[-1]))
             & F.col("table_name").isin(list(tables))
         )
-        .groupBy("table_name", "landing_date")
+        .groupBy(
+            "table_name",
+            "landing_date",
+            F.get("position", F.lit(0)).alias("epoch"),
+            F.when(F.col("position").isNotNull(), F.col("position_basis")).alias("basis"),
+        )
         .agg(
             F.count("*").alias("events"),
             F.count_if(F.col("op") == "t").alias("truncates"),
@@ -128,27 +174,40 @@ def survey(
         )
         .collect()
     )
-    found: dict[tuple[str, date], Survey] = {}
+    parts: dict[tuple[str, date], list[Row]] = {}
     for row in rows:
-        facts = row.asDict()
-        found[row.table_name, row.landing_date] = Survey(
-            events=row.events,
-            ops={op: facts[f"op_{op}"] for op in "cudrt" if facts[f"op_{op}"]},
-            **{
-                k: facts[k]
-                for k in (
-                    "truncates",
-                    "without_position",
-                    "tombstones",
-                    "removals",
-                    "halves",
-                    "maybe_unchanged",
-                    "without_schema",
-                )
-            },
-            schema_ids=tuple(sorted(row.schema_ids)),
-            key_names=tuple(sorted(tuple(sorted(names)) for names in row.key_names if names)),
-            lowest=tuple(row.lowest) if row.lowest else None,
-            highest=tuple(row.highest) if row.highest else None,
-        )
-    return found
+        parts.setdefault((row.table_name, row.landing_date), []).append(row)
+    return {place: _whole_day(of_day) for place, of_day in parts.items()}
+
+
+_COUNTED = (
+    "events",
+    "truncates",
+    "without_position",
+    "tombstones",
+    "removals",
+    "halves",
+    "maybe_unchanged",
+    "without_schema",
+)
+
+
+def _whole_day(parts: Sequence[Row]) -> Survey:
+    """One survey of a table's day from those of its epochs and bases."""
+
+    def total(name: str) -> int:
+        return sum(part[name] for part in parts)
+
+    ops = {op: total(f"op_{op}") for op in "cudrt"}
+    names = {tuple(sorted(names)) for part in parts for names in part.key_names if names}
+    return Survey(
+        ops={op: count for op, count in ops.items() if count},
+        **{name: total(name) for name in _COUNTED},
+        schema_ids=tuple(sorted({i for part in parts for i in part.schema_ids})),
+        key_names=tuple(sorted(names)),
+        ranges=tuple(
+            PositionRange(p.epoch, p.basis, p.events, tuple(p.lowest), tuple(p.highest))
+            for p in parts
+            if p.epoch is not None
+        ),
+    )

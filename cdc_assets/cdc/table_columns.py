@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DateType, LongType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    LongType,
+    MapType,
+    StructField,
+    StructType,
+)
 
 from cdc_assets.cdc import types
 from cdc_assets.cdc.config import RESERVED_PREFIX
 from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
 from cdc_assets.cdc.jsontext import field as json_field
 from cdc_assets.cdc.lake import KEY, TableState, column_ddl, with_retry
-from cdc_assets.cdc.names import TableName, ddl_of, quote
+from cdc_assets.cdc.names import TableName, ddl_of, is_column_name, quote
 from cdc_assets.cdc.unchanged import Unchanged, placeholder_forms
 
 if TYPE_CHECKING:
@@ -54,9 +62,43 @@ class OwnColumn:
         return f"c{self.index}"
 
     @property
+    def contradicted(self) -> str:
+        """True where an image holds another value than the key does; of key columns alone."""
+        return f"d{self.index}"
+
+    @property
     def unfit(self) -> str:
         """The text of a value that the column can't hold, null where it can."""
         return f"x{self.index}"
+
+
+def _paths(name: str, kind: str) -> set[str]:
+    """The full names that Iceberg gives a column and its members."""
+    found: set[str] = set()
+
+    def add(path: str, of: DataType) -> None:
+        found.add(path)
+        if isinstance(of, StructType):
+            for member in of.fields:
+                add(f"{path}.{member.name}", member.dataType)
+        elif isinstance(of, ArrayType):
+            add(f"{path}.element", of.elementType)
+        elif isinstance(of, MapType):
+            add(f"{path}.key", of.keyType)
+            add(f"{path}.value", of.valueType)
+
+    add(name, DataType.fromDDL(kind) if "<" in kind else LongType())
+    return found
+
+
+def _holds_keys(column: str, keys: str, whole: bool) -> bool:
+    """Can a column hold keys that came as this type? `whole`: their texts are whole numbers."""
+    return column in (keys, "string") or (column == "bigint" and whole)
+
+
+def key_of(c: OwnColumn, of_key: Mapping[str, str]) -> Column:
+    """The member of the typed key `k` that a key column holds."""
+    return F.col(f"k.{of_key[c.name]}")
 
 
 class Columns:
@@ -144,8 +186,29 @@ class Columns:
         # map's placeholder holds the text's.
         for form in sorted(placeholder_forms(self.day.source.unavailable_value), key=len)[::-1]:
             after = F.replace(after, F.lit(f":{form}"), F.lit(":null"))
-        row = rows.agg(F.schema_of_variant_agg(F.try_parse_json(after)).alias("kind")).first()
-        inferred = types.columns_of_inference(row.kind if row and row.kind else "")
+        names = sorted({name for names in self.day.survey.key_names for name in names})
+        key = F.try_parse_json("key")
+        row = rows.agg(
+            F.schema_of_variant_agg(F.try_parse_json(after)).alias("kind"),
+            F.schema_of_variant_agg(key).alias("of_keys"),
+            *(
+                F.count_if(
+                    ~F.coalesce(json_field(key, name, "string").rlike(r"^[+-]?\d+$"), F.lit(True))
+                )
+                for name in names
+            ),
+        ).first()
+        assert row is not None
+        inferred = types.columns_of_inference(row.kind or "")
+        of_keys = types.columns_of_inference(row.of_keys or "")
+        for name, unlike in zip(names, row[2:], strict=True):
+            # Keys are typed by the images (D5), unless these could not hold them all.
+            if (
+                name in inferred
+                and name in of_keys
+                and not _holds_keys(inferred[name].spark, of_keys[name].spark, whole=not unlike)
+            ):
+                inferred[name] = of_keys[name]
         return {name: kind for name, kind in inferred.items() if name not in known}
 
     def _key_names(self, existing: Sequence[str] | None) -> tuple[str, ...]:
@@ -190,16 +253,21 @@ class Columns:
                         f"rename: {{{name}: {name.removeprefix(RESERVED_PREFIX)}}}"
                     ]
                 )
-        wanted = {self._lake_name(name): list(kinds) for name, kinds in found.items()}
-        if len(wanted) != len(found):
+        if len({self._lake_name(name) for name in found}) != len(found):
             raise ConfigError([f"{day.label}: rename gives two columns the same name"])
+        wanted = {
+            self._lake_name(name): list(kinds)
+            for name, kinds in found.items()
+            if self._is_possible(name)
+        }
         state = self.state
         properties = state.properties if state else {}
         stored = json.loads(properties[KEY]) if KEY in properties else None
         self.key_names = self._key_names(stored)
         wanted.update({n: [kind] for n, kind in self._types_of_bare_keys(wanted).items()})
         if state is None:
-            fields = [StructField(n, DataType.fromDDL(t[0]), True) for n, t in wanted.items()]
+            distinct = self._distinct({}, wanted)
+            fields = [StructField(n, DataType.fromDDL(t[0]), True) for n, t in distinct.items()]
             self.lake.create_state(
                 day.name,
                 TableName.parse(day.table),
@@ -208,7 +276,8 @@ class Columns:
                 self._bucket(wanted),
             )
         before = self._existing()
-        existing = self._alter(self._as_configured(before, wanted, of_schemas), wanted)
+        existing = self._as_configured(before, wanted, of_schemas)
+        existing = self._alter(existing, self._distinct(existing, wanted))
         known = set(json.loads(properties.get(INFERRED, "[]")))
         fresh = self.inferred - set(before) if state else self.inferred
         typed = of_schemas - set(self._unlike)
@@ -222,6 +291,26 @@ class Columns:
         back = {self._lake_name(name): name for name in [*found, *self.key_names]}
         back.update({to: name for name, to in day.config.rename.items()})
         self.own = [OwnColumn(back.get(n, n), n, t, i) for i, (n, t) in enumerate(existing.items())]
+
+    def _is_possible(self, name: str) -> bool:
+        """False for a column that no table can have; it is left out, and told (R5).
+
+        Raises:
+            ConfigError: it is a column of the key, without which there is no table.
+        """
+        if is_column_name(self._lake_name(name)):
+            return True
+        day = self.day
+        cure = (
+            f"give it another name: sources.{day.name}.tables.{day.table}.rename: "
+            f"{{{json.dumps(name)}: …}}"
+        )
+        if any(name in names for names in day.survey.key_names):
+            raise ConfigError([f"{day.label}: no column can be called {name!r}; {cure}"])
+        self._unlike[self._lake_name(name)] = (
+            f"{name!r} is left out, no column has such a name; {cure}"
+        )
+        return False
 
     def _existing(self) -> dict[str, str]:
         return {
@@ -277,6 +366,24 @@ class Columns:
             raise ConfigError(faults)
         return existing
 
+    def _distinct(
+        self, existing: Mapping[str, str], wanted: Mapping[str, Sequence[str]]
+    ) -> dict[str, Sequence[str]]:
+        """Leave out new columns that Iceberg can't tell from a member of another.
+
+        Its names of members are joined by dots: a column `a.b` beside the member `b` of `a`.
+        """
+        taken = {path for name, kind in existing.items() for path in _paths(name, kind)}
+        distinct: dict[str, Sequence[str]] = {}
+        for name, kinds in wanted.items():
+            paths = _paths(name, kinds[0])
+            if name not in existing and not taken.isdisjoint(paths):
+                self._unlike[name] = f"{name!r} is left out: another column has a member so named"
+                continue
+            taken.update(paths)
+            distinct[name] = kinds
+        return distinct
+
     def _alter(
         self, existing: dict[str, str], wanted: Mapping[str, Sequence[str]]
     ) -> dict[str, str]:
@@ -329,10 +436,17 @@ class Columns:
         """Each winner's row as typed columns `c<i>`, and `x<i>` what a column can't hold."""
         opened = winners.withColumn("row", F.try_parse_json("after"))
         by_work: dict[str, Column] = {}
+        of_key = dict(zip(self.key_names, self.key_work, strict=True))
         for c in self.own:
             value = self._value(F.col("row"), c)
             raw = json_field(F.col("row"), c.name, "variant")
             is_sent = raw.isNotNull() & ~F.is_variant_null(raw)
+            if c.name in of_key:
+                # D5: key columns hold the key, whatever the image says of them.
+                by_work[c.contradicted] = is_sent & ~value.eqNullSafe(key_of(c, of_key))
+                by_work[c.work] = key_of(c, of_key)
+                by_work[f"s{c.index}"] = F.lit(None).cast("string")
+                continue
             if c.lake in unchanged.columns:
                 is_sent = is_sent & ~F.col(unchanged.flag(c.index))
                 value = F.when(~F.col(unchanged.flag(c.index)), value)

@@ -161,7 +161,9 @@ def type_of(schema: Mapping[str, Any]) -> ColumnType:
     if kind == "map":
         return _map_of(type_of(_member(schema, "keys")), type_of(_member(schema, "values")))
     members = tuple((name, type_of(field)) for name, field in _named(schema))
-    if kind == "struct" and members:
+    names = [member for member, _ in members]
+    # A struct with members that no column can have stays the text of its JSON.
+    if kind == "struct" and members and all(names) and len(set(names)) == len(names):
         listed = ",".join(f"{quote(name)}:{member.spark}" for name, member in members)
         return ColumnType("struct", f"struct<{listed}>", members=members)
     return _PRIMITIVES.get(kind, _TEXT)

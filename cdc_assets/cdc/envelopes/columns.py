@@ -81,6 +81,7 @@ CHANGES = _schema(
     ("is_snapshot", BooleanType(), "a snapshot read, not a change"),
     ("schema_id", _TEXT, "SHA-256 of the message's schema; see the table schemas"),
     ("source_elements", ArrayType(_LONG), "what the source says of the order; null if missing"),
+    ("position_basis", _TEXT, "members of the source that the position is made of"),
 )
 
 CONTROL = _schema(

@@ -118,9 +118,11 @@ def read_dataworks(records: DataFrame) -> DataFrame:
         source_ts_ms=at("payload.timestamp.eventTime", "bigint"),
         processed_ts_ms=at("payload.timestamp.systemTime", "bigint"),
         elements=wide_number(at("payload.sequenceId", "string")),
+        basis=F.lit("sequenceId"),
+        stand_in=at("payload.timestamp.eventTime", "bigint"),
         tx_id=F.lit(None).cast("string"),
         tx_order=F.lit(None).cast("bigint"),
-        rank=F.when((op == "DELETE") | is_before, 0).otherwise(1),
+        rank=F.when(is_before, 0).otherwise(1),
         is_snapshot=F.lit(False),
         schema=F.when(_has_columns(at), F.col("v_schema")),
         # W7: ddlMeta is a serialised object; it stays text in the landing.

@@ -7,11 +7,17 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc import positions
 from cdc_assets.cdc.envelopes.registry import Envelope
-from cdc_assets.cdc.jsontext import is_object, is_present
+from cdc_assets.cdc.jsontext import is_object, is_present, text_of
 from cdc_assets.cdc.names import table_name
 
 ROW_OPS = ("c", "u", "d", "r", "t")
 MESSAGE_OP = "m"
+# Connectors whose events say the table, and mostly the row, in a way of their own; and where.
+_UNREAD_CONNECTORS = {
+    "mongodb": "source.collection, its documents are JSON in a text",
+    "cassandra": "source.keyspace, its rows are cells with a deletion_ts",
+    "vitess": "source.keyspace",
+}
 
 
 def read_debezium(records: DataFrame) -> DataFrame:
@@ -44,6 +50,10 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
             "v_transaction": of_event("transaction.id", "string"),
         }
     )
+    # Avro's JSON encoding writes {"long": 1} where Connect's converter writes 1, and wraps rows in
+    # the names of their types.
+    is_avro_json = F.col("v_ts_ms").isNull() & is_object(of_event("ts_ms", "variant"))
+    opened = opened.withColumn("v_is_avro_json", is_avro_json)
 
     def of_source(path: str, kind: str) -> Column:
         return F.try_variant_get("v_source", f"$.{path}", kind)
@@ -64,7 +74,7 @@ def read_envelope(
     Args:
         opened: has :func:`with_event`'s columns and the parts of the envelope: `v_op`,
             `v_source`, `v_before`, `v_after` (VARIANT), `v_ts_ms`, `v_total_order` (BIGINT),
-            `v_transaction` (STRING).
+            `v_transaction` (STRING), `v_is_avro_json` (BOOLEAN).
         of_source: reads a member of the event's `source`.
         row_ops: the ops that change rows.
         lindorm: the table is `source.namespace`, and there are no logical messages.
@@ -72,7 +82,7 @@ def read_envelope(
     # Read once, named often: Spark would read a member anew wherever an expression names it.
     opened = opened.withColumns(
         {
-            "v_ddl": of_event("ddl", "string"),
+            "v_ddl": of_event("ddl", "variant"),
             "v_status": of_event("status", "string"),
             "v_id": of_event("id", "string"),
         }
@@ -102,7 +112,8 @@ def read_envelope(
     has_op, name = F.col("v_has_op"), F.col("v_name")
     has_body = source.isNotNull() | before.isNotNull() | after.isNotNull()
     is_event = has_op & has_body
-    has_ddl = ~has_op & F.col("v_ddl").isNotNull()
+    has_ddl = ~has_op & F.col("v_ddl").isNotNull()  # D16: also JSON null
+    is_avro_json = F.col("v_is_avro_json")
     is_mark = ~has_op & F.col("v_status").isin("BEGIN", "END") & F.col("v_id").isNotNull()
     is_heartbeat = ~has_op & ~has_body & _only_times(F.col("event"))
     is_message = is_event & (op == MESSAGE_OP) if not lindorm else F.lit(False)
@@ -115,19 +126,33 @@ def read_envelope(
     reason = (
         F.when(is_control, None)
         .when(~has_op & has_object, "missing_op")
-        .when(~is_event, "not_an_envelope")
+        .when(~is_event | is_avro_json, "not_an_envelope")
         .when(op.isNull() | ~op.isin(*row_ops), "unknown_op")
         .when(name.isNull(), "missing_table")
         .when(needs_after & ~F.col("v_after_is_object"), "missing_image")
     )
+    unread = unread_connector(F.col("v_connector"))
     detail = (
-        F.when(reason == "missing_op", F.lit("an envelope without op"))
-        .when(reason == "not_an_envelope", F.lit("JSON that is no change event of this format"))
-        .when(
-            reason == "unknown_op", F.concat(F.lit("op "), F.substring(F.to_json(op_value), 1, 40))
+        F.when(
+            reason == "missing_op", F.coalesce(foreign_format(), F.lit("an envelope without op"))
         )
-        .when(reason == "missing_table", F.lit("source names no schema (or db) and table"))
-        .when(reason == "missing_image", F.concat(F.lit("op "), op, F.lit(" without after")))
+        .when(is_avro_json & (reason == "not_an_envelope"), F.lit(_AVRO_JSON))
+        .when(
+            reason == "not_an_envelope",
+            F.coalesce(foreign_format(), F.lit("JSON that is no change event of this format")),
+        )
+        .when(
+            reason == "unknown_op",
+            F.coalesce(unread, F.concat(F.lit("op "), F.substring(F.to_json(op_value), 1, 40))),
+        )
+        .when(
+            reason == "missing_table",
+            F.coalesce(unread, _missing_table(F.col("v_namespace"), F.col("v_table"), lindorm)),
+        )
+        .when(
+            reason == "missing_image",
+            F.coalesce(unread, F.concat(F.lit("op "), op, F.lit(" without after"))),
+        )
     )
     control_op = (
         F.when(is_message, "message")
@@ -136,6 +161,7 @@ def read_envelope(
         .when(is_heartbeat, "heartbeat")
     )
     mark = F.col("v_mark")
+    elements = positions.debezium_elements(F.col("v_connector"), of_source)
     return Envelope(
         reason=reason,
         detail=detail,
@@ -153,10 +179,12 @@ def read_envelope(
         key_names=F.lit(None).cast("array<string>"),
         source_ts_ms=of_source("ts_ms", "bigint"),
         processed_ts_ms=F.col("v_ts_ms"),
-        elements=positions.debezium_elements(F.col("v_connector"), of_source),
+        elements=elements.own,
+        basis=elements.basis,
+        stand_in=elements.stand_in,
         tx_id=F.coalesce("v_transaction", of_source("txId", "string")),
         tx_order=F.col("v_total_order"),
-        rank=F.when(op == "d", 0).otherwise(1),
+        rank=F.lit(1),
         # D14: a mark that is not yet known counts as a snapshot read.
         is_snapshot=(op == "r") | F.coalesce(mark != "false", F.lit(False)),
         schema=F.col("schema_member"),
@@ -210,10 +238,69 @@ def _only_times(event: Column) -> Column:
     )
 
 
+_AVRO_JSON = (
+    'Avro\'s JSON encoding ({"long": …} for a number) is not read: write the topic with the '
+    "converter org.apache.kafka.connect.json.JsonConverter"
+)
+
+
+def foreign_format() -> Column:
+    """Which other format the column `event` is written in, and what to do; null if none is known.
+
+    Only for events that have a reason: it looks at many members.
+    """
+
+    def has(*names: str) -> Column:
+        found = F.lit(True)
+        for name in names:
+            found = found & of_event(name, "variant").isNotNull()
+        return found
+
+    other_tool = ": capture the database with Debezium, or have the tool write Debezium's format"
+    return (
+        F.when(has("isDdl", "database", "type"), F.lit("the format Canal is not read" + other_tool))
+        .when(
+            has("database", "table", "type"), F.lit("the format Maxwell is not read" + other_tool)
+        )
+        .when(
+            has("op_type", "table"),
+            F.lit("the format of Oracle GoldenGate (op_type) is not read" + other_tool),
+        )
+        .when(
+            has("__op") | has("__deleted"),
+            F.lit("a flattened record (__op, __deleted): set `format: debezium-flat`"),
+        )
+    )
+
+
+def unread_connector(connector: Column) -> Column:
+    """Says that the events of a connector are not read; null for the others."""
+    said = F.lit(None).cast("string")
+    for name, where in _UNREAD_CONNECTORS.items():
+        text = f"events of the connector {name} are not read: their table is in {where}"
+        said = F.when(connector == name, F.lit(text)).otherwise(said)
+    return said
+
+
+def _missing_table(namespace: Column, table: Column, lindorm: bool) -> Column:
+    wanted = "namespace" if lindorm else "schema (or db)"
+    missing = F.concat_ws(
+        " and ",
+        F.when(namespace.isNull(), F.lit(wanted)),
+        F.when(table.isNull(), F.lit("table")),
+    )
+    return F.concat(F.lit("source lacks "), missing)
+
+
 def _payload(at: positions.Reader, message: Column, ddl: Column, mark: Column) -> Column:
     """What a control event says, as text."""
     return (
         F.when(message, at("message.content", "string"))
-        .when(ddl, at("ddl", "string"))
+        .when(
+            ddl,
+            F.coalesce(
+                F.nullif(at("ddl", "string"), F.lit("")), text_of(at("tableChanges", "variant"))
+            ),
+        )
         .when(mark, F.concat_ws(" ", at("status", "string"), at("id", "string")))
     )

@@ -10,10 +10,21 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.envelopes.debezium import ROW_OPS, of_event, read_envelope, with_event
+from cdc_assets.cdc.envelopes.debezium import (
+    ROW_OPS,
+    foreign_format,
+    of_event,
+    read_envelope,
+    unread_connector,
+    with_event,
+)
 from cdc_assets.cdc.jsontext import is_object, is_present
 
 MARK = "__"
+_ADD_FIELDS = (
+    ": set add.fields=op,schema,table,lsn,source.ts_ms (MySQL: op,db,table,file,pos,row,"
+    "source.ts_ms) on ExtractNewRecordState"
+)
 
 
 def read_flat(records: DataFrame) -> DataFrame:
@@ -59,12 +70,51 @@ def read_flat(records: DataFrame) -> DataFrame:
             ),
             "v_total_order": of_event("__transaction_total_order", "bigint"),
             "v_transaction": of_event("__transaction_id", "string"),
+            "v_is_avro_json": F.lit(False),
         }
     )
     # An op that was worked out was not sent.
     was_sent = ~F.col("is_flat") | is_present(F.col("flat_op"))
-    return read_envelope(opened, _of_source, ROW_OPS).withColumn(
-        "e_source_op", F.when(was_sent, F.col("e_source_op"))
+    return read_envelope(opened, _of_source, ROW_OPS).withColumns(
+        {
+            "e_source_op": F.when(was_sent, F.col("e_source_op")),
+            "e_detail": F.when(F.col("e_reason").isNotNull(), _detail()),
+        }
+    )
+
+
+def _detail() -> Column:
+    """Which fields a record lacks, and the option of the transform that adds them."""
+    names_missing = F.concat_ws(
+        " and ",
+        F.when(F.col("v_namespace").isNull(), F.lit("__schema (or __db)")),
+        F.when(F.col("v_table").isNull(), F.lit("__table")),
+    )
+    # ExtractNewDocumentState, the transform for MongoDB, names a collection.
+    is_document = F.coalesce(
+        of_event("__collection", "string"), of_event("__source_collection", "string")
+    ).isNotNull()
+    connector = F.coalesce("v_connector", F.when(is_document, "mongodb"))
+    is_envelope = is_present(of_event("op", "variant")) & is_object(of_event("source", "variant"))
+    return (
+        F.when(
+            F.col("e_reason") == "missing_table",
+            F.coalesce(
+                unread_connector(connector),
+                F.concat(F.lit("the record lacks "), names_missing, F.lit(_ADD_FIELDS)),
+            ),
+        )
+        .when(
+            F.col("e_reason") == "not_an_envelope",
+            F.when(
+                is_envelope, F.lit("a whole envelope, not flattened: set `format: debezium`")
+            ).otherwise(
+                F.coalesce(
+                    foreign_format(), F.lit("the record lacks __op and __deleted" + _ADD_FIELDS)
+                )
+            ),
+        )
+        .otherwise(F.col("e_detail"))
     )
 
 

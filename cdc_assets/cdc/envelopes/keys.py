@@ -88,6 +88,12 @@ def _header_key(name: str) -> Column:
     return F.when(F.size("headers") > 0, let(let(found, unquoted), payload))
 
 
+def has_header(name: str) -> Column:
+    """True where the record has a header of this name, whatever it holds."""
+    found = F.exists("headers", lambda header: header["key"] == name)
+    return F.coalesce(F.when(F.size("headers") > 0, found), F.lit(False))
+
+
 def _header(name: str) -> Column:
     """The bytes of the first header of this name."""
     return F.get(F.filter("headers", lambda header: header["key"] == name), F.lit(0))["value"]

@@ -15,7 +15,9 @@ class Envelope:
     `reason` and `detail` say why the event can't be read (null: it can). `kind` is row,
     control or tombstone. `before_row`, `after_row` and `schema` are VARIANT objects.
     `key_names` are the key columns that the message itself names. `elements` are the source
-    elements of the position (FORMATS O8).
+    elements of the position and `basis` says which members of the source they are; `stand_in`
+    takes their place where they say nothing (FORMATS O8). `rank` is 0 for the half of a change
+    that takes a row away while its other half writes one (O4).
     """
 
     reason: Column
@@ -33,6 +35,8 @@ class Envelope:
     source_ts_ms: Column
     processed_ts_ms: Column
     elements: Column
+    basis: Column
+    stand_in: Column
     tx_id: Column
     tx_order: Column
     rank: Column

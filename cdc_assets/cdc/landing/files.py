@@ -2,6 +2,7 @@
 
 A line is a record as ``kcat -J`` writes it or with the names of Spark's Kafka source. A
 line that is no record lands too: its bytes stand in `value`, `topic` and `offset` are null.
+A partition, an offset or a timestamp that Kafka can't have makes a line no record.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _IGNORED = ("_", ".")  # how names start that are passed over, as Spark and Hado
 _TEXTS = (".jsonl", ".jsonl.gz")
 LANDED = (*_TEXTS, ".parquet")  # how landed files end
 _PARQUET_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
+_NO_TIMESTAMP = -1  # what Kafka's clients give for a record without one
+_END_OF_TIME_MS = 253_402_300_800_000  # year 10000: no DATE, no Python datetime goes there
 
 
 def is_ignored(name: str) -> bool:
@@ -185,14 +188,16 @@ def from_lines(lines: DataFrame) -> DataFrame:
     filled = lines.where(F.trim(F.regexp_replace("value", r"\r$", "")) != "")
     parsed = with_strict_json(filled, line=F.col("value"))
     topic = text_member(line, "topic")
-    offset = member(line, "offset", "bigint")
-    partition = member(line, "partition", "int")
+    offset = _whole(text_member(line, "offset"), "bigint")
+    partition = _whole(text_member(line, "partition"), "int")
+    timestamp, is_time = _timestamp(line)
     value = _bytes(line, "payload", "value")
     key = _bytes(line, "key")
     is_record = (
         topic.isNotNull()
         & offset.isNotNull()
         & partition.isNotNull()
+        & is_time
         & _is_text_or_null(line, "payload", "value", "key")
     )
 
@@ -203,7 +208,7 @@ def from_lines(lines: DataFrame) -> DataFrame:
         of_record(topic).alias("topic"),
         of_record(partition).alias("partition"),
         of_record(offset).alias("offset"),
-        of_record(_timestamp(line)).alias("timestamp"),
+        of_record(timestamp).alias("timestamp"),
         of_record(_timestamp_type(line)).cast("int").alias("timestamp_type"),
         of_record(key).alias("key"),
         F.when(F.col("is_record"), value).otherwise(F.col("value").cast("binary")).alias("value"),
@@ -232,16 +237,31 @@ def _is_text_or_null(line: Column, *names: str) -> Column:
     return fits
 
 
-def _timestamp(line: Column) -> Column:
-    """kcat's `ts` in ms, or Spark's `timestamp` as ISO text or in ms."""
-    spark_name = text_member(line, "timestamp")
-    millis = F.coalesce(
-        member(line, "ts", "bigint"),
-        F.when(spark_name.rlike(r"^-?\d{1,16}$"), spark_name.try_cast("bigint")),
+def _whole(digits: Column, kind: str) -> Column:
+    """A number of 0 or more that its type holds; null for a fraction, a sign or an overflow."""
+    return F.when(digits.rlike(r"^\d+$"), digits.try_cast(kind))
+
+
+def _timestamp(line: Column) -> tuple[Column, Column]:
+    """kcat's `ts` in ms, or Spark's `timestamp` as ISO text or in ms; and whether it is a time."""
+    sent = F.coalesce(text_member(line, "ts"), text_member(line, "timestamp"))
+    millis = F.when(sent.rlike(r"^-?\d+$"), sent.try_cast("bigint"))
+    timestamp = F.coalesce(
+        _from_millis(millis),
+        F.when(~sent.rlike(r"^[-+]?[\d.]+$"), _until_end_of_time(sent.try_cast("timestamp"))),
     )
-    return F.coalesce(
-        F.when(millis >= 0, F.timestamp_millis(millis)), spark_name.try_cast("timestamp")
-    )
+    is_time = sent.isNull() | timestamp.isNotNull() | millis.eqNullSafe(F.lit(_NO_TIMESTAMP))
+    return timestamp, is_time
+
+
+def _from_millis(millis: Column) -> Column:
+    """Null outside the years 1970 to 9999, where Spark would overflow or no reader follow."""
+    is_time = (millis >= 0) & (millis < _END_OF_TIME_MS)
+    return F.when(is_time, F.timestamp_millis(millis))
+
+
+def _until_end_of_time(timestamp: Column) -> Column:
+    return F.when(timestamp < F.timestamp_millis(F.lit(_END_OF_TIME_MS)), timestamp)
 
 
 def _timestamp_type(line: Column) -> Column:
@@ -287,22 +307,31 @@ def _from_parquet(spark: SparkSession, source: str, path: str) -> DataFrame:
             path,
         )
     present = set(frame.columns)
-    millis = dict(frame.dtypes)["timestamp"] == "bigint"
+    sent = F.col("timestamp")
+    if dict(frame.dtypes)["timestamp"] == "bigint":
+        timestamp, is_no_timestamp = _from_millis(sent), sent == _NO_TIMESTAMP
+    else:
+        timestamp, is_no_timestamp = _until_end_of_time(sent.cast("timestamp")), F.lit(False)
+    partition = F.col("partition").try_cast("int")
+    offset = F.col("offset").try_cast("bigint")
+    is_record = (partition >= 0) & (offset >= 0)
+    is_record = is_record & (sent.isNull() | timestamp.isNotNull() | is_no_timestamp)
+
+    def of_record(field: Column) -> Column:
+        return F.when(is_record, field)
+
+    def optional(name: str) -> Column:
+        return F.col(name) if name in present else F.lit(None)
+
     return frame.select(
-        F.col("topic").cast("string").alias("topic"),
-        F.col("partition").cast("int").alias("partition"),
-        F.col("offset").cast("bigint").alias("offset"),
-        (F.timestamp_millis("timestamp") if millis else F.col("timestamp").cast("timestamp")).alias(
-            "timestamp"
-        ),
-        (F.col("timestampType").cast("int") if "timestampType" in present else F.lit(None))
-        .cast("int")
-        .alias("timestamp_type"),
-        F.col("key").cast("binary").alias("key"),
+        of_record(F.col("topic").cast("string")).alias("topic"),
+        of_record(partition).alias("partition"),
+        of_record(offset).alias("offset"),
+        of_record(timestamp).alias("timestamp"),
+        of_record(optional("timestampType").cast("int")).alias("timestamp_type"),
+        of_record(F.col("key").cast("binary")).alias("key"),
         F.col("value").cast("binary").alias("value"),
-        (F.col("headers") if "headers" in present else F.lit(None))
-        .cast(LANDING["headers"].dataType)
-        .alias("headers"),
+        of_record(optional("headers").cast(LANDING["headers"].dataType)).alias("headers"),
         *_where_from(),
     )
 

@@ -1,0 +1,62 @@
+"""Markdown for Dagster's pages, of values that come from data.
+
+Dagster renders Markdown in the browser of whoever looks at it: an image in a row would be fetched
+from there, a link would lead there. Every value goes through :func:`literal`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+# Words and numbers: nothing in them means anything to Markdown.
+_PLAIN = re.compile(r"[^\W_]+(?: [^\W_]+)*|-?[0-9]+(?:\.[0-9]+)?|•••")
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_CELL, _LINE = 80, 300
+
+
+def literal(value: Any, width: int = _CELL) -> str:
+    """A value as it is, on one line, cut to a width; no markup, no link, no image comes of it.
+
+    All but plain words and numbers becomes code spans. In these alone neither markup nor the
+    addresses that GitHub's Markdown makes links of (`www.…`, e-mail) are looked for.
+    Control characters and line breaks become a space.
+    """
+    text = _UNSEEN.sub(" ", "" if value is None else str(value))
+    text = text if len(text) <= width else text[: width - 1] + "…"
+    if not text.strip() or _PLAIN.fullmatch(text):
+        return text.strip()
+    # A bar would end a table's cell, also inside a code span.
+    return "&#124;".join(_code(part) if part else "" for part in text.split("|"))
+
+
+def _code(text: str) -> str:
+    longest = max((len(ticks) for ticks in re.findall("`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    # One space at each end belongs to the fence, unless there are only spaces.
+    pad = " " if text.strip() and (text[0] in " `" or text[-1] in " `") else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int = _CELL) -> str:
+    """A table; names and cells are shown as they are, cut to a width."""
+
+    def line(cells: Iterable[str]) -> str:
+        return "| " + " | ".join(cells) + " |"
+
+    cells = [[literal(value, width) for value in row] for row in rows]
+    head = [literal(name, width) for name in names]
+    return "\n".join([line(head), line(["---"] * len(names)), *map(line, cells)])
+
+
+def bullets(lines: Iterable[str]) -> str:
+    """A list, a line each, shown as it is."""
+    return "\n".join(f"- {literal(line, _LINE)}" for line in lines)
+
+
+def sql(statement: str) -> str:
+    """A statement in a block of its own, ready to be copied."""
+    longest = max((len(ticks) for ticks in re.findall("`+", statement)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}sql\n{statement}\n{fence}"
