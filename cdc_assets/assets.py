@@ -23,7 +23,7 @@ from cdc_assets.cdc import changes, contracts, snapshots
 from cdc_assets.cdc import lag as lag_stage
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.envelopes import columns
-from cdc_assets.cdc.errors import AuditError, CdcError
+from cdc_assets.cdc.errors import AuditError, CdcError, JavaError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, root_cause
 from cdc_assets.cdc.lake import DayFiles, Lake
 from cdc_assets.cdc.lake_errors import lake_error, one_line
@@ -164,6 +164,15 @@ def _failures(context: dg.AssetExecutionContext, config: Config) -> Iterator[Non
         raise
 
 
+def _lake(context: dg.AssetExecutionContext, spark: SparkResource) -> Lake:
+    """The lake. Without Java the run ends as canceled: a failed one marks good days as failed."""
+    try:
+        return spark.lake()
+    except JavaError as error:
+        context.instance.report_run_canceling(context.run, str(error))
+        raise dg.Failure(description=str(error), allow_retries=False) from None
+
+
 def _raise_if_lost(context: dg.AssetExecutionContext, error: Exception) -> None:
     if is_lost(error):
         # A new process: this one's JVM, or its executors, are gone.
@@ -229,7 +238,7 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult[Any]]:
         days = partitions.days_of(context)
         with _failures(context, config), progress.step(name, "landing", _span(days)) as say:
-            lake = spark.lake()
+            lake = _lake(context, spark)
             began = time.monotonic()
             allow_loss = ALLOW_LOSS in context.run.tags
             landed = land(lake, name, days, force=_is_forced(context), allow_loss=allow_loss)
@@ -284,7 +293,7 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult[Any]]:
         days = partitions.days_of(context)
         with _failures(context, config):
-            lake = spark.lake()
+            lake = _lake(context, spark)
             began = time.monotonic()
             with progress.step(name, "changes", _span(days)) as say:
                 again = changes.made_by_other_rules(lake, name, days)
@@ -364,7 +373,7 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
         chosen = {t: k for t, k in keys.items() if k in context.selected_asset_keys}
         is_forced = _is_forced(context)
         with _failures(context, config):
-            lake = spark.lake()
+            lake = _lake(context, spark)
             facts = snapshots.gather(lake, name, chosen, days)
 
         stop = threading.Event()
@@ -528,7 +537,7 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult[Any]]:
         days = partitions.days_of(context)
         with _failures(context, config), progress.step(name, "lag", _span(days)) as say:
-            lake = spark.lake()
+            lake = _lake(context, spark)
             began = time.monotonic()
             lag_stage.make_lag(lake, name, days, force=_is_forced(context))
             seconds = time.monotonic() - began

@@ -14,7 +14,7 @@ import dagster as dg
 from cdc_assets import reads
 from cdc_assets.asset_keys import STAGES, table_key
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import NotMadeError
+from cdc_assets.cdc.errors import MissingTableError
 from cdc_assets.cdc.lake import EXPIRED, INPUTS, DayCommit
 
 if TYPE_CHECKING:
@@ -130,5 +130,5 @@ def _open(config: Config, table: reads.LakeTable) -> Table | None:
     """The table, or None where no run has made it. Any other error of the catalog is raised."""
     try:
         return reads.open_table(config, table)
-    except NotMadeError:
+    except MissingTableError:
         return None

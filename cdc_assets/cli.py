@@ -1,6 +1,6 @@
 """The command line `cdc-assets`: run days, show tables and lag, discover and inspect landings.
 
-Exit codes: 0; 1 something failed; 2 wrong usage or configuration. Heavy libraries are
+Exit codes: 0; 1 something failed; 2 wrong usage or configuration; 130 Ctrl-C. Heavy libraries are
 imported by the commands that need them.
 """
 
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
 from enum import Enum
 from pathlib import Path
@@ -26,6 +26,7 @@ from typer.core import TyperGroup
 from cdc_assets import __version__, screen
 from cdc_assets.cdc.config import Config, config_path, load_config
 from cdc_assets.cdc.errors import CdcError, ConfigError
+from cdc_assets.interrupts import interruptible
 
 if TYPE_CHECKING:
     from cdc_assets.inspection import Rules
@@ -41,6 +42,18 @@ class Commands(TyperGroup):
         except CdcError as error:
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(2 if _is_usage(error) else 1) from None
+        except KeyboardInterrupt:
+            typer.echo(_interrupted(ctx.invoked_subcommand), err=True)
+            raise typer.Exit(_INTERRUPTED) from None
+
+
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+def _interrupted(command: str | None) -> str:
+    if command not in ("run", "demo", "maintain"):
+        return "interrupted"
+    return "interrupted: what was finished is kept; the same command goes on where it stopped"
 
 
 def _is_usage(error: CdcError) -> bool:
@@ -190,9 +203,13 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """Make some days in this process and one Spark session, recorded in Dagster."""
-    last = last or first
     _check_range(first, last)
     config = _load(config_file)
+    days = {"--from": first, "--to": last}
+    faults = {option: config.fault_of(day) for option, day in days.items() if day}
+    if wrong := [f"{option} {days[option]} {fault}" for option, fault in faults.items() if fault]:
+        raise ConfigError(wrong)
+    last = last or first
     if source:
         config.source(source)
     if table:
@@ -220,6 +237,9 @@ def _run(
     spark: Mapping[str, str] | None = None,
 ) -> None:
     """Make days and show the progress; exit 1 where a step failed."""
+    from cdc_assets.cdc.java import require_java
+
+    require_java()
     home = Path(os.environ.get("DAGSTER_HOME") or Path.cwd()).absolute()
     log = None if verbose else home / ".dagster" / "spark.log"
     with screen.own_stderr(log) as err, screen.Progress(err) as shown:
@@ -329,13 +349,14 @@ def maintain(
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
     with _quiet(verbose, config) as log:
-        spark = build_session(config)
+        spark = interruptible(build_session, config)
         try:
             lake = Lake(spark, config)
             for name in [source] if source else config.sources:
-                for table in tables_of(lake, name):
+                for table in interruptible(tables_of, lake, name):
                     try:
-                        rows.append(maintain_table(lake, name, table, dry_run).as_row())
+                        figures = interruptible(maintain_table, lake, name, table, dry_run)
+                        rows.append(figures.as_row())
                     except Exception as error:
                         traceback.print_exc()
                         failures.append(f"{name}.{table}: {one_line(error, config)}")
@@ -445,6 +466,8 @@ def lag(
     _quick_arrow()
     names = [source] if source else list(config.sources)
     rows = [row for name in names for row in reads.lag_rows(config, name, first, last, hours)]
+    if not rows:
+        reads.require_lag(config, names, first, last)
     if form is Form.table:
         columns = {"landing_date": "day", **({"hour": "hour"} if hours else {}), **_LAG_COLUMNS}
         short = [{**row, "table_name": f"{row['source']}.{row['table_name']}"} for row in rows]
@@ -454,7 +477,7 @@ def lag(
     else:
         screen.print_rows(["source", *reads.LAG_COLUMNS], rows, form.value)
     if not rows:
-        typer.echo("no lag in these days", err=True)
+        typer.echo("these days are made, and no change in them has a lag", err=True)
 
 
 # --- discover and inspect
@@ -502,7 +525,7 @@ def discover(
 
     found_place, config = discovery.resolve(place, config_file, name)
     with _quiet(verbose), inspection.session(config) as spark:
-        found = discovery.discover(spark, found_place, days, limit)
+        found = interruptible(discovery.discover, spark, found_place, days, limit)
     if found_place.kafka is not None:
         bounds = [f"only the newest {discovery.KAFKA_RECORDS} offsets of each partition were read"]
     else:
@@ -559,7 +582,7 @@ def inspect(
 
     rules = _rules(file, source, format_of, config_file)
     with _quiet(verbose), inspection.session(rules.config) as spark:
-        rows = inspection.inspect_file(spark, file, rules, limit, offset)
+        rows = interruptible(inspection.inspect_file, spark, file, rules, limit, offset)
     columns: tuple[str, ...] = inspection.COLUMNS
     whole: tuple[str, ...] = ("detail", "explanation")
     if offset is not None:
@@ -653,7 +676,16 @@ def main() -> None:
     """The entry point."""
     global _is_own_process
     _is_own_process = True
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            # At once: the thread that was interrupted still waits for the JVM, which ends with us.
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError):
+                    stream.flush()
+            os._exit(_INTERRUPTED)
+        raise
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ that raises is itself a problem, and no line holds a secret.
 
 from __future__ import annotations
 
+import difflib
 import importlib.metadata
 import os
 import re
@@ -35,14 +36,22 @@ from cdc_assets.cdc.config import (
     load_config,
     local_path,
 )
-from cdc_assets.cdc.errors import CdcError, ConfigError, NotMadeError
+from cdc_assets.cdc.errors import CdcError, ConfigError, JavaError, MissingTableError
+from cdc_assets.cdc.java import java_path, require_java
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake import TIMEZONE
 from cdc_assets.cdc.lake_errors import one_line
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
-from cdc_assets.cdc.spark import CATALOG, PACKAGES, build_session, spark_conf, sqlite_folder
+from cdc_assets.cdc.spark import (
+    CATALOG,
+    PACKAGES,
+    build_session,
+    spark_conf,
+    sqlite_folder,
+)
+from cdc_assets.interrupts import interruptible
+from cdc_assets.key_columns import columns_of_tables
 
-_JAVA = 17
 _FREE_BYTES = 5 * 1024**3
 # A daemon beats every half minute.
 _HEARTBEAT_SECONDS = 120
@@ -176,22 +185,14 @@ def _packages(patient: Patient) -> Iterator[Line]:
 
 
 def _java(patient: Patient) -> Iterator[Line]:
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    remedy = f"install a JDK or JRE {_JAVA} or newer, or name it in JAVA_HOME"
-    if not java or not Path(java).exists():
-        where = f"JAVA_HOME is {home}, and {java} is not there" if home else "no java in PATH"
-        yield Line("java", Status.problem, where, remedy)
+    try:
+        yield Line("java", Status.ok, require_java())
+    except JavaError as error:
+        yield Line("java", Status.problem, error.found, error.remedy)
         return
-    said = _output(java, "-version")
-    version = re.search(r'version "(\d+)(?:\.(\d+))?', said)
-    major = int(version[2] if version[1] == "1" else version[1]) if version else 0
-    first = (said.splitlines() or ["it says nothing"])[0]
-    yield _line("java", major >= _JAVA, f"{first}, at {java}", remedy)
-    if major >= _JAVA:
-        has = "jdk.incubator.vector" in _output(java, "--list-modules")
-        found = f"module jdk.incubator.vector is {'there' if has else 'missing'}"
-        yield _line("java", has, found, "Spark asks for it: install a whole JRE, not a cut one")
+    has = "jdk.incubator.vector" in _output(java_path(), "--list-modules")
+    found = f"module jdk.incubator.vector is {'there' if has else 'missing'}"
+    yield _line("java", has, found, "Spark asks for it: install a whole JRE, not a cut one")
 
 
 def _output(*command: str) -> str:
@@ -315,7 +316,7 @@ def _catalog(patient: Patient) -> Iterator[Line]:
     for table in reads.known_tables(config):
         try:
             opened = reads.open_table(config, table)
-        except NotMadeError:
+        except MissingTableError:
             continue
         made += 1
         faults += list(_conflicts(config, table, opened))
@@ -355,9 +356,9 @@ def _spark(patient: Patient) -> Iterator[Line]:
         yield Line("spark", Status.ok, "not started (--quick)")
         return
     began = time.monotonic()
-    patient.spark = build_session(config)
-    version, seconds = patient.spark.version, time.monotonic() - began
-    spaces = patient.spark.sql(f"SHOW NAMESPACES IN {CATALOG}").count()
+    patient.spark = spark = interruptible(build_session, config)
+    version, seconds = spark.version, time.monotonic() - began
+    spaces = interruptible(lambda: spark.sql(f"SHOW NAMESPACES IN {CATALOG}").count())
     found = f"{version} started in {seconds:.0f} s and sees {spaces} namespaces of the catalog"
     yield Line("spark", Status.ok, found)
 
@@ -429,10 +430,13 @@ def _kafka(check: str, name: str, kafka: KafkaConfig, patient: Patient) -> Itera
     if patient.spark is None:
         yield _brokers(check, name, kafka)
         return
-    from cdc_assets.cdc.landing.kafka import Client
+    from cdc_assets.cdc.landing.kafka import Client, Found
 
-    with Client(patient.spark, name, kafka) as client:
-        found = client.find()
+    def find(spark: SparkSession) -> Found:
+        with Client(spark, name, kafka) as client:
+            return client.find()
+
+    found = interruptible(find, patient.spark)
     waiting = sum(found.end[place] - found.first[place] for place in found.end)
     yield Line(
         check,
@@ -457,6 +461,40 @@ def _brokers(check: str, name: str, kafka: KafkaConfig) -> Line:
         return Line(check, Status.problem, f"no broker answers: {', '.join(deaf)}", remedy)
     found = f"{len(servers) - len(deaf)} of {len(servers)} brokers answer"
     return Line(check, Status.ok, f"{found}; topics and rights are checked without --quick")
+
+
+# --- the keys
+
+
+def _keys(patient: Patient) -> Iterator[Line]:
+    for name in patient.config.sources if patient.config else ():
+
+        def of_source(patient: Patient, name: str = name) -> Iterator[Line]:
+            return _keys_of(name, patient)
+
+        yield from _lines_of(f"keys of {name}", of_source, patient)
+
+
+def _keys_of(name: str, patient: Patient) -> Iterator[Line]:
+    """Key columns that no row has would send every record of the table to quarantine."""
+    config = patient.config
+    assert config is not None
+    check, known, looked_at = f"keys of {name}", columns_of_tables(config, name), 0
+    for table, settings in config.sources[name].tables.items():
+        if not isinstance(settings.key, tuple) or table not in known:
+            continue
+        looked_at += 1
+        missing = [column for column in settings.key if column not in known[table]]
+        if missing:
+            listed = ", ".join(sorted(known[table]))
+            found = f"{table} has no column {', '.join(missing)}; it has {listed}"
+            close = difflib.get_close_matches(missing[0], known[table], n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            remedy = f"correct sources.{name}.tables.{table}.key{hint}"
+            yield Line(check, Status.problem, found, remedy)
+    with_key = sum(isinstance(t.key, tuple) for t in config.sources[name].tables.values())
+    found = f"{looked_at} of {with_key} tables with key columns have rows or schemas to compare"
+    yield Line(check, Status.ok, found)
 
 
 # --- Dagster
@@ -516,5 +554,6 @@ CHECKS: dict[str, Check] = {
     "catalog": _catalog,
     "spark": _spark,
     "landing": _landings,
+    "keys": _keys,
     "dagster": _dagster,
 }

@@ -34,6 +34,7 @@ from cdc_assets.cdc.kept import Kept, keeping
 from cdc_assets.cdc.landing.files import LandedDay, read_days
 from cdc_assets.cdc.reasons import REASONS
 from cdc_assets.cdc.spark import build_session
+from cdc_assets.interrupts import interruptible
 
 COLUMNS: tuple[str, ...] = (
     "topic", "partition", "offset", "destination", "table", "op", "key", "position", "lag_ms",
@@ -120,7 +121,7 @@ def inspect_file(
     Raises:
         LandingError: the file is of another kind, or can't be read whole.
     """
-    landing = read_file(spark, file, rules.name)
+    landing = read_file(spark, file, rules.name, rules.config)
     try:
         return inspect_landing(landing, rules, limit, offset)
     except (PySparkException, Py4JJavaError) as error:
@@ -130,8 +131,13 @@ def inspect_file(
         ) from error
 
 
-def read_file(spark: SparkSession, file: Path, name: str) -> DataFrame:
+def read_file(
+    spark: SparkSession, file: Path, name: str, config: Config | None = None
+) -> DataFrame:
     """The landing rows of one file (`LANDING`), in its order; `landing_date` is never null.
+
+    Of a file outside a day's folder each record has the day of its timestamp, else today, in the
+    configuration's time zone; without a configuration `NO_DAY`.
 
     Raises:
         LandingError: the file is of another kind, or can't be opened.
@@ -144,7 +150,16 @@ def read_file(spark: SparkSession, file: Path, name: str) -> DataFrame:
         )
     texts, parquets = ((path,), ()) if is_text else ((), (path,))
     rows = read_days(spark, name, [LandedDay(NO_DAY, texts, parquets, fingerprint="")])
-    return rows.withColumn("landing_date", F.coalesce("landing_date", F.lit(NO_DAY)))
+    days = [F.col("landing_date")]
+    if config is not None:
+        zone = F.lit(config.timezone)
+        days.append(
+            F.convert_timezone(F.lit("UTC"), zone, F.col("timestamp").cast("timestamp_ntz")).cast(
+                "date"
+            )
+        )
+    days.append(F.lit(NO_DAY if config is None else config.today()))
+    return rows.withColumn("landing_date", F.coalesce(*days))
 
 
 def inspect_landing(
@@ -184,7 +199,7 @@ def session(config: Config) -> Iterator[SparkSession]:
     """A session with the configuration's settings and a lake of its own, which stays empty."""
     with tempfile.TemporaryDirectory(prefix="cdc-inspect-") as folder:
         own = LakeConfig(warehouse=folder)
-        spark = build_session(config.model_copy(update={"lake": own}))
+        spark = interruptible(build_session, config.model_copy(update={"lake": own}))
         try:
             yield spark
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-_UNFINISHED = [
+UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -15,7 +15,7 @@ _UNFINISHED = [
 
 def is_unfinished(instance: dg.DagsterInstance, **tags: str) -> bool:
     """True while a run with these tags waits or goes on."""
-    return bool(instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED, tags=tags), limit=1))
+    return bool(instance.get_runs(dg.RunsFilter(statuses=UNFINISHED, tags=tags), limit=1))
 
 
 # A run over several days: all of them in one process, in order.

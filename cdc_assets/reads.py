@@ -26,7 +26,7 @@ from cdc_assets.cdc.errors import (
     ConfigError,
     LakeError,
     MissingDayError,
-    NotMadeError,
+    MissingTableError,
     first_line,
 )
 from cdc_assets.cdc.lake import KEY, REPORT, DayCommit, days_made, state_parts
@@ -140,7 +140,7 @@ def open_table(config: Config, table: LakeTable) -> Table:
     """The table's metadata as PyIceberg's Table.
 
     Raises:
-        NotMadeError: there is no lake yet, or no such table in it.
+        MissingTableError: there is no lake yet, or no such table in it.
         LakeError: the catalog or the table's metadata can't be read.
     """
     if config.lake.catalog:
@@ -204,15 +204,15 @@ def _unreadable(file: Path, error: Exception) -> LakeError:
     )
 
 
-def _no_lake(config: Config) -> NotMadeError:
-    return NotMadeError(
+def _no_lake(config: Config) -> MissingTableError:
+    return MissingTableError(
         f"there is no lake in {config.lake.warehouse} yet. Make days first: "
         "cdc-assets demo, or cdc-assets run --from D --to D"
     )
 
 
-def _not_made(table: LakeTable) -> NotMadeError:
-    return NotMadeError(
+def _not_made(table: LakeTable) -> MissingTableError:
+    return MissingTableError(
         f"{table} is not in the lake yet. Make a day of it first: "
         f"cdc-assets run --source {table.source} --from D --to D"
     )
@@ -350,7 +350,7 @@ def read_table(
 
     Raises:
         UnknownTableError: there is no such table.
-        NotMadeError: nothing of it was made yet.
+        MissingTableError: nothing of it was made yet.
         LakeError: the catalog or a file can't be read.
         MissingDayError: that day was not made.
     """
@@ -495,7 +495,7 @@ def lag_rows(
     """Rows of a source's table `lag`: of whole days, or with `hours` of source hours.
 
     Raises:
-        NotMadeError: the source has no lag yet.
+        MissingTableError: the source has no lag yet.
         LakeError: the catalog or a file can't be read.
     """
     wanted = ["hour IS NOT NULL" if hours else "hour IS NULL"]
@@ -509,6 +509,34 @@ def lag_rows(
         rows = opened.scan(row_filter=" AND ".join(wanted)).to_arrow()
     ordered = _sorted(rows, ["landing_date", "table_name", "hour", "kind"])
     return [{"source": source, **row} for row in records(ordered)]
+
+
+def require_lag(
+    config: Config, sources: Sequence[str], first: date | None, last: date | None
+) -> None:
+    """See that the lag of some of these days was made, be it without a row.
+
+    Raises:
+        LakeError: of no source it was.
+    """
+    first, last = first or config.start_date, last or config.today()
+    tables = [own_table(source, "lag") for source in sources]
+    made = {t: days_of(open_table(config, t), is_state=False) for t in tables}
+    if any(first <= day <= last for days in made.values() for day in days):
+        return
+    has = [f"{t} has {min(days)} to {max(days)}" for t, days in made.items() if days]
+    raise LakeError(
+        f"no lag for {first} to {last}: {'; '.join(has) or 'no day is made yet'}. "
+        + _how_to_make(config, sources, first, last)
+    )
+
+
+def _how_to_make(config: Config, sources: Sequence[str], first: date, last: date) -> str:
+    first, last = max(first, config.start_date), min(last, config.today())
+    if last < first:
+        return f"Days can be made from {config.start_date} to {config.today()}"
+    of = f" --source {sources[0]}" if len(sources) == 1 else ""
+    return f"Make the days first: cdc-assets run{of} --from {first} --to {last}"
 
 
 def quarantine_counts(config: Config, source: str) -> dict[str, int]:

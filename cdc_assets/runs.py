@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,9 +16,14 @@ from cdc_assets.asset_keys import STAGES, table_key
 from cdc_assets.assets import ALLOW_LOSS, FORCE, build_assets
 from cdc_assets.cdc.config import Config, config_path, load_config
 from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cdc.java import require_java
 from cdc_assets.cdc.names import TableName
-from cdc_assets.jobs import RANGE_END, RANGE_START
+from cdc_assets.interrupts import interruptible
+from cdc_assets.jobs import RANGE_END, RANGE_START, UNFINISHED
 from cdc_assets.resources import SparkResource
+
+# A run's tag: the process that makes it, `host:pid`.
+PROCESS = "cdc/process"
 
 
 @dataclass
@@ -48,6 +54,8 @@ def run_days(
 
     Raises:
         ConfigError: the days, the source or the table do not fit the configuration.
+        JavaError: Spark can't start; Dagster records nothing.
+        KeyboardInterrupt: Ctrl-C; Dagster records the run as canceled.
     """
     config = load_config(config_file)
     if config_file:
@@ -57,21 +65,29 @@ def run_days(
     for name in sources:
         config.source(name)
     selection = _selection(config, sources, table)
+    require_java()
+    process = f"{socket.gethostname()}:{os.getpid()}"
     began, outcome = time.monotonic(), Outcome()
     with _instance() as instance:
-        result = dg.materialize(
-            [asset for name in sources for asset in build_assets(name, config)],
-            selection=selection,
-            instance=instance,
-            resources={"spark": SparkResource(spark_config=dict(spark or {}))},
-            tags={
-                RANGE_START: str(first),
-                RANGE_END: str(last),
-                **({ALLOW_LOSS: "true"} if allow_loss else {}),
-                **({FORCE: "true"} if force else {}),
-            },
-            raise_on_error=False,
-        )
+        try:
+            result = interruptible(
+                dg.materialize,
+                [asset for name in sources for asset in build_assets(name, config)],
+                selection=selection,
+                instance=instance,
+                resources={"spark": SparkResource(spark_config=dict(spark or {}))},
+                tags={
+                    RANGE_START: str(first),
+                    RANGE_END: str(last),
+                    PROCESS: process,
+                    **({ALLOW_LOSS: "true"} if allow_loss else {}),
+                    **({FORCE: "true"} if force else {}),
+                },
+                raise_on_error=False,
+            )
+        except KeyboardInterrupt:
+            _cancel(instance, process)
+            raise
         outcome.run_ids.append(result.run_id)
         outcome.ok = result.success
         outcome.failures = [_reason(e) for e in result.all_events if e.is_step_failure]
@@ -79,17 +95,19 @@ def run_days(
     return outcome
 
 
+def _cancel(instance: dg.DagsterInstance, process: str) -> None:
+    """Record the run of this process as canceled: a failed one would mark its days as failed."""
+    of_process = dg.RunsFilter(tags={PROCESS: process}, statuses=UNFINISHED)
+    for run in instance.get_runs(of_process):
+        instance.report_run_canceled(run, "Stopped with Ctrl-C. Days made before are kept.")
+
+
 def _check_days(config: Config, first: date, last: date) -> None:
     if last < first:
-        raise ConfigError([f"--to {last} is before --from {first}"])
-    if first < config.start_date:
-        raise ConfigError(
-            [f"--from {first} is before start_date {config.start_date}; no day is made before it"]
-        )
-    if last > config.today():
-        raise ConfigError(
-            [f"--to {last} is in the future; today is {config.today()} in {config.timezone}"]
-        )
+        raise ConfigError([f"the last day {last} is before the first {first}"])
+    faults = {day: config.fault_of(day) for day in (first, last)}
+    if wrong := [f"{day} {fault}" for day, fault in faults.items() if fault]:
+        raise ConfigError(wrong)
 
 
 def _selection(config: Config, sources: list[str], table: str | None) -> dg.AssetSelection:

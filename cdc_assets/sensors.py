@@ -13,7 +13,7 @@ import dagster as dg
 from cdc_assets import reads
 from cdc_assets.asset_keys import asset_keys
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import LakeError, NotMadeError
+from cdc_assets.cdc.errors import LakeError, MissingTableError
 from cdc_assets.cdc.landing.files import see_days
 from cdc_assets.jobs import RANGE_END, RANGE_START, SOURCE, daily, is_unfinished
 
@@ -94,7 +94,7 @@ def wanted_days(config: Config, name: str, folder: str, now: float | None = None
 def _landed(config: Config, name: str) -> Mapping[date, str]:
     try:
         table = reads.open_table(config, reads.own_table(name, "landing"))
-    except NotMadeError:
+    except MissingTableError:
         return {}  # nothing was made yet
     made_of = reads.days_of(table, is_state=False)
     return {day: inputs.get("files", "") for day, inputs in made_of.items()}

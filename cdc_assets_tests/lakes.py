@@ -265,9 +265,9 @@ def _place(day: date, found: Classified) -> Row:
 
 def lag_read(lake: Lake, source: str) -> list[Row]:
     """Lag rows, `hour` in ms UTC, without `complete`: the model has no clock."""
-    rows = stage_rows(lake, source, "lag")
-    for row in rows:
-        row["hour"] = None if row["hour"] is None else int(row["hour"].timestamp() * 1000)
+    # Source clocks may say years that Python's datetime can't hold.
+    frame = lake.spark.table(lake.stage(source, "lag"))
+    rows = plain(frame.withColumn("hour", F.unix_millis("hour")))
     return [{name: row[name] for name in row if name != "complete"} for row in rows]
 
 

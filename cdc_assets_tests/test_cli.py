@@ -5,19 +5,32 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner, Result
 
 from cdc_assets import progress, reads, runs, screen
+from cdc_assets.cdc.lake import INPUTS
 from cdc_assets.cli import app
 
+REPOSITORY = Path(__file__).parents[1]
+DAGSTER_YAML = """
+storage: {sqlite: {base_dir: .dagster}}
+telemetry: {enabled: false}
+"""
 CDC_YAML = {
     "lake": {"warehouse": "warehouse"},
     "start_date": "2026-11-01",
@@ -56,6 +69,9 @@ def call(*arguments: str) -> Result:
         (("run", "--from", "2026-13-01"), "is no day"),
         (("run", "--from", "20261101"), "YYYY-MM-DD"),
         (("run", "--from", "2026-11-02", "--to", "2026-11-01"), "before"),
+        (("run", "--from", "2101-01-01"), "error: --from 2101-01-01 is in the future"),
+        (("run", "--from", "2026-11-01", "--to", "2101-01-01"), "error: --to 2101-01-01 is in the"),
+        (("run", "--from", "2026-10-31"), "error: --from 2026-10-31 is before start_date"),
         (("run", "--from", "2026-11-01", "--source", "nope"), "no source 'nope'"),
         (("run", "--from", "2026-11-01", "--table", "public.nope"), "no table 'public.nope'"),
         (("run", "--from", "2026-11-01", "--table", "shop.changes"), "leave --table out"),
@@ -79,6 +95,7 @@ def test_wrong_usage_exits_2_with_one_message(arguments: tuple[str, ...], says: 
     assert says in " ".join(result.stderr.replace("│", " ").split())
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
+    assert "starting Spark" not in result.stderr
 
 
 def test_each_fault_of_the_configuration_is_named(project: Path) -> None:
@@ -95,6 +112,173 @@ def test_a_lake_that_is_not_there_exits_1() -> None:
         result = call(*arguments)
         assert result.exit_code == 1
         assert result.stderr.startswith("error: there is no lake in ")
+
+
+# -- Java
+
+
+def without_java(project: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, to which no Java is known."""
+    programs = project / "programs"
+    programs.mkdir(exist_ok=True)
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        env={**_environment(), "PATH": str(programs)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    return {**kept, "PYTHONPATH": str(REPOSITORY)}
+
+
+def land(project: Path, *records: dict[str, Any]) -> Path:
+    """Land inserts into public.customers on 2026-11-01."""
+    day = project / "landing" / "2026-11-01"
+    day.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for offset, row in enumerate(records):
+        source = {"connector": "postgresql", "schema": "public", "table": "customers"}
+        source |= {"ts_ms": 1793500000000, "lsn": 100 + offset, "snapshot": "false"}
+        event = {"op": "c", "before": None, "after": row, "source": source, "ts_ms": 1793500000001}
+        record = {"topic": "shop.public.customers", "partition": 0, "offset": offset}
+        record |= {"ts": 1793500000002, "key": json.dumps({"id": row["id"]})}
+        lines.append(json.dumps({**record, "payload": json.dumps(event)}))
+    (day / "part.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return day / "part.jsonl"
+
+
+NO_JAVA = (
+    "error: Spark can't start: no java in PATH. "
+    "Install a JDK or JRE 17 or newer, or name it in JAVA_HOME\n"
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "--from", "2026-11-01"),
+        ("demo",),
+        ("maintain",),
+        ("discover", "shop"),
+        ("inspect", "landing/2026-11-01/part.jsonl"),
+    ],
+    ids=lambda command: str(command[0]),
+)
+def test_without_java_one_line_says_so_and_nothing_is_recorded(
+    project: Path, command: tuple[str, ...]
+) -> None:
+    land(project, {"id": 1})
+    (project / "dagster.yaml").write_text(DAGSTER_YAML, encoding="utf-8")
+    before = sorted(project.rglob("*"))
+    result = without_java(project, "cdc_assets.cli", *command)
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", NO_JAVA)
+    assert sorted(project.rglob("*")) == sorted([*before, project / "programs"])
+
+
+def test_a_java_that_is_too_old_is_refused_before_spark_starts(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = project / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(project))
+    land(project, {"id": 1})
+    result = call("run", "--from", "2026-11-01")
+    assert result.exit_code == 1
+    assert 'Spark can\'t start: openjdk version "11.0.2"' in result.stderr
+    assert "17 or newer" in result.stderr
+    assert "starting Spark" not in result.stderr
+
+
+def test_a_run_of_dagster_without_java_is_canceled_so_that_no_good_day_looks_failed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "dagster.yaml").write_text(DAGSTER_YAML, encoding="utf-8")
+    monkeypatch.setenv("DAGSTER_HOME", str(project))
+    materialize = ("dagster", "asset", "materialize", "-m", "cdc_assets.definitions")
+    chosen = ("--select", 'key:"shop/landing"', "--partition", "2026-11-01")
+    result = without_java(project, *materialize, *chosen)
+    assert result.returncode == 1
+    with dg.DagsterInstance.from_config(str(project)) as instance:
+        (run,) = instance.get_runs()
+        assert run.status is dg.DagsterRunStatus.CANCELED
+        said = [
+            e.dagster_event.message or "" for e in instance.all_logs(run.run_id) if e.dagster_event
+        ]
+    assert NO_JAVA.removeprefix("error: ").strip() in said
+
+
+# -- Ctrl-C
+
+
+@contextmanager
+def started(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """A command in a process group of its own, as a terminal starts it."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "cdc_assets.cli", *command],
+        env=_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def press_ctrl_c(process: subprocess.Popen[str], after: str, seconds: float) -> str:
+    """Interrupt a command some time after it said something; what it says from then on."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if after in line:
+            break
+    time.sleep(seconds)
+    os.killpg(process.pid, signal.SIGINT)
+    return process.stdout.read()
+
+
+GOES_ON = "interrupted: what was finished is kept; the same command goes on where it stopped"
+
+
+def test_ctrl_c_while_spark_starts_ends_a_run_with_130_and_one_line(project: Path) -> None:
+    land(project, {"id": 1})
+    with started("run", "--from", "2026-11-01") as process:
+        assert press_ctrl_c(process, "starting Spark", 2.0) == GOES_ON + "\n"
+        assert process.wait(30) == 130
+
+
+@pytest.mark.slow
+def test_ctrl_c_between_stages_cancels_the_run_and_the_same_command_goes_on(project: Path) -> None:
+    land(project, {"id": 1}, {"id": 2})
+    (project / "dagster.yaml").write_text(DAGSTER_YAML, encoding="utf-8")
+    with started("run", "--from", "2026-11-01") as process:
+        said = press_ctrl_c(process, "shop.landing", 2.0)
+        assert said.splitlines()[-1] == GOES_ON
+        assert "failed" not in said
+        assert "Traceback" not in said
+        assert process.wait(30) == 130
+    with dg.DagsterInstance.from_config(str(project)) as instance:
+        assert [r.status for r in instance.get_runs()] == [dg.DagsterRunStatus.CANCELED]
+    with started("run", "--from", "2026-11-01") as process:
+        said, _ = process.communicate(timeout=600)
+        assert "made 2026-11-01" in said
+        assert process.returncode == 0
+    assert (
+        json.loads(call("show", "customers", "--format", "json").stdout.splitlines()[1])["id"] == 2
+    )
+    with started("maintain", "--verbose") as process:
+        said = press_ctrl_c(process, "", 4.0)
+        assert said.splitlines()[-1] == GOES_ON
+        assert process.wait(60) == 130
 
 
 # -- run
@@ -131,6 +315,46 @@ def test_a_failed_run_exits_1_with_the_reason(monkeypatch: pytest.MonkeyPatch) -
         result = call("run", "--from", "2026-11-02", "--verbose")
     assert result.exit_code == 1
     assert "error: shop__landing: the disk is full" in result.stderr
+
+
+# -- lag
+
+
+def lag_table(project: Path, *days: str) -> None:
+    """A lake whose table shop.lag was made for these days and has no row."""
+    warehouse = project / "warehouse"
+    warehouse.mkdir()
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
+    try:
+        catalog.create_namespace("shop")
+        kinds = {"landing_date": pa.date32(), "hour": pa.timestamp("us", "UTC")}
+        schema = pa.schema([(name, kinds.get(name, pa.string())) for name in reads.LAG_COLUMNS])
+        table = catalog.create_table(("shop", "lag"), schema)
+        inputs = json.dumps({day: {} for day in days})
+        table.append(schema.empty_table(), snapshot_properties={INPUTS: inputs})
+    finally:
+        catalog.engine.dispose()
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_lag_of_days_that_are_not_made_says_what_to_run(project: Path, form: str) -> None:
+    lag_table(project, "2026-11-01", "2026-11-02")
+    result = call("lag", "--from", "2026-11-05", "--to", "2026-11-06", "--format", form)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "error: no lag for 2026-11-05 to 2026-11-06: shop.lag has 2026-11-01 to 2026-11-02. Make "
+        "the days first: cdc-assets run --source shop --from 2026-11-05 --to 2026-11-06\n"
+    )
+    future = call("lag", "--from", "2101-01-01", "--format", form)
+    assert future.exit_code == 1
+    assert "cdc-assets run" not in future.stderr
+
+
+def test_lag_of_made_days_without_changes_is_no_error(project: Path) -> None:
+    lag_table(project, "2026-11-01", "2026-11-02")
+    result = call("lag", "--from", "2026-11-02")
+    assert result.exit_code == 0
+    assert "no change in them has a lag" in result.stderr
 
 
 # -- rows

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from cdc_assets import reads
 from cdc_assets.cdc import lake as lake_module
 from cdc_assets.cdc.config import Config, KafkaConfig
-from cdc_assets.cdc.errors import ConfigError, LakeError, LandingError, NotMadeError
+from cdc_assets.cdc.errors import ConfigError, LakeError, LandingError, MissingTableError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
 from cdc_assets.cdc.lake import Lake
 from cdc_assets.cdc.lake_errors import is_conflict, is_contention, lake_error, one_line
@@ -209,7 +209,7 @@ def test_metadata_that_is_gone_is_no_missing_table(lake: Lake, tmp_path: Path) -
     assert failure(lake, tmp_path).startswith("a file that belongs to the lake is missing (")
     with pytest.raises(LakeError, match=r"shop\.landing: a file of it") as raised:
         reads.open_table(lake.config, reads.own_table("shop", "landing"))
-    assert not isinstance(raised.value, NotMadeError)
+    assert not isinstance(raised.value, MissingTableError)
 
 
 # -- exceptions of Java, by class ----------------------------------------------------------------
@@ -355,7 +355,7 @@ def test_a_table_that_does_not_exist_was_never_made(
         if make is no_lake and lake:
             continue  # SQLite can't open a file in a folder that is missing
         config = config_of(tmp_path, **lake)
-        with pytest.raises(NotMadeError, match="cdc-assets run --"):
+        with pytest.raises(MissingTableError, match="cdc-assets run --"):
             reads.open_table(config, reads.own_table("shop", "landing"))
         wanted = wanted_days(config, "shop", str(tmp_path / "landing"), settled())
         assert wanted is not None
@@ -371,7 +371,7 @@ def test_an_outage_of_the_catalog_asks_for_no_day(
         config = config_of(tmp_path, **lake)
         with pytest.raises(LakeError, match=r"catalog.* can't be read: ") as raised:
             wanted_days(config, "shop", str(tmp_path / "landing"), settled())
-        assert not isinstance(raised.value, NotMadeError)
+        assert not isinstance(raised.value, MissingTableError)
         assert "\n" not in str(raised.value)
 
 
@@ -380,7 +380,7 @@ def test_a_catalog_server_that_does_not_answer_asks_for_no_day(tmp_path: Path) -
     config = config_of(tmp_path, catalog=rest)
     with pytest.raises(LakeError, match=r"the catalog \(rest\) can't be read: ") as raised:
         wanted_days(config, "shop", str(tmp_path / "landing"), settled())
-    assert not isinstance(raised.value, NotMadeError)
+    assert not isinstance(raised.value, MissingTableError)
 
 
 def test_the_sensor_fails_with_the_outage_and_requests_nothing(tmp_path: Path) -> None:

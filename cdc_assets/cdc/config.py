@@ -475,6 +475,14 @@ class Config(_Model):
         """The open day in the project's time zone."""
         return datetime.now(ZoneInfo(self.timezone)).date()
 
+    def fault_of(self, day: date) -> str | None:
+        """Why a day can't be made, as a text to follow the day; None where it can be."""
+        if day < self.start_date:
+            return f"is before start_date {self.start_date}; no day is made before it"
+        if day > self.today():
+            return f"is in the future; today is {self.today()} in {self.timezone}"
+        return None
+
     def end_of(self, day: date) -> datetime:
         """The instant at which a day ends."""
         end = datetime.combine(

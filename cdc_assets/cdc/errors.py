@@ -36,6 +36,15 @@ class ConfigError(CdcError):
             super().__init__(f"{head}{len(self.faults)} faults{lines}")
 
 
+class JavaError(CdcError):
+    """Raised when there is no Java that Spark can run on; nothing was started."""
+
+    def __init__(self, found: str, remedy: str) -> None:
+        self.found = found
+        self.remedy = remedy
+        super().__init__(f"Spark can't start: {found}. {remedy[0].upper()}{remedy[1:]}")
+
+
 class LandingError(CdcError):
     """Raised when a day cannot be landed whole; nothing of that source's day is written."""
 
@@ -75,8 +84,8 @@ class LakeError(CdcError):
     """Raised when the catalog or a commit fails for a reason that a retry does not mend."""
 
 
-class NotMadeError(LakeError):
-    """Raised when no run has made the table yet; the catalog itself answers."""
+class MissingTableError(LakeError):
+    """Raised when a table is not in the lake, because no day of it was made yet."""
 
 
 class ConcurrentRunError(LakeError):

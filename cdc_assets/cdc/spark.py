@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.config import Config, local_path
 from cdc_assets.cdc.errors import ConfigError, LakeError
+from cdc_assets.cdc.java import require_java
 from cdc_assets.cdc.java_errors import Cause, causes, root_cause
 
 CATALOG = "lake"
@@ -142,7 +143,10 @@ def build_session(config: Config) -> SparkSession:
 
     Raises:
         LakeError: the folder can't be made.
+        JavaError: there is no Java that Spark can run on.
     """
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        require_java()  # PySpark is about to start a JVM
     # Workers must run this interpreter, or they pick another python3 from PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if not config.lake.catalog:

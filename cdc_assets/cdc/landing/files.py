@@ -175,7 +175,8 @@ def _literal_path(path: str) -> str:
 
 def _where_from() -> tuple[Column, Column]:
     folder = F.regexp_extract(F.col("_metadata.file_path"), r"/(\d{4}-\d{2}-\d{2})/[^/]+$", 1)
-    return folder.cast("date").alias("landing_date"), F.col("_metadata.file_name").alias("file")
+    # A file may be read alone, outside a day's folder.
+    return folder.try_cast("date").alias("landing_date"), F.col("_metadata.file_name").alias("file")
 
 
 def from_lines(lines: DataFrame) -> DataFrame:

@@ -1,0 +1,493 @@
+"""Hostile events through all stages, against the plain-Python model.
+
+``python -m cdc_assets_tests.fuzz_run --records 100000 --seed 7`` runs it by hand; test_fuzz.py runs
+some thousand records. Good events of every format, and the public events in
+``../shared/cases/public`` where they are there, are changed by mutations.py and land over several
+days. No stage may fail, every landed record reaches one destination, and destinations, changes, lag
+and every day of every configured table are what the model says. The same for the same seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from cdc_assets import reads
+from cdc_assets.cdc.errors import first_line
+from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.names import TableName
+from cdc_assets_tests import events as ev
+from cdc_assets_tests import lakes, model
+from cdc_assets_tests.model import Landed, Record
+from cdc_assets_tests.mutations import NAMES, Mutator
+
+CASES = Path(os.environ.get("CDC_CASES") or Path(__file__).parents[2] / "shared" / "cases")
+DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
+SHARES = {"debezium": 10, "lindorm": 3, "dataworks": 3, "debezium-flat": 3}
+NAMES_OF_A_SOURCE = 8  # how many hostile column names a small run tries; each alters its tables
+IDS = 40
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FuzzedSource:
+    """A source as cdc.yaml has it, and what lands for it."""
+
+    name: str
+    format: str
+    tables: dict[str, Any]
+    landed: Landed
+
+    def options(self) -> dict[str, Any]:
+        """The source as the model reads it."""
+        return {"format": self.format, "tables": self.tables}
+
+
+# -- good events ---------------------------------------------------------------------------------
+
+TYPES = {
+    "id": "int64",
+    "name": "string",
+    "n": "int32",
+    "price": (ev.DECIMAL, 2, 12),
+    "at": "io.debezium.time.MicroTimestamp",
+    "tags": {"type": "array", "items": {"type": "string"}, "optional": True},
+}
+COLUMNS = {"id": "bigint", "name": "string", "n": "bigint", "price": "decimal(12,2)"}
+PAIR = {"id": "bigint", "part": "string", "name": "string", "n": "bigint", "price": "decimal(12,2)"}
+
+
+@dataclass
+class Story:
+    """Rows of one table that come, change and go; `keys` are its key columns."""
+
+    rng: Random
+    log: Any
+    keys: tuple[str, ...] = ("id",)
+    typed: bool = False
+    whole_before: bool = False
+    rows: dict[int, Values] = field(default_factory=dict)
+
+    def tell(self) -> None:
+        """The next event, about one of `IDS` rows."""
+        number = self.rng.randrange(1, IDS + 1)
+        old = self.rows.get(number)
+        if old is None:
+            self._create(number)
+        else:
+            self.rng.choices([self._update, self._delete, self._move, self._read], [12, 4, 2, 1])[
+                0
+            ](number, old)
+
+    def row(self, number: int) -> Values:
+        row: Values = {"id": number, "name": f"name {self.rng.randrange(1000)}"}
+        if "part" in self.keys:
+            row["part"] = f"p{number % 3}"
+        row |= {"n": self.rng.randrange(1000), "price": Decimal(self.rng.randrange(10_000)) / 100}
+        if self.typed:
+            row |= {"at": self.rng.randrange(2**50), "tags": ["a", "b"]}
+        return row
+
+    def key_of(self, row: Values) -> Values:
+        return {name: row[name] for name in self.keys}
+
+    def _create(self, number: int) -> None:
+        row = self.rows[number] = self.row(number)
+        if isinstance(self.log, ev.DataWorksLog):
+            self.log.insert(**row)
+        else:
+            self.log.create(**row)
+
+    def _update(self, number: int, old: Values) -> None:
+        row = self.rows[number] = self.row(number)
+        if isinstance(self.log, ev.PgLog):
+            self.log.update(**row, _before=old if self.whole_before else None)
+        elif isinstance(self.log, ev.DataWorksLog) and self.rng.random() < 0.5:
+            self.log.update_pair(old, **row)
+        else:
+            self.log.update(old, **row)
+
+    def _delete(self, number: int, old: Values) -> None:
+        del self.rows[number]
+        if isinstance(self.log, ev.PgLog):
+            before = old if self.whole_before else self.key_of(old)
+            self.log.delete(**before, _tombstone=self.rng.random() < 0.7)
+        else:
+            self.log.delete(**old)
+
+    def _move(self, number: int, old: Values) -> None:
+        target = number % IDS + 1
+        row = self.row(target)
+        del self.rows[number]
+        self.rows[target] = row
+        if isinstance(self.log, ev.PgLog) and not isinstance(self.log, ev.FlatLog):
+            self.log.change_key(self.key_of(old), **row)
+        elif isinstance(self.log, ev.PgLog):
+            self.log.update(**row)
+        else:
+            self.log.update(old, **row)
+
+    def _read(self, number: int, old: Values) -> None:
+        if isinstance(self.log, ev.PgLog):
+            self.log.read(**old)
+        else:
+            self._update(number, old)
+
+
+def _told(stories: Sequence[Story], landing: ev.Landing, rng: Random, count: int) -> Landed:
+    """Events of several tables over all days, with truncates and heartbeats among them."""
+    for day in DAYS:
+        landing.on(day)
+        for _ in range(count // len(DAYS)):
+            story = rng.choice(stories)
+            story.tell()
+            if rng.random() < 0.002 and not isinstance(story.log, (ev.FlatLog, ev.LindormLog)):
+                story.log.truncate()
+                story.rows.clear()
+            if rng.random() < 0.01 and not isinstance(story.log, (ev.FlatLog, ev.LindormLog)):
+                story.log.heartbeat()
+    return landing.landed
+
+
+def _debezium(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
+    landing = ev.Landing(DAYS[0])
+
+    def log(table: str, **options: Any) -> ev.PgLog:
+        return ev.PgLog("inventory", "public", table, landing=landing, **options)
+
+    stories = [
+        Story(rng, log("customers")),
+        Story(rng, log("orders", types=TYPES), typed=True),
+        Story(rng, log("items", key=("id", "part")), keys=("id", "part"), whole_before=True),
+        Story(rng, log("audit_log")),
+        Story(rng, log("history"), whole_before=True),
+    ]
+    tables: dict[str, Any] = {
+        "public.customers": {"key": ["id"], "columns": COLUMNS},
+        "public.orders": {},
+        "public.items": {"key": ["id", "part"], "columns": PAIR, "replica_identity": "full"},
+        "public.audit_log": {"key": "none", "columns": COLUMNS},
+        "public.history": {"key": "row", "columns": COLUMNS, "replica_identity": "full"},
+    }
+    return tables, _told(stories, landing, rng, count)
+
+
+def _lindorm(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
+    landing = ev.Landing(DAYS[0])
+    story = Story(rng, ev.LindormLog(landing=landing))
+    return {"default.customers": {"columns": COLUMNS}}, _told([story], landing, rng, count)
+
+
+def _dataworks(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
+    landing = ev.Landing(DAYS[0])
+    columns = {"id": "LONG", "name": "STRING", "n": "LONG", "price": "DOUBLE"}
+    story = Story(rng, ev.DataWorksLog(columns=columns, landing=landing))
+    return {"shop.customers": {}}, _told([story], landing, rng, count)
+
+
+def _flat(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
+    landing = ev.Landing(DAYS[0])
+    story = Story(rng, ev.FlatLog(landing=landing))
+    return {"public.customers": {"columns": COLUMNS}}, _told([story], landing, rng, count)
+
+
+_GOOD = {
+    "debezium": _debezium,
+    "lindorm": _lindorm,
+    "dataworks": _dataworks,
+    "debezium-flat": _flat,
+}
+
+# -- public events -------------------------------------------------------------------------------
+
+
+def public_events(format: str) -> list[tuple[str | None, Record]]:
+    """The public events of a format, each with the table that it is of; none where none are."""
+    found: list[tuple[str | None, Record]] = []
+    for path in sorted(CASES.glob("public/*.jsonl")):
+        flat, dataworks = path.name.startswith("flat"), path.name.startswith("aliyun-json")
+        if format != ("debezium-flat" if flat else "dataworks" if dataworks else "debezium"):
+            continue
+        for text in path.read_text("utf-8").splitlines():
+            case = json.loads(text)
+            if case["landing"]["ts"] > 10**16:
+                continue  # the mutation `kafka_clock` has such, and can be left out
+            is_change = case["expect"]["destination"] == "changes"
+            found.append((case["expect"].get("table") if is_change else None, _landed(case)))
+    return found
+
+
+def _landed(case: dict[str, Any]) -> Record:
+    line = case["landing"]
+
+    def data(text: str | None) -> bytes | None:
+        return None if text is None else text.encode("utf-8")
+
+    flat = [data(part) for part in line.get("headers") or ()]
+    headers = tuple(((n or b"").decode(), v) for n, v in zip(flat[::2], flat[1::2], strict=True))
+    place = (line["topic"], line["partition"], line["offset"], line["ts"])
+    return Record(*place, data(line["key"]), data(line["payload"]), headers)
+
+
+def _public_tables(events: Iterable[tuple[str | None, Record]], most: int) -> dict[str, Any]:
+    """The tables with the most events, with the types of columns that no message schema has."""
+    columns: dict[str, dict[str, str]] = defaultdict(dict)
+    counts: Counter[str] = Counter()
+    for name, record in events:
+        if name is None or "None" in name.split("."):
+            continue
+        table = str(TableName(*name.split(".")))
+        counts[table] += 1
+        document = json.loads(record.value or b"{}", parse_float=Decimal)
+        payload = document.get("payload") or document
+        for column, value in ((payload.get("after") if "op" in payload else payload) or {}).items():
+            kind = {bool: "boolean", int: "bigint", Decimal: "double"}.get(type(value), "string")
+            if not column.startswith("__"):
+                columns[table].setdefault(column, kind)
+    return {table: {"columns": columns[table]} for table, _ in counts.most_common(most)}
+
+
+def _mixed_in(
+    rng: Random, landed: Landed, events: Sequence[tuple[str | None, Record]], count: int
+) -> Landed:
+    """Public events among others, over and over: all of them first, then any."""
+    if not events:
+        return landed
+    wanted = [record for _, record in events][:count]
+    wanted += [rng.choice(events)[1] for _ in range(count - len(wanted))]
+    for record in wanted:
+        of_day = landed[rng.choice(DAYS)]
+        of_day.insert(rng.randrange(len(of_day) + 1), record)
+    return landed
+
+
+# -- what lands ----------------------------------------------------------------------------------
+
+
+def fuzzed_sources(
+    records: int,
+    seed: int,
+    *,
+    names: int = NAMES_OF_A_SOURCE,
+    public_tables: int = 3,
+    without: Collection[str] = (),
+) -> list[FuzzedSource]:
+    """A source of each format with about so many records in all, a third of them changed."""
+    sources = []
+    for number, (format, share) in enumerate(SHARES.items()):
+        rng = Random(f"{seed} {format}")
+        count = records * share // sum(SHARES.values())
+        public = public_events(format)
+        tables, landed = _GOOD[format](rng, count * 3 // 4 if public else count)
+        mutator = Mutator(rng, names=rng.sample(NAMES, min(names, len(NAMES))), without=without)
+        mixed = _mixed_in(rng, landed, public, count // 4)
+        changed = {
+            day: [r for good in of_day for r in mutator(good)] for day, of_day in mixed.items()
+        }
+        tables |= _public_tables(public, public_tables)
+        sources.append(FuzzedSource(f"fuzz_{number}", format, tables, _offset_anew(rng, changed)))
+    return sources
+
+
+def _offset_anew(rng: Random, landed: Landed) -> Landed:
+    """Each record at the next offset of its partition; now and then one lands twice at its own."""
+    next_offset: Counter[tuple[str | None, int | None]] = Counter()
+
+    def placed(records: Iterable[Record]) -> Iterator[Record]:
+        for record in records:
+            lane = (record.topic, record.partition)
+            if record.malformed_line:
+                yield record
+                continue
+            yield (one := replace(record, offset=next_offset[lane]))
+            next_offset[lane] += 1
+            if rng.random() < 0.01:
+                yield one
+
+    return {day: list(placed(landed.get(day, ()))) for day in DAYS}
+
+
+# -- running and comparing -----------------------------------------------------------------------
+
+
+@dataclass
+class Report:
+    """What a run shows; no failure is the healthy state."""
+
+    landed: Counter[str] = field(default_factory=Counter)  # by destination
+    compared: int = 0  # days of tables
+    failures: list[str] = field(default_factory=list)
+
+
+def run(
+    lake_of: Callable[..., Lake],
+    folder: Path,
+    sources: Sequence[FuzzedSource],
+    progress: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Make all days of all sources and compare them with the model.
+
+    Args:
+        lake_of: the lake of some sources, as the fixture of conftest.py.
+        folder: where the files land.
+    """
+    configs = {
+        s.name: lakes.write_source(folder / s.name, s.landed, s.format, tables=s.tables)
+        for s in sources
+    }
+    lake = lake_of(configs, DAYS[0])
+    report = Report()
+    for source in sources:
+        began = time.monotonic()
+        known = len(report.failures)
+        _run_source(lake, source, report)
+        for failure in report.failures[known:]:
+            progress(f"{failure}\n")
+        progress(f"{source.format}: {time.monotonic() - began:.0f} s")
+    return report
+
+
+def _run_source(lake: Lake, source: FuzzedSource, report: Report) -> None:
+    def failed(what: str, text: str) -> None:
+        report.failures.append(f"{source.format}, {what}:\n{text}")
+
+    for stage in (lakes.land, lakes.make_changes, lakes.make_lag):
+        try:
+            stage(lake, source.name, DAYS)
+        except Exception as error:
+            failed(stage.__name__, _shown(error))
+            if stage is not lakes.make_lag:
+                return
+    _, errors = lakes.run_tables(lake, source.name, DAYS)
+    for (table, day), error in errors.items():
+        failed(f"{table} on {day}", _shown(error))
+    got = lakes.destinations_read(lake, source.name)
+    report.landed.update(row["destination"] for row in got)
+    for day in DAYS:
+        of_day = F.col("landing_date") == F.lit(day)
+        landed = lake.spark.table(lake.stage(source.name, "landing")).where(of_day).count()
+        reached = sum(row["landing_date"] == day for row in got)
+        if not landed == reached == len(source.landed[day]):
+            failed(
+                f"nothing lost on {day}",
+                f"{len(source.landed[day])} records sent, {landed} landed, {reached} reached a "
+                "destination",
+            )
+    options = source.options()
+    classified = model.classify(options, source.landed)
+    sides = {
+        "destinations": (got, lakes.destinations_expected(classified)),
+        "changes": (lakes.changes_read(lake, source.name), lakes.changes_expected(classified)),
+    }
+    if lake.spark.catalog.tableExists(lake.stage(source.name, "lag")):
+        lag = lakes.lag_expected(model.lag(options, source.landed))
+        sides["lag"] = (lakes.lag_read(lake, source.name), lag)
+    for what, (read, expected) in sides.items():
+        if text := lakes.difference_of(read, expected):
+            failed(what, text)
+    stopped = dict(errors.keys())
+    for table, config in source.tables.items():
+        _compare_table(lake, source, table, config, stopped.get(table), report)
+
+
+def _compare_table(
+    lake: Lake,
+    source: FuzzedSource,
+    table: str,
+    config: Any,
+    stopped: date | None,
+    report: Report,
+) -> None:
+    """Report the first day of a table that is not what the model says."""
+    try:
+        by_model = model.tables({**source.options(), "tables": {table: config}}, source.landed)
+    except model.TableError as error:
+        report.failures.append(f"{source.format}, the model of {table}:\n{error}")
+        return
+    for day in DAYS:
+        if stopped is not None and day >= stopped:
+            return
+        report.compared += 1
+        text = lakes.difference_of(state_rows(lake, source.name, table, day), by_model[day][table])
+        if text:
+            report.failures.append(f"{source.format}, {table} on {day}:\n{text}")
+            return
+
+
+def state_rows(lake: Lake, source: str, table: str, day: date) -> list[dict[str, Any]]:
+    """A day's rows, read without Spark: a job for each would take most of the time."""
+    state = reads.open_table(lake.config, reads.find_table(lake.config, table, source))
+    snapshot = state.snapshot_by_name(str(day))
+    assert snapshot is not None, f"{table} has no tag {day}"
+    rows = state.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()
+    own = {"_cdc_position", "_cdc_source_ts_ms", "_cdc_landing_date"}
+    return [{name: v for name, v in row.items() if name not in own} for row in rows]
+
+
+def _shown(error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) < 2000 else f"{type(error).__name__}: {first_line(error)}"
+
+
+# -- by hand -------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it and print what fails; 1 where something does."""
+    from cdc_assets.cdc.spark import build_session
+    from cdc_assets_tests.conftest import SPARK
+
+    parser = argparse.ArgumentParser(
+        prog="python -m cdc_assets_tests.fuzz_run", description=__doc__
+    )
+    parser.add_argument("--records", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument(
+        "--names", type=int, default=len(NAMES), help="hostile column names a source"
+    )
+    parser.add_argument("--public-tables", type=int, default=12, help="tables of public events")
+    parser.add_argument("--format", action="append", choices=list(SHARES), help="only these")
+    parser.add_argument("--without", action="append", default=[], help="a mutation to leave out")
+    chosen = parser.parse_args(arguments)
+    sources = fuzzed_sources(
+        chosen.records,
+        chosen.seed,
+        names=chosen.names,
+        public_tables=chosen.public_tables,
+        without=chosen.without,
+    )
+    sources = [s for s in sources if s.format in (chosen.format or SHARES)]
+    os.environ.pop("CDC_WAREHOUSE", None)
+    with tempfile.TemporaryDirectory() as folder:
+        warehouse = Path(folder) / "warehouse"
+        none = {"none": lakes.source_config(warehouse)}
+        spark = build_session(lakes.config_of(none, warehouse, spark=SPARK))
+        spark.sparkContext.setLogLevel("ERROR")
+
+        def lake_of(configs: dict[str, Any], start: date) -> Lake:
+            return Lake(spark, lakes.config_of(configs, warehouse, start))
+
+        report = run(lake_of, Path(folder), sources, print)
+        spark.stop()
+    print(f"{dict(report.landed)}; {report.compared} days of tables compared")
+    print(f"{len(report.failures)} failures (seed {chosen.seed})")
+    return 1 if report.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

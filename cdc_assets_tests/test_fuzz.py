@@ -1,0 +1,72 @@
+"""Hostile events through all stages (mutations.py, fuzz_run.py).
+
+``CDC_FUZZ_RECORDS=100000 CDC_SEED=7 pytest cdc_assets_tests/test_fuzz.py`` goes further and
+elsewhere, as ``python -m cdc_assets_tests.fuzz_run`` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from cdc_assets_tests import events as ev
+from cdc_assets_tests import fuzz_run, mutations
+from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.mutations import MUTATIONS, Mutator
+
+RECORDS = int(os.environ.get("CDC_FUZZ_RECORDS", "3000"))
+SEED = int(os.environ.get("CDC_SEED", "1"))
+GOOD = [
+    ev.updated({"id": 1, "name": "Ann", "n": 5}, {"id": 1, "name": "A", "n": 4}),
+    ev.created({"id": 1, "name": "Ann"}, types={"id": "int64", "name": "string"}),
+    ev.lindorm_updated({"id": 1, "name": "A"}, {"id": 1, "name": "Ann"}),
+    ev.dataworks_updated({"id": 1, "name": "A"}, {"id": 1, "name": "Ann"}),
+    ev.flattened(ev.created({"id": 1, "name": "Ann"})),
+]
+
+
+def test_the_same_seed_lands_the_same_records() -> None:
+    one, two, other = (fuzz_run.fuzzed_sources(500, seed) for seed in (SEED, SEED, SEED + 1))
+    assert one == two
+    assert one != other
+
+
+@pytest.mark.parametrize("kind", MUTATIONS, ids=lambda kind: kind.__name__)
+def test_every_mutation_changes_an_event_of_some_format(kind: mutations.Damage) -> None:
+    others = {other.__name__ for other in MUTATIONS} - {kind.__name__}
+    mutator = Mutator(Random(SEED), share=1, without=others)
+    assert any(mutator(good) != [good] for _ in range(20) for good in GOOD)
+
+
+def test_an_unknown_mutation_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"got the mutations \['no_such'\]; known are"):
+        Mutator(Random(SEED), without=["no_such"])
+
+
+def test_json_that_python_cannot_hold_is_spelled_as_it_stands() -> None:
+    raw = mutations.raw_json
+    document = {"a": raw("1e400"), raw('"a"'): 1, "b": raw('"\\ud800"'), "c": raw("[[1]]")}
+    assert mutations.json_bytes(document) == b'{"a":1e400,"a":1,"b":"\\ud800","c":[[1]]}'
+
+
+def test_most_good_events_stay_so_that_tables_fill() -> None:
+    rng = Random(SEED)
+    mutator = Mutator(rng)
+    kept = Counter(mutator(good) == [good] for _ in range(200) for good in GOOD)
+    assert kept[True] > kept[False] > 100
+    assert all(json.loads(good.value or b"") for good in GOOD)
+
+
+@pytest.mark.slow
+def test_hostile_events_stop_no_stage_and_no_table(lake_of: LakeOf, tmp_path: Path) -> None:
+    sources = fuzz_run.fuzzed_sources(RECORDS, SEED)
+    report = fuzz_run.run(lake_of, tmp_path, sources)
+    assert not report.failures, "\n\n".join(report.failures)
+    assert set(report.landed) == {"changes", "control", "quarantine"}
+    tables = sum(len(source.tables) for source in sources)
+    assert report.compared == tables * len(fuzz_run.DAYS)
