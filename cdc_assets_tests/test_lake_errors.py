@@ -23,13 +23,14 @@ from pyspark.sql import SparkSession
 
 from cdc_assets import reads
 from cdc_assets.cdc import lake as lake_module
-from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import LakeError, LandingError, MissingTableError
+from cdc_assets.cdc.config import Config, KafkaConfig
+from cdc_assets.cdc.errors import ConfigError, LakeError, LandingError, MissingTableError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
 from cdc_assets.cdc.lake import Lake
 from cdc_assets.cdc.lake_errors import is_conflict, is_contention, lake_error, one_line
+from cdc_assets.cdc.landing.kafka import failed
 from cdc_assets.cdc.landing.stage import land
-from cdc_assets.cdc.spark import build_session, is_lost
+from cdc_assets.cdc.spark import add_kafka, build_session, is_lost
 from cdc_assets.definitions import build_definitions
 from cdc_assets.sensors import wanted_days
 from cdc_assets_tests import events as ev
@@ -260,6 +261,49 @@ def test_a_line_of_the_catalog_keeps_its_password(spark: SparkSession, tmp_path:
     assert line.startswith("the catalog jdbc can't be used (SQLException: postgresql://***@db")
     assert "hush7" not in line
     assert "lake.catalog" in line
+
+
+KAFKA_FAILURES = [
+    ("kafka.common.errors.SaslAuthenticationException", "the credentials were refused"),
+    ("kafka.common.errors.TopicAuthorizationException", "the user may not do this"),
+    ("kafka.common.errors.TimeoutException", "no broker answers"),
+    ("kafka.common.errors.UnknownTopicOrPartitionException", "a topic has just gone"),
+    (
+        "kafka.common.errors.OffsetOutOfRangeException",
+        "records went away while they were read, by retention or with their topic",
+    ),
+    ("kafka.common.config.ConfigException", "an option is wrong"),
+]
+
+
+@pytest.fixture(scope="module")
+def kafka_client(spark: SparkSession) -> Any:
+    """Kafka's packages in Spark's JVM."""
+    try:
+        add_kafka(spark)
+    except ConfigError as error:
+        pytest.skip(str(error))
+    jvm: Any = spark._jvm
+    return jvm.org.apache
+
+
+@pytest.mark.parametrize(("java", "says"), KAFKA_FAILURES)
+def test_a_failure_of_kafka_is_known_by_its_class(
+    spark: SparkSession, kafka_client: Any, java: str, says: str
+) -> None:
+    config = KafkaConfig(bootstrap_servers="broker:9092", topics=["t"])
+    jvm: Any = spark._jvm
+    add_kafka(spark)  # gives this thread its class loader
+    cause = kafka_client
+    for part in java.split("."):
+        cause = getattr(cause, part)
+    outer = jvm.java.util.concurrent.ExecutionException("x", cause("of the password"))
+    error = raised_by(outer)
+    simple = java.rpartition(".")[2]
+    assert f"broker:9092: {says} ({simple}: of the password)" in str(failed("s", config, error))
+    words = " ".join(name for name, _ in KAFKA_FAILURES)
+    other = raised_by(jvm.java.lang.RuntimeException(words))
+    assert "Kafka can't be read (RuntimeException: " in str(failed("s", config, other))
 
 
 # -- reads without Spark: only a table that does not exist was never made ------------------------

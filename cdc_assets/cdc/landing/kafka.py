@@ -291,11 +291,7 @@ _WHY: tuple[tuple[tuple[str, ...], str, str], ...] = (
 
 
 def _is_data_loss(cause: Cause) -> bool:
-    # The batch reader raises a plain IllegalStateException where offsets have gone.
-    return cause.condition.startswith("KAFKA_DATA_LOSS") or (
-        cause.is_a("java.lang.IllegalStateException")
-        and "Some data may have been lost" in cause.message
-    )
+    return cause.condition.startswith("KAFKA_DATA_LOSS")
 
 
 def _signs(cause: Cause) -> set[str]:
