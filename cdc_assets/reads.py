@@ -26,6 +26,7 @@ from cdc_assets.cdc.spark import CATALOG, sqlite_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
 # Up to here a table is sorted before its first rows are shown; beyond, any rows will do.
@@ -155,11 +156,16 @@ def _sqlite_location(config: Config, table: LakeTable) -> str:
     try:
         catalog = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=60)
         try:
-            row = catalog.execute(
-                "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ? "
-                "AND table_namespace = ? AND table_name = ?",
-                (CATALOG, ".".join(table.parts[:-1]), table.parts[-1]),
-            ).fetchone()
+            # Without it the run that made the file was stopped before it made anything.
+            is_there = "SELECT 1 FROM sqlite_master WHERE name = 'iceberg_tables'"
+            row = (
+                catalog.execute(is_there).fetchone()
+                and catalog.execute(
+                    "SELECT metadata_location FROM iceberg_tables WHERE catalog_name = ? "
+                    "AND table_namespace = ? AND table_name = ?",
+                    (CATALOG, ".".join(table.parts[:-1]), table.parts[-1]),
+                ).fetchone()
+            )
         finally:
             catalog.close()
     except sqlite3.Error as error:
@@ -182,7 +188,12 @@ def _from_catalog(config: Config, table: LakeTable) -> Table:
 
     properties = catalog_properties(config)
     try:
-        return load_catalog(CATALOG, **properties).load_table(table.parts)
+        catalog = load_catalog(CATALOG, **properties)
+        if _has_no_tables(catalog):
+            raise _not_made(table)
+        return catalog.load_table(table.parts)
+    except NotMadeError:
+        raise
     except NoSuchTableError:
         raise _not_made(table) from None
     except Exception as error:  # of as many libraries as there are catalogs
@@ -190,6 +201,16 @@ def _from_catalog(config: Config, table: LakeTable) -> Table:
             f"{table}: the catalog ({properties['type']}) can't be read: "
             f"{type(error).__name__}: {error}"
         ) from error
+
+
+def _has_no_tables(catalog: Catalog) -> bool:
+    """True for a database that no run has made its catalog in yet."""
+    engine = getattr(catalog, "engine", None)  # of SQL catalogs alone
+    if engine is None:
+        return False
+    from sqlalchemy import inspect
+
+    return not inspect(engine).has_table("iceberg_tables")
 
 
 def catalog_properties(config: Config) -> dict[str, str]:
