@@ -21,6 +21,7 @@ from cdc_assets.asset_keys import table_key
 from cdc_assets.catch_up import catch_up_runs
 from cdc_assets.cdc.config import load_config
 from cdc_assets.cdc.spark import SMALL_DAYS
+from cdc_assets.jobs import RANGE_END, RANGE_START
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.e2e.stack import Process, StackError, wait_for
@@ -48,6 +49,8 @@ class Project:
         self.configure()
         outside = {k: v for k, v in os.environ.items() if not k.startswith(("CDC_", "DAGSTER_"))}
         self.environment = {**outside, "DAGSTER_HOME": str(folder), "PYTHONPATH": str(REPOSITORY)}
+        # On a busy machine a process takes longer to load the project than Dagster waits for it.
+        self.environment["DAGSTER_GRPC_TIMEOUT_SECONDS"] = "300"
 
     def configure(self, **top: Any) -> None:
         """Write cdc.yaml, with these settings besides."""
@@ -205,6 +208,8 @@ def test_after_three_nights_without_a_daemon_the_next_one_makes_all_missing_days
                 2 * PATIENCE,
                 every=1,
             )
+            asked = (run.tags[RANGE_START], run.tags[RANGE_END])
+            assert asked == (str(days[1]), str(days[-1]))
             assert run.is_success
             assert days_made(instance, run.run_id) == [str(day) for day in days[1:]]
             assert len(instance.get_runs(dg.RunsFilter(tags=nightly))) == 1

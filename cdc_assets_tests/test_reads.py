@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 
 from cdc_assets import reads
 from cdc_assets.cdc.config import Config, parse_config
-from cdc_assets.cdc.errors import ConfigError, LakeError, MissingDayError
+from cdc_assets.cdc.errors import ConfigError, LakeError, MissingDayError, MissingTableError
 
 
 def config_with(tmp_path: Path, **lake: Any) -> Config:
@@ -81,6 +83,31 @@ def test_a_lake_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match=r"there is no lake in .* yet. Make days first"):
         reads.read_table(config, "shop", "public.customers")
     assert not (tmp_path / "warehouse").exists(), "a read makes nothing"
+
+
+def test_a_catalog_without_tables_says_that_nothing_was_made(tmp_path: Path) -> None:
+    (tmp_path / "warehouse").mkdir()
+    embedded = tmp_path / "warehouse" / "catalog.db"
+    for file in (embedded, tmp_path / "other.db"):
+        with closing(sqlite3.connect(file)) as database, database:
+            database.execute("CREATE TABLE unrelated (id INT)")
+    own = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path / 'other.db'}"}
+    for lake in ({}, {"catalog": own}):
+        config = config_with(tmp_path, **lake)
+        with pytest.raises(MissingTableError, match="cdc-assets run --source shop"):
+            reads.open_table(config, reads.own_table("shop", "landing"))
+
+
+def test_a_catalog_that_does_not_answer_is_not_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "warehouse").mkdir()
+    (tmp_path / "warehouse" / "catalog.db").write_bytes(b"this is no database at all" * 100)
+    rest = {"type": "rest", "uri": "http://127.0.0.1:9"}
+    database = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path / 'no folder' / 'x.db'}"}
+    for lake in ({}, {"catalog": rest}, {"catalog": database}):
+        config = config_with(tmp_path, **lake)
+        with pytest.raises(LakeError, match="can't be read") as raised:
+            reads.open_table(config, reads.own_table("shop", "landing"))
+        assert not isinstance(raised.value, MissingTableError)
 
 
 @pytest.mark.parametrize(

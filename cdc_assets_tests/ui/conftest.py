@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from cdc_assets_tests.ui.dagster_dev import ROOT, DagsterDev, dagster_dev
 
@@ -36,23 +36,36 @@ def dagster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterDev]:
 
 
 @pytest.fixture(scope="session")
-def page(dagster: DagsterDev) -> Iterator[Page]:
-    """Dagster's first page in the system's Chromium: Playwright's own would be a download."""
+def browser() -> Iterator[Browser]:
+    """The system's Chromium: Playwright's own would be a download."""
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     assert browser_path, "there is no Chromium: make ui-test installs it, or says how to"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=browser_path, args=["--disable-gpu", "--disable-quic", "--disable-sync"]
         )
-        page = browser.new_page(viewport={"width": 1400, "height": 900})
-        # Without a graphics card a spinner alone takes half a core from the run it stands for.
-        page.add_init_script(STAND_STILL)
         # A page waits for a busy machine, not for people.
-        page.set_default_timeout(60_000)
         expect.set_options(timeout=60_000)
-        page.goto(dagster.url)
-        yield page
+        yield browser
         browser.close()
+
+
+def new_page(browser: Browser, url: str) -> Page:
+    """A page of Dagster's."""
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    # Without a graphics card a spinner alone takes half a core from the run it stands for.
+    page.add_init_script(STAND_STILL)
+    page.set_default_timeout(60_000)
+    page.goto(url)
+    return page
+
+
+@pytest.fixture(scope="session")
+def page(browser: Browser, dagster: DagsterDev) -> Iterator[Page]:
+    """Dagster's first page."""
+    page = new_page(browser, dagster.url)
+    yield page
+    page.close()
 
 
 @pytest.fixture(autouse=True)

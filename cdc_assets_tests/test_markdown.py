@@ -1,0 +1,66 @@
+"""Markdown of values from data; `ui/test_markdown.py` shows it to a real browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cdc_assets import checks, markdown
+from cdc_assets.assets import build_assets
+from cdc_assets.metadata import quarantine_examples
+from cdc_assets_tests.lakes import config_of, source_config
+
+IMAGE = "![x](http://127.0.0.1:9/y)"
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("Anna", "Anna"),
+        ("no key column", "no key column"),
+        (-1.5, "-1.5"),
+        (0, "0"),
+        (None, ""),
+        ("   ", ""),
+        ("•••", "•••"),
+        (IMAGE, f"`{IMAGE}`"),
+        ("public.customers", "`public.customers`"),
+        ("__init__", "`__init__`"),
+        ("www.example.org", "`www.example.org`"),
+        ("ann@example.org", "`ann@example.org`"),
+        ("a`b", "``a`b``"),
+        ("`a``b`", "``` `a``b` ```"),
+        (" a.b ", "`  a.b  `"),
+        ("a\r\n\r\n# b", "`a # b`"),
+        ("a|b", "`a`&#124;`b`"),
+        ("|", "&#124;"),
+        ("1.\\|2", "`1.\\`&#124;`2`"),
+    ],
+)
+def test_a_value_is_plain_words_or_a_code_span(value: Any, says: str) -> None:
+    assert markdown.literal(value) == says
+
+
+def test_a_long_value_is_cut() -> None:
+    assert markdown.literal("W" * 5_000) == f"`{'W' * 79}…`"
+    assert markdown.literal("W" * 80) == "W" * 80
+
+
+def test_a_row_stays_a_row_whatever_its_cells_hold() -> None:
+    text = markdown.table(["a|b", "c"], [["x\n| y |", "\\"], ["z", 1]])
+    assert [line.count(" | ") for line in text.splitlines()] == [1, 1, 1, 1]
+    assert len(text.splitlines()) == 4
+
+
+def test_faults_examples_and_descriptions_hold_no_markup_of_data() -> None:
+    fault = checks.listed("positions_in_order", [f"{IMAGE}: fell behind"])
+    assert fault.metadata["examples"].value == f"- `{IMAGE}: fell behind`"
+    names = ("reason", "table_name", "topic", "partition", "offset", "detail")
+    example = dict.fromkeys(names, IMAGE)
+    assert quarantine_examples([example], with_values=True).value.count(f"`{IMAGE}`") == 6
+    table = f'public."{IMAGE}"'
+    config = config_of({"s": source_config("landed", tables={table: {}})}, "/lake")
+    specs = [spec for asset in build_assets("s", config) for spec in asset.specs]
+    (said,) = [spec.description or "" for spec in specs if IMAGE in (spec.description or "")]
+    assert said.startswith(f"`{table}` as it stood")
