@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import socket
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from pyiceberg.catalog.sql import SqlCatalog
@@ -167,6 +169,85 @@ def test_a_lake_that_contradicts_the_configuration_is_a_problem(project: Path) -
     assert "days of shop.landing are cut in Asia/Shanghai" in zone.found
     assert "set timezone: Asia/Shanghai" in zone.remedy
     assert "start_date 2026-11-01 is later than 2026-10-30" in start.found
+
+
+SOURCE = {"schema": "public", "table": "customers", "namespace": "public"}
+ROW = {"id": 1, "name": "a"}
+EVENTS: dict[str, dict[str, Any]] = {
+    "debezium": {"op": "c", "after": ROW, "source": SOURCE},
+    "debezium-flat": {**ROW, "__op": "c", "__table": "customers", "__source_schema": "public"},
+    "lindorm": {"payload": {"op": "c", "after": ROW, "source": SOURCE}, "schema": {}},
+    "dataworks": {
+        "schema": {"source": {"dbName": "public", "tableName": "customers"}},
+        "payload": {"op": "INSERT", "after": {"dataColumn": ROW}},
+    },
+}
+
+
+def land(project: Path, event: dict[str, Any], name: str = "events.jsonl") -> None:
+    """A record that is landed in place of the empty one."""
+    record = {"topic": "t", "partition": 0, "offset": 0, "key": None, "payload": json.dumps(event)}
+    line = json.dumps(record).encode() + b"\n"
+    (project / "landing" / "2026-11-01" / "events.jsonl").unlink()
+    file = project / "landing" / "2026-11-01" / name
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({"key": [None], "value": [json.dumps(event).encode()]}), file)
+    else:
+        file.write_bytes(gzip.compress(line) if name.endswith(".gz") else line)
+
+
+@pytest.mark.parametrize("format_name", EVENTS)
+def test_a_key_column_that_no_landed_row_has_is_a_problem(project: Path, format_name: str) -> None:
+    land(project, EVENTS[format_name])
+    tables: dict[str, Any] = {"public.customers": {"key": ["id"]}}
+    write_config(project, {"format": format_name, "tables": tables})
+    (right,) = lines("keys")
+    assert (right.status, right.found[:6]) == (Status.ok, "1 of 1")
+    tables["public.customers"]["key"] = ["nam"]
+    write_config(project, {"format": format_name, "tables": tables})
+    (wrong,) = lines("keys", Status.problem)
+    assert wrong.found == "public.customers has no column nam; it has id, name"
+    assert "sources.shop.tables.public.customers.key (did you mean name?)" in wrong.remedy
+
+
+@pytest.mark.parametrize("name", ["events.jsonl.gz", "events.parquet"])
+def test_key_columns_are_looked_up_in_landed_files_of_each_kind(project: Path, name: str) -> None:
+    land(project, EVENTS["debezium"], name)
+    write_config(project, {"tables": {"public.customers": {"key": ["uid"]}}})
+    assert [line.found for line in lines("keys", Status.problem)] == [
+        "public.customers has no column uid; it has id, name"
+    ]
+
+
+def test_a_key_column_that_only_the_message_key_has_is_right(project: Path) -> None:
+    file = project / "landing" / "2026-11-01" / "events.jsonl"
+    record = {"key": json.dumps({"schema": {}, "payload": {"uid": 7}})}
+    file.write_text(json.dumps({**record, "value": json.dumps(EVENTS["debezium"])}) + "\n")
+    write_config(project, {"tables": {"public.customers": {"key": ["uid"]}}})
+    assert lines("keys", Status.problem) == []
+
+
+def test_a_key_column_that_no_known_schema_has_is_a_problem(project: Path) -> None:
+    """Of Kafka nothing lies in a folder; the lake knows the schemas that have landed."""
+    fields = [{"field": "id", "type": "int32"}, {"field": "name", "type": "string"}]
+    schema = {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": fields}]}
+    warehouse = project / "warehouse"
+    warehouse.mkdir()
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
+    try:
+        catalog.create_namespace("shop")
+        rows = pa.table({"table_name": ["public.customers"], "schema": [json.dumps(schema)]})
+        catalog.create_table(("shop", "schemas"), rows.schema).append(rows)
+    finally:
+        catalog.engine.dispose()
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        server = f"127.0.0.1:{broker.getsockname()[1]}"
+        kafka = {"bootstrap_servers": server, "topics": ["t"]}
+        tables = {"public.customers": {"key": ["uid"]}}
+        write_config(project, {"landing": {"kafka": kafka}, "tables": tables})
+        assert [line.found for line in lines("keys", Status.problem)] == [
+            "public.customers has no column uid; it has id, name"
+        ]
 
 
 def test_a_check_that_raises_is_a_problem_and_the_others_go_on(project: Path) -> None:

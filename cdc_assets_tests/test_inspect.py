@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+from dataclasses import replace
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -153,6 +158,37 @@ def test_the_halves_of_a_split_update_are_named(spark: SparkSession, tmp_path: P
         'an update of row {"id":2} of inventory.shop.customers, whose key was {"id":1} before',
         "a schema change or statement (GRANT ALL): understood, changes no row",
     ]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_file_outside_a_days_folder_has_the_days_of_its_timestamps_else_today(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    rules = rules_of(tmp_path, public__customers={})
+    config = rules.config.model_copy(update={"timezone": "Asia/Shanghai"})
+    rules = replace(rules, config=config)
+    event = {"op": "c", "after": {"id": 1}, "source": {"schema": "public", "table": "customers"}}
+    value = json.dumps(event)
+    stamps = [datetime(2026, 11, 4, 15, 59), datetime(2026, 11, 4, 16, 1), None]
+    place = {"topic": "t", "partition": 0}
+    file = tmp_path / f"dump.{kind}"
+    if kind == "jsonl":
+        lines = [
+            {**place, "offset": n, "value": value} | ({"timestamp": f"{at}Z"} if at else {})
+            for n, at in enumerate(stamps)
+        ]
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    else:
+        columns = {"topic": ["t"] * 3, "partition": [0] * 3, "offset": [0, 1, 2]}
+        columns |= {"timestamp": pa.array(stamps, pa.timestamp("us", "UTC"))}
+        columns |= {"key": pa.nulls(3, pa.binary()), "value": [value.encode()] * 3}
+        pq.write_table(pa.table(columns), file)
+    landing = inspection.read_file(spark, file, rules.name, config).orderBy("offset")
+    days = [row.landing_date for row in landing.select("landing_date").collect()]
+    assert days == [date(2026, 11, 4), date(2026, 11, 5), config.today()]
+    rows = inspection.inspect_file(spark, file, rules)
+    assert [row["destination"] for row in rows] == ["quarantine"] * 3  # without key
+    assert {row["reason"] for row in rows} == {"missing_key"}
 
 
 def test_one_offset_is_shown_with_its_row_images(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ Names of tables, columns and topics are untrusted. They become SQL only through
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+# The configuration needs names, and no command should wait for PySpark to read it.
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
 
 # What a catalog level or a folder can't hold: separators, the escape itself, control
 # characters, and what makes a file URI of a path.
@@ -84,6 +85,7 @@ def _split(text: str) -> list[str]:
 
 def table_name(namespace: Column, table: Column) -> Column:
     """``namespace.table`` of two columns, spelled as :class:`TableName` does."""
+    from pyspark.sql import functions as F
 
     def part(name: Column) -> Column:
         odd = name.contains(".") | name.contains('"')
@@ -100,6 +102,8 @@ def quote(*parts: str) -> str:
 
 def ddl_of(kind: DataType) -> str:
     """A type as DDL with every member's name quoted, so that equal types are equal texts."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
     if isinstance(kind, ArrayType):
         return f"array<{ddl_of(kind.elementType)}>"
     if isinstance(kind, MapType):
@@ -112,6 +116,8 @@ def ddl_of(kind: DataType) -> str:
 
 def column(name: str, of: str | None = None) -> Column:
     """A column by its literal name, whatever characters it has."""
+    from pyspark.sql import functions as F
+
     return F.col(quote(of, name) if of else quote(name))
 
 
