@@ -297,7 +297,7 @@ def fuzzed_sources(
         changed = {
             day: [r for good in of_day for r in mutator(good)] for day, of_day in mixed.items()
         }
-        tables |= _public_tables(public, public_tables)
+        tables = {**_public_tables(public, public_tables), **tables}
         sources.append(FuzzedSource(f"fuzz_{number}", format, tables, _offset_anew(rng, changed)))
     return sources
 
