@@ -24,8 +24,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pyspark.sql import functions as F
-
 from cdc_assets import reads
 from cdc_assets.cdc.errors import first_line
 from cdc_assets.cdc.lake import Lake
@@ -299,7 +297,7 @@ def fuzzed_sources(
         changed = {
             day: [r for good in of_day for r in mutator(good)] for day, of_day in mixed.items()
         }
-        tables |= _public_tables(public, public_tables)
+        tables = {**_public_tables(public, public_tables), **tables}
         sources.append(FuzzedSource(f"fuzz_{number}", format, tables, _offset_anew(rng, changed)))
     return sources
 
@@ -329,9 +327,15 @@ def _offset_anew(rng: Random, landed: Landed) -> Landed:
 class Report:
     """What a run shows; no failure is the healthy state."""
 
+    progress: Callable[[str], None] = lambda _: None
     landed: Counter[str] = field(default_factory=Counter)  # by destination
     compared: int = 0  # days of tables
     failures: list[str] = field(default_factory=list)
+
+    def fail(self, where: str, text: str) -> None:
+        """Note a failure."""
+        self.failures.append(f"{where}:\n{text}")
+        self.progress(f"{self.failures[-1]}\n")
 
 
 def run(
@@ -351,81 +355,80 @@ def run(
         for s in sources
     }
     lake = lake_of(configs, DAYS[0])
-    report = Report()
+    report = Report(progress)
     for source in sources:
-        began = time.monotonic()
-        known = len(report.failures)
-        _run_source(lake, source, report)
-        for failure in report.failures[known:]:
-            progress(f"{failure}\n")
-        progress(f"{source.format}: {time.monotonic() - began:.0f} s")
+        for step in (_make_stages, _compare_stages, _make_tables):
+            began = time.monotonic()
+            if not step(lake, source, report):
+                break
+            progress(f"{source.format}: {step.__name__} took {time.monotonic() - began:.0f} s")
     return report
 
 
-def _run_source(lake: Lake, source: FuzzedSource, report: Report) -> None:
-    def failed(what: str, text: str) -> None:
-        report.failures.append(f"{source.format}, {what}:\n{text}")
-
+def _make_stages(lake: Lake, source: FuzzedSource, report: Report) -> bool:
+    """landing, changes and lag; False where one of them fails."""
     for stage in (lakes.land, lakes.make_changes, lakes.make_lag):
         try:
             stage(lake, source.name, DAYS)
         except Exception as error:
-            failed(stage.__name__, _shown(error))
-            if stage is not lakes.make_lag:
-                return
-    _, errors = lakes.run_tables(lake, source.name, DAYS)
-    for (table, day), error in errors.items():
-        failed(f"{table} on {day}", _shown(error))
-    got = lakes.destinations_read(lake, source.name)
-    report.landed.update(row["destination"] for row in got)
+            report.fail(f"{source.format}, {stage.__name__}", _shown(error))
+            return False
+    return True
+
+
+def _compare_stages(lake: Lake, source: FuzzedSource, report: Report) -> bool:
+    destinations = lakes.destinations_read(lake, source.name)
+    report.landed.update(row["destination"] for row in destinations)
+    reached = Counter(row["landing_date"] for row in destinations)
+    rows = lake.spark.table(lake.stage(source.name, "landing")).groupBy("landing_date").count()
+    landed = {row["landing_date"]: row["count"] for row in rows.collect()}
     for day in DAYS:
-        of_day = F.col("landing_date") == F.lit(day)
-        landed = lake.spark.table(lake.stage(source.name, "landing")).where(of_day).count()
-        reached = sum(row["landing_date"] == day for row in got)
-        if not landed == reached == len(source.landed[day]):
-            failed(
-                f"nothing lost on {day}",
-                f"{len(source.landed[day])} records sent, {landed} landed, {reached} reached a "
-                "destination",
+        sent = len(source.landed[day])
+        if not sent == landed.get(day, 0) == reached[day]:
+            report.fail(
+                f"{source.format}, nothing lost on {day}",
+                f"{sent} sent, {landed.get(day, 0)} landed, {reached[day]} reached a destination",
             )
     options = source.options()
     classified = model.classify(options, source.landed)
-    sides = {
-        "destinations": (got, lakes.destinations_expected(classified)),
-        "changes": (lakes.changes_read(lake, source.name), lakes.changes_expected(classified)),
-    }
-    if lake.spark.catalog.tableExists(lake.stage(source.name, "lag")):
-        lag = lakes.lag_expected(model.lag(options, source.landed))
-        sides["lag"] = (lakes.lag_read(lake, source.name), lag)
-    for what, (read, expected) in sides.items():
-        if text := lakes.difference_of(read, expected):
-            failed(what, text)
-    stopped = dict(errors.keys())
+    lag = model.lag(options, source.landed)
+    for what, got, expected in (
+        ("destinations", destinations, lakes.destinations_expected(classified)),
+        ("changes", lakes.changes_read(lake, source.name), lakes.changes_expected(classified)),
+        ("lag", lakes.lag_read(lake, source.name), lakes.lag_expected(lag)),
+    ):
+        if text := lakes.difference_of(got, expected):
+            report.fail(f"{source.format}, {what}", text)
+    return True
+
+
+def _make_tables(lake: Lake, source: FuzzedSource, report: Report) -> bool:
+    """All days of the tables; each table is compared up to the day on which it fails."""
+    _, errors = lakes.run_tables(lake, source.name, DAYS)
+    for (table, day), error in errors.items():
+        report.fail(f"{source.format}, {table} on {day}", _shown(error))
+    failed = dict(errors.keys())
     for table, config in source.tables.items():
-        _compare_table(lake, source, table, config, stopped.get(table), report)
+        made = [day for day in DAYS if table not in failed or day < failed[table]]
+        _compare_table(lake, source, table, config, made, report)
+    return True
 
 
 def _compare_table(
-    lake: Lake,
-    source: FuzzedSource,
-    table: str,
-    config: Any,
-    stopped: date | None,
-    report: Report,
+    lake: Lake, source: FuzzedSource, table: str, config: Any, days: list[date], report: Report
 ) -> None:
     """Report the first day of a table that is not what the model says."""
+    options = {**source.options(), "tables": {table: config}}
     try:
-        by_model = model.tables({**source.options(), "tables": {table: config}}, source.landed)
+        by_model = model.tables(options, source.landed)
     except model.TableError as error:
-        report.failures.append(f"{source.format}, the model of {table}:\n{error}")
+        report.fail(f"{source.format}, the model of {table}", str(error))
         return
-    for day in DAYS:
-        if stopped is not None and day >= stopped:
-            return
+    for day in days:
+        got = state_rows(lake, source.name, table, day)
         report.compared += 1
-        text = lakes.difference_of(state_rows(lake, source.name, table, day), by_model[day][table])
-        if text:
-            report.failures.append(f"{source.format}, {table} on {day}:\n{text}")
+        if text := lakes.difference_of(got, by_model[day][table]):
+            report.fail(f"{source.format}, {table} on {day}", text)
             return
 
 

@@ -6,6 +6,7 @@ and TIMESTAMP an aware UTC datetime, DECIMAL a Decimal, BINARY bytes, a struct a
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -284,9 +285,18 @@ def json_value(text: str | None) -> Any:
 
 def _image(row: Row | None) -> str | None:
     """The row as canonical JSON: 1.0 and 1 are one number, exact to 38 digits (section 4)."""
-    return None if row is None else json_text({n: _double_if_wide(v) for n, v in row.items()})
+    return None if row is None else json_text(_double_if_wide(row))
 
 
 def _double_if_wide(value: Any) -> Any:
-    is_wide = isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > 38
-    return repr(float(value)) if is_wide else value
+    if isinstance(value, dict):
+        return {name: _double_if_wide(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_double_if_wide(member) for member in value]
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+        return value
+    number = Decimal(value)
+    if number.is_finite() and abs(number.adjusted()) <= 38:
+        return value
+    double = float(number)
+    return repr(double) if math.isfinite(double) else f"{'-' * (double < 0)}Infinity"

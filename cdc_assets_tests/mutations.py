@@ -44,7 +44,8 @@ NUMBERS = (
     0, 1, -1, 127, 128, 32_767, 32_768, 2**31 - 1, 2**31, -(2**31) - 1, 2**53 + 1, 2**63 - 1, 2**63,
     -(2**63), -(2**63) - 1, 2**64, 10**18, 10**25, 10**37, 10**38, 10**39, -(10**38), 10**400,
     Decimal("0.1"), Decimal("-0"), Decimal("1.0"), Decimal("0.5"), Decimal("1E+2"),
-    Decimal("1E-40"), Decimal("1E+308"), Decimal("1E+309"), Decimal("9" * 38 + ".5"), Decimal("0." + "1" * 45),
+    Decimal("1E-40"), Decimal("1E+308"), Decimal("1E+309"), Decimal("9" * 38 + ".5"),
+    Decimal("0." + "1" * 45),
 )  # fmt: skip
 CLOCKS = (
     0, -1, 1, None, "", "x", True, Decimal("1.5"), 10**9, 10**15, 10**18, 2**62, 2**63 - 1, 2**63,
@@ -119,6 +120,10 @@ class Draft:
         """The members that name table, connector and position, wherever the format has them."""
         schema = _object(_object(self.value).get("schema"))
         return _object(self.payload.get("source")) or _object(schema.get("source")) or self.payload
+
+    def meta(self, name: str) -> str:
+        """How a member of `source` or of the envelope is called; a flattened row prefixes them."""
+        return f"__{name}" if any(known.startswith("__") for known in self.payload) else name
 
     @property
     def images(self) -> list[dict[str, Any]]:
@@ -302,31 +307,33 @@ def schema(rng: Random, draft: Draft) -> None:
 
 
 def op(rng: Random, draft: Draft) -> None:
-    draft.payload["__op" if "__op" in draft.payload else "op"] = rng.choice(OPS)
+    draft.payload[draft.meta("op")] = rng.choice(OPS)
 
 
 def connector(rng: Random, draft: Draft) -> None:
-    draft.source.pop("connector", None)
+    draft.source.pop(draft.meta("connector"), None)
     if rng.random() < 0.6:
-        draft.source["connector"] = rng.choice(CONNECTORS)
+        draft.source[draft.meta("connector")] = rng.choice(CONNECTORS)
 
 
 def position(rng: Random, draft: Draft) -> None:
     """Elements of the position (O8), of this connector or of another."""
     if rng.random() < 0.3:
-        draft.source["connector"] = rng.choice(("sqlserver", "db2", "oracle", "mysql", "mongodb"))
-    own = [name for name in ELEMENTS if name in draft.source]
+        draft.source[draft.meta("connector")] = rng.choice(
+            ("sqlserver", "db2", "oracle", "mysql", "mongodb")
+        )
+    own = [name for name in ELEMENTS if draft.meta(name) in draft.source]
     for name in rng.sample(ELEMENTS, 2) + own[:1]:
-        draft.source[name] = rng.choice(POSITIONS)
+        draft.source[draft.meta(name)] = rng.choice(POSITIONS)
     if "sequenceId" in draft.payload:
         draft.payload["sequenceId"] = rng.choice(POSITIONS)
     if rng.random() < 0.2:
-        draft.payload["transaction"] = {"id": "1", "total_order": rng.choice(POSITIONS)}
+        draft.payload[draft.meta("transaction")] = {"id": "1", "total_order": rng.choice(POSITIONS)}
 
 
 def clock(rng: Random, draft: Draft) -> None:
     place = rng.choice((draft.source, draft.payload))
-    names = [n for n in place if n.endswith("ts_ms")] or ["ts_ms"]
+    names = [n for n in place if n.endswith("ts_ms")] or [draft.meta("ts_ms")]
     place[rng.choice(names)] = rng.choice(CLOCKS)
     times = draft.payload.get("timestamp")
     if isinstance(times, dict) and times:
@@ -340,11 +347,12 @@ def kafka_clock(rng: Random, draft: Draft) -> None:
 
 
 def snapshot(rng: Random, draft: Draft) -> None:
-    draft.source["snapshot"] = rng.choice(SNAPSHOTS)
+    draft.source[draft.meta("snapshot")] = rng.choice(SNAPSHOTS)
 
 
 def table(rng: Random, draft: Draft) -> None:
-    draft.source[rng.choice(("table", "schema", "db", "namespace"))] = rng.choice(TABLES)
+    name = draft.meta(rng.choice(("table", "schema", "db", "namespace")))
+    draft.source[name] = rng.choice(TABLES)
 
 
 def key(rng: Random, draft: Draft) -> None:
