@@ -6,7 +6,7 @@ Each table is a story of some good records and one odd one. The model judges eve
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -142,11 +142,12 @@ def numbers_beyond_their_range(t: Teller) -> None:
 
 @story(columns={"v": "string"})
 def a_document_of_many_levels(t: Teller) -> None:
-    nested: Any = 1
-    for _ in range(980):
-        nested = [nested]
     t.event("c", {"id": 1, "v": "a"}, 10)
-    t.event("c", {"id": 2, "v": nested}, 11)
+    t.event("c", {"id": 2, "v": "nested"}, 11)
+    record = t.landing.landed[D1].pop()
+    nested = b"[" * 980 + b"1" + b"]" * 980
+    assert record.value is not None
+    t.landing.add(replace(record, value=record.value.replace(b'"nested"', nested)))
 
 
 @story()
