@@ -296,7 +296,8 @@ def _double_if_wide(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return value
     number = Decimal(value)
-    if number.is_finite() and abs(number.adjusted()) <= 38:
+    if number.is_finite() and abs(number.adjusted()) < 38 and len(number.as_tuple().digits) <= 38:
         return value
     double = float(number)
-    return repr(double) if math.isfinite(double) else f"{'-' * (double < 0)}Infinity"
+    infinity = f"{'-' * (double < 0)}Infinity"
+    return Decimal(repr(double)) if math.isfinite(double) else infinity
