@@ -27,7 +27,7 @@ from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.snapshots import DayReport
 from cdc_assets_tests import events as ev
-from cdc_assets_tests.model import Classified, Landed, json_text, parse_json
+from cdc_assets_tests.model import Classified, Landed, deep_recursion, json_text, parse_json
 
 Row = dict[str, Any]
 Reports = dict[tuple[str, date], DayReport]
@@ -232,6 +232,7 @@ def destinations_expected(classified: Mapping[date, Iterable[Classified]]) -> li
     ]
 
 
+@deep_recursion()
 def changes_read(lake: Lake, source: str) -> list[Row]:
     """The changes of a source, images in canonical JSON."""
     names = ("landing_date", "topic", "partition", "offset", *CHANGE_FIELDS)
@@ -244,6 +245,7 @@ def changes_read(lake: Lake, source: str) -> list[Row]:
     ]
 
 
+@deep_recursion()
 def changes_expected(classified: Mapping[date, Iterable[Classified]]) -> list[Row]:
     """As :func:`changes_read`, by the model."""
     return [

@@ -21,7 +21,7 @@ import struct
 import sys
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
@@ -90,7 +90,7 @@ class KeyColumnsError(TableError):
 
 def classify(source: dict[str, Any], landed: Landed) -> dict[date, list[Classified]]:
     """One Classified for each landed record, in the order in which the day's records landed."""
-    with _deep_recursion():
+    with deep_recursion():
         return {day: [e.public() for e in events] for day, events in _events(source, landed)}
 
 
@@ -104,7 +104,7 @@ def tables(source: dict[str, Any], landed: Landed) -> dict[date, dict[str, list[
     """
     if not landed:
         return {}
-    with _deep_recursion():
+    with deep_recursion():
         events = dict(_events(source, landed))
         first, last = min(landed), max(landed)
         days = [first + timedelta(days=n) for n in range((last - first).days + 1)]
@@ -134,7 +134,7 @@ def lag(source: dict[str, Any], landed: Landed) -> dict[date, list[dict[str, Any
     whole day alone. A group in which all is excluded has count 0 and no numbers. ``complete`` is
     always True: the model has no clock.
     """
-    with _deep_recursion():
+    with deep_recursion():
         return {day: _lag_of_day(day, events) for day, events in _events(source, landed)}
 
 
@@ -150,7 +150,7 @@ class NotJsonError(ValueError):
 
 
 @contextmanager
-def _deep_recursion() -> Iterator[None]:
+def deep_recursion() -> Iterator[None]:
     """Documents nest up to 1000 levels, and a level costs the functions here a few frames."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, 20_000))
@@ -596,6 +596,8 @@ def _exact_number(value: Any) -> Decimal:
 def _exact_int(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
+    if isinstance(value, str) and "e" in value.lower():
+        raise DoesNotFitError("no whole number as text")
     number = _exact_number(value)
     if not number.is_finite() or number.adjusted() > 400:
         raise DoesNotFitError("beyond all integers")
@@ -927,8 +929,16 @@ class Event:
         )
 
 
-def _events(source: dict[str, Any], landed: Landed) -> list[tuple[date, list[Event]]]:
-    """All records of all days, classified."""
+def _events(
+    source: dict[str, Any],
+    landed: Landed,
+    misfits: frozenset[tuple[date, int]] = frozenset(),
+) -> list[tuple[date, list[Event]]]:
+    """All records of all days, classified.
+
+    `misfits` (day, number in the day) have keys that are not their table's, so that they say
+    nothing of its types; they are found by reading everything once.
+    """
     configs = _table_configs(source)
     placeholder = Placeholder(_unavailable_value(source))
     days: list[tuple[date, list[Event]]] = []
@@ -943,14 +953,19 @@ def _events(source: dict[str, Any], landed: Landed) -> list[tuple[date, list[Eve
                     _set_keys(source, configs, placeholder, event)
                     _set_position(source, event)
         if has_schema:
-            _lend_schemas([events for _, events in days], written)
+            silent = {id(e[n]) for day, e in days for n in range(len(e)) if (day, n) in misfits}
+            _lend_schemas([events for _, events in days], written, silent)
     _settle_tombstones(source, configs, placeholder, days)
-    _judge_keys(configs, days)
+    found = _judge_keys(configs, days)
+    if found and not misfits:
+        return _events(source, landed, found)
     _number_runs([event for _, events in days for event in events])
     return days
 
 
-def _lend_schemas(days: list[list[Event]], written: dict[int, dict[str, Wire]]) -> None:
+def _lend_schemas(
+    days: list[list[Event]], written: dict[int, dict[str, Wire]], silent: set[int]
+) -> None:
     """R3: an event without schema is read by those of its table that have landed so far.
 
     What is quarantined says nothing about the table.
@@ -958,7 +973,7 @@ def _lend_schemas(days: list[list[Event]], written: dict[int, dict[str, Wire]]) 
     known: dict[str | None, dict[str, Wire]] = defaultdict(dict)
     for events in days:
         for event in events:
-            if event.destination != "quarantine":
+            if event.destination != "quarantine" and id(event) not in silent:
                 known[event.table_name].update(written[id(event)])
         for event in events:
             event.wires = event.wires or dict(known[event.table_name])
@@ -1003,8 +1018,8 @@ def _unwrap(document: dict[str, Any]) -> tuple[Any, Any]:
     """(schema, payload) of a document; schema is None where there is none (D1, D2)."""
     if "op" in document and any(name in document for name in ("source", "before", "after")):
         return None, document  # a bare envelope, whatever else is in it
-    schema = document.get("schema")
-    if "payload" in document and (schema is None or isinstance(schema, dict)):
+    schema = _dict(document.get("schema"))
+    if "payload" in document:
         payload = document["payload"]
         if isinstance(payload, dict) or set(document) <= {"schema", "payload"}:
             return schema, payload
@@ -1146,11 +1161,11 @@ ROW_ID = "#alibaba_rds_row_id#"
 def _read_dataworks(document: dict[str, Any], event: Event) -> None:
     if "payload" not in document:
         raise QuarantinedError("not_an_envelope")
-    payload, schema = document["payload"], _dict(document.get("schema")) or {}
+    payload, schema = document["payload"], _dict(document.get("schema"))
     if payload is None:
         event.is_tombstone = True
         return
-    if not isinstance(payload, dict):
+    if not isinstance(payload, dict) or schema is None:
         raise QuarantinedError("not_an_envelope")
     source = _dict(schema.get("source"))
     before, after, op = _dict(payload.get("before")), _dict(payload.get("after")), payload.get("op")
@@ -1408,12 +1423,18 @@ def _read_keys(
     message_key = read_key_document(event.record.key)
     columns = _key_columns(key_config, event, message_key)
     # D5, D8: `before` is the old row only where somebody vouches for it.
-    whole_before = (
-        source.get("format") in ("lindorm", "dataworks") or config.get("replica_identity") == "full"
-    )
-    image = event.after if event.writes else event.before if whole_before else None
+    by_format = source.get("format") in ("lindorm", "dataworks")
+    whole_before = by_format or config.get("replica_identity") == "full"
+    old_row = event.before if whole_before else None
+    after = event.after if event.writes else None
+    if by_format:
+        placeholder = Placeholder("\0")  # theirs know none
     types = {name: parse_type(text) for name, text in (config.get("columns") or {}).items()}
-    event.key = _key_from(columns, image, message_key, event, types, placeholder)
+    # Without a configured key the message key says it all.
+    places: list[dict[str, Any] | KeyDocument | None] = [message_key]
+    if key_config or event.source_key:
+        places = [after, old_row, message_key] if by_format else [after, message_key, old_row]
+    event.key = _key_from(columns, places, event, types, placeholder)
     if event.writes:
         for name in event.key:
             if name not in (event.after or {}) and name in message_key.wires:
@@ -1435,26 +1456,31 @@ def _key_columns(key_config: Any, event: Event, message_key: KeyDocument) -> lis
 
 def _key_from(
     columns: list[str] | None,
-    image: dict[str, Any] | None,
-    message_key: KeyDocument,
+    places: Sequence[dict[str, Any] | KeyDocument | None],
     event: Event,
     types: dict[str, Type],
     placeholder: Placeholder,
 ) -> dict[str, Any]:
-    """Each key column from the image that may be trusted, else from the message key."""
-    unreadable = message_key.state == "garbage"
+    """Each key column from the first place that has it: images, and the message key."""
+    documents = [place for place in places if isinstance(place, KeyDocument)]
+    unreadable = any(found.state == "garbage" for found in documents)
     if columns is None:
-        names_nothing = unreadable or message_key.state == "scalar"
-        raise QuarantinedError("malformed_key" if names_nothing else "missing_key")
+        is_scalar = any(found.state == "scalar" for found in documents)
+        raise QuarantinedError("malformed_key" if unreadable or is_scalar else "missing_key")
     key: dict[str, Any] = {}
     missing = False
     for name in columns:
-        if image is not None and name in image and not placeholder(image[name]):
-            raw, key_wire = image[name], None
-        elif message_key.state == "struct" and name in message_key.value:
-            raw, key_wire = message_key.value[name], message_key.wires.get(name)
-        elif message_key.state == "scalar" and len(columns) == 1:
-            raw, key_wire = message_key.value, message_key.wires.get("")
+        for place in places:
+            if isinstance(place, KeyDocument):
+                if place.state == "struct" and name in place.value:
+                    raw, key_wire = place.value[name], place.wires.get(name)
+                    break
+                if place.state == "scalar" and len(columns) == 1:
+                    raw, key_wire = place.value, place.wires.get("")
+                    break
+            elif place is not None and name in place and not placeholder(place[name]):
+                raw, key_wire = place[name], None
+                break
         else:
             missing = True
             continue
@@ -1491,7 +1517,7 @@ def _key_of_header(
     if found.state not in ("struct", "scalar"):
         return None
     try:
-        return _key_from(columns, None, found, event, types, placeholder)
+        return _key_from(columns, [found], event, types, placeholder)
     except QuarantinedError:
         return None
 
@@ -1500,12 +1526,12 @@ def _moved_from(
     columns: list[str], event: Event, types: dict[str, Type], placeholder: Placeholder
 ) -> dict[str, Any] | None:
     """The key of ``before`` where it differs from that of ``after`` (D10)."""
-    nothing = KeyDocument("missing")
     try:
-        old = _key_from(columns, event.before, nothing, event, types, placeholder)
+        old = _key_from(columns, [event.before], event, types, placeholder)
+        now = _key_from(columns, [event.after], event, types, placeholder)
     except QuarantinedError:
         return None
-    return old if event.key is not None and key_text(old) != key_text(event.key) else None
+    return old if key_text(old) != key_text(now) else None
 
 
 # ---------------------------------------------------------------------------------------------
@@ -1515,14 +1541,17 @@ def _moved_from(
 KeyForm = tuple[tuple[str, tuple[Type, ...]], ...]  # column → the types it can be read as
 
 
-def _judge_keys(configs: dict[str, dict[str, Any]], days: list[tuple[date, list[Event]]]) -> None:
+def _judge_keys(
+    configs: dict[str, dict[str, Any]], days: list[tuple[date, list[Event]]]
+) -> frozenset[tuple[date, int]]:
     """A few keys with other columns, or of a type that the table's key can't hold, are malformed;
     where they are more than half of the day they are the rule, and the table refuses them."""
+    misfits: set[tuple[date, int]] = set()
     for name, config in configs.items():
         if config.get("key") in ("none", "row"):
             continue
         so_far: KeyForm | None = None
-        for _, events in days:
+        for day, events in days:
             keyed = [
                 e
                 for e in events
@@ -1535,6 +1564,8 @@ def _judge_keys(configs: dict[str, dict[str, Any]], days: list[tuple[date, list[
             for event in keyed if settled is not None else []:
                 if not _form_holds(settled or (), forms[id(event)]):
                     event.destination, event.reason = "quarantine", "malformed_key"
+                    misfits |= {(day, n) for n, e in enumerate(events) if e is event}
+    return frozenset(misfits)
 
 
 def _key_form(event: Event, config: dict[str, Any]) -> KeyForm:

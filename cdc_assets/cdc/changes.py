@@ -729,7 +729,7 @@ def rules_fingerprint(source: SourceConfig) -> str:
     """Changes with everything in the configuration that decides how a record is read."""
     tables = {n: [t.key, t.replica_identity, t.columns] for n, t in sorted(source.tables.items())}
     resets = [instant.isoformat() for instant in source.position_reset]
-    rules = [READER_VERSION, source.format, resets, tables]
+    rules = [READER_VERSION, source.format, resets, tables, source.unavailable_value]
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -21,7 +21,7 @@ from cdc_assets.cdc.connect import with_document
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.kept import keeping
-from cdc_assets.cdc.unchanged import placeholder_forms
+from cdc_assets.cdc.placeholders import placeholder_forms
 
 SAMPLE = 2_000  # records on which the formats are tried
 

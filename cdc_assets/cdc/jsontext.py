@@ -81,6 +81,11 @@ def is_text(value: Column) -> Column:
     return F.coalesce(F.schema_of_variant(value) == "STRING", F.lit(False))
 
 
+def string_of(value: Column) -> Column:
+    """The text of a VARIANT that is a JSON string and not empty, else null: 1 is no name."""
+    return F.when(is_text(value), F.nullif(F.try_variant_get(value, "$", "string"), F.lit("")))
+
+
 def is_present(value: Column) -> Column:
     """True for a VARIANT that is there and is not JSON null."""
     return value.isNotNull() & ~F.is_variant_null(value)

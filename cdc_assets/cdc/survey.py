@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc import changes
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.lake import DayCommit, Lake
+from cdc_assets.cdc.placeholders import placeholder_forms
 from cdc_assets.cdc.positions import SOURCE_TIME
 from cdc_assets.cdc.types import Columns
-from cdc_assets.cdc.unchanged import placeholder_forms
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
 from cdc_assets.cdc.jsontext import field as json_field
 from cdc_assets.cdc.lake import KEY, TableState, column_ddl, with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, is_column_name, quote
-from cdc_assets.cdc.unchanged import Unchanged, placeholder_forms
+from cdc_assets.cdc.placeholders import placeholder_forms
+from cdc_assets.cdc.unchanged import Unchanged
 
 if TYPE_CHECKING:
     from cdc_assets.cdc.snapshots import TableDay

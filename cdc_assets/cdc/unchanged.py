@@ -7,8 +7,6 @@ after a key change, the old key's row.
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import Column, DataFrame
@@ -16,22 +14,8 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.jsontext import field as json_field
 from cdc_assets.cdc.kept import Kept
+from cdc_assets.cdc.placeholders import placeholder_forms
 from cdc_assets.cdc.positions import is_one_change, of_removal
-
-_DEFAULT = "__debezium_unavailable_value"
-_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
-
-
-def placeholder_forms(placeholder: str) -> list[str]:
-    """The JSON texts that a placeholder takes, by column type (R2)."""
-    codes = json.dumps([ord(char) for char in placeholder], separators=(",", ":"))
-    text = json.dumps(placeholder, ensure_ascii=False)
-    coded = json.dumps(base64.b64encode(placeholder.encode()).decode())
-    pairs = f"{{{text}:{text}}}"
-    forms = [text, coded, f"[{text}]", f"[{coded}]", codes, pairs]
-    # hstore.handling.mode=json sends the map as text.
-    forms.append(json.dumps(pairs, ensure_ascii=False))
-    return [*forms, f'["{_UUID}"]'] if placeholder == _DEFAULT else forms
 
 
 class Unchanged:

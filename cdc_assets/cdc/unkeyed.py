@@ -22,9 +22,9 @@ from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.kept import Kept
 from cdc_assets.cdc.lake import with_retry
 from cdc_assets.cdc.names import column
+from cdc_assets.cdc.placeholders import placeholder_forms
 from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
 from cdc_assets.cdc.table_columns import LANDED, POSITION, SOURCE_TS, Columns
-from cdc_assets.cdc.unchanged import placeholder_forms
 
 if TYPE_CHECKING:
     from cdc_assets.cdc.snapshots import TableDay

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.envelopes.registry import Envelope
-from cdc_assets.cdc.jsontext import is_object, is_present
+from cdc_assets.cdc.jsontext import is_object, is_present, string_of
 from cdc_assets.cdc.names import table_name
 from cdc_assets.cdc.positions import Reader, wide_number
 
@@ -147,7 +147,7 @@ def _table(at: Reader) -> Column:
     """W1: ``dbName.tableName``; with a schema name ``dbName__schemaName.tableName``."""
 
     def name(part: str) -> Column:
-        return F.nullif(at(f"schema.source.{part}", "string"), F.lit(""))
+        return string_of(at(f"schema.source.{part}", "variant"))
 
     namespace = F.when(
         name("dbName").isNotNull(), F.concat_ws("__", name("dbName"), name("schemaName"))

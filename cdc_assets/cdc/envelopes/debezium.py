@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc import positions
 from cdc_assets.cdc.envelopes.registry import Envelope
-from cdc_assets.cdc.jsontext import is_object, is_present, text_of
+from cdc_assets.cdc.jsontext import is_object, is_present, string_of, text_of
 from cdc_assets.cdc.names import table_name
 
 ROW_OPS = ("c", "u", "d", "r", "t")
@@ -79,19 +79,21 @@ def read_envelope(
         row_ops: the ops that change rows.
         lindorm: the table is `source.namespace`, and there are no logical messages.
     """
+    parts = ("namespace",) if lindorm else ("schema", "db")
     # Read once, named often: Spark would read a member anew wherever an expression names it.
     opened = opened.withColumns(
         {
             "v_ddl": of_event("ddl", "variant"),
             "v_status": of_event("status", "string"),
             "v_id": of_event("id", "string"),
+            "v_table_member": of_source("table", "variant"),
+            **{f"v_{part}": of_source(part, "variant") for part in parts},
         }
     )
     source = F.col("v_source")
 
-    parts = ("namespace",) if lindorm else ("schema", "db")
-    namespaces = [F.nullif(of_source(part, "string"), F.lit("")) for part in parts]
-    table = F.nullif(of_source("table", "string"), F.lit(""))
+    namespaces = [string_of(F.col(f"v_{part}")) for part in parts]
+    table = string_of(F.col("v_table_member"))
     opened = opened.withColumns(
         {
             "v_op_text": F.when(

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.jsontext import field, is_object, is_present, let
+from cdc_assets.cdc.placeholders import placeholder_forms
 
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 
@@ -201,12 +202,13 @@ def _pick(
     The configured columns of the table, else the columns that the message names, else the
     message key as it is; or, `of_image`, the message key's columns in the images.
     """
+    unsent = [] if source.whole_old_rows else placeholder_forms(source.unavailable_value)
     by_key: dict[tuple[str, ...], list[str]] = {}
     for name, config in source.tables.items():
         if isinstance(config.key, tuple):
             by_key.setdefault(config.key, []).append(name)
     cases: list[tuple[Column, Column]] = [
-        (_is_one_of(table, names), _configured_key(key, images, scalar))
+        (_is_one_of(table, names), _configured_key(key, images, scalar, unsent))
         for key, names in by_key.items()
     ]
     names = F.col("e_key_names")
@@ -229,9 +231,14 @@ def _result(json: Column, complete: Column, has_null: Column) -> Column:
     )
 
 
-def _configured_key(names: tuple[str, ...], images: list[Column], scalar: Column | None) -> Column:
+def _configured_key(
+    names: tuple[str, ...], images: list[Column], scalar: Column | None, unsent: list[str]
+) -> Column:
     def value(name: str) -> Column:
         found = [field(image, name, "variant") for image in images]
+        if unsent:
+            # R2: a placeholder is no value of a key.
+            found = [F.when(~F.to_json(member).isin(unsent), member) for member in found]
         if scalar is not None and len(names) == 1:
             found.append(scalar)
         return F.coalesce(*found)

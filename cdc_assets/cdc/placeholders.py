@@ -1,0 +1,21 @@
+"""The placeholder that PostgreSQL's connector sends for an unchanged value (FORMATS R2)."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+_DEFAULT = "__debezium_unavailable_value"
+_UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+
+
+def placeholder_forms(placeholder: str) -> list[str]:
+    """The JSON texts that a placeholder takes, by column type (R2)."""
+    codes = json.dumps([ord(char) for char in placeholder], separators=(",", ":"))
+    text = json.dumps(placeholder, ensure_ascii=False)
+    coded = json.dumps(base64.b64encode(placeholder.encode()).decode())
+    pairs = f"{{{text}:{text}}}"
+    forms = [text, coded, f"[{text}]", f"[{coded}]", codes, pairs]
+    # hstore.handling.mode=json sends the map as text.
+    forms.append(json.dumps(pairs, ensure_ascii=False))
+    return [*forms, f'["{_UUID}"]'] if placeholder == _DEFAULT else forms
