@@ -317,6 +317,12 @@ def _int(value: Any) -> int | None:
     return None
 
 
+def _long(value: Any) -> int | None:
+    """As :func:`_int`, where a column of 64 bits holds it."""
+    number = _int(value)
+    return number if number is not None and -(2**63) <= number < 2**63 else None
+
+
 def _dict(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
@@ -943,7 +949,7 @@ def _events(
     placeholder = Placeholder(_unavailable_value(source))
     days: list[tuple[date, list[Event]]] = []
     for day in sorted(landed):
-        days.append((day, [_read_record(source, r, day) for r in landed[day]]))
+        days.append((day, [_read_record(source, _as_landed(r), day) for r in landed[day]]))
     written = {id(e): dict(e.wires) for _, events in days for e in events}
     for has_schema in (True, False):
         for _, events in days:
@@ -961,6 +967,14 @@ def _events(
         return _events(source, landed, found)
     _number_runs([event for _, events in days for event in events])
     return days
+
+
+def _as_landed(record: Record) -> Record:
+    """A landed line with a timestamp that Kafka can't have is no record; -1 is Kafka's "none"."""
+    timestamp = record.timestamp_ms
+    if timestamp is None or -1 <= timestamp <= YEAR_9999:
+        return record
+    return Record(None, None, None, None, None, None, malformed_line=True)
 
 
 def _lend_schemas(
@@ -1035,8 +1049,8 @@ def _read_debezium(document: dict[str, Any], event: Event, *, lindorm: bool = Fa
         raise QuarantinedError("not_an_envelope")
     op, source = payload.get("op"), _dict(payload.get("source")) or {}
     event.before, event.after = _dict(payload.get("before")), _dict(payload.get("after"))
-    event.source_ts_ms = _int(source.get("ts_ms"))
-    event.processed_ts_ms = _int(payload.get("ts_ms"))
+    event.source_ts_ms = _long(source.get("ts_ms"))
+    event.processed_ts_ms = _long(payload.get("ts_ms"))
     namespace = "namespace" if lindorm else "db" if source.get("schema") is None else "schema"
     _set_table(event, source.get(namespace), source.get("table"))  # D4, L2
 
@@ -1064,7 +1078,7 @@ def _read_debezium(document: dict[str, Any], event: Event, *, lindorm: bool = Fa
         event, *((SOURCE_TIME, [source.get("ts_ms")]) if lindorm else _source_elements(source))
     )
     transaction = _dict(payload.get("transaction")) or {}
-    event.total_order = _int(transaction.get("total_order")) or 0
+    event.total_order = max(_long(transaction.get("total_order")) or 0, 0)
 
     envelope = schema_fields(schema)
     rows = [schema_fields(envelope.get(name)) for name in ("after", "before")]
@@ -1127,8 +1141,8 @@ def _read_flat(document: dict[str, Any], event: Event) -> None:
         event.before = own
     elif event.op != "t":
         event.after = own
-    event.source_ts_ms = _int(row.get("__source_ts_ms"))
-    event.processed_ts_ms = _int(row.get("__ts_ms"))
+    event.source_ts_ms = _long(row.get("__source_ts_ms"))
+    event.processed_ts_ms = _long(row.get("__ts_ms"))
     mark = meta("snapshot")
     event.is_snapshot = event.op != "t" and (event.op == "r" or mark not in (None, False, "false"))
     names = ("connector", "lsn", "file", "pos", "row", "commit_lsn", "change_lsn", "ord")
@@ -1137,7 +1151,7 @@ def _read_flat(document: dict[str, Any], event: Event) -> None:
     if source["connector"] is None and source["lsn"] is not None:
         source["connector"] = "postgresql"
     _set_elements(event, *_source_elements({**source, "ts_ms": row.get("__source_ts_ms")}))
-    event.total_order = _int(row.get("__transaction_total_order")) or 0
+    event.total_order = max(_long(row.get("__transaction_total_order")) or 0, 0)
     event.wires = {n: w for n, w in schema_fields(schema).items() if not n.startswith("__")}
 
 
@@ -1170,8 +1184,8 @@ def _read_dataworks(document: dict[str, Any], event: Event) -> None:
     source = _dict(schema.get("source"))
     before, after, op = _dict(payload.get("before")), _dict(payload.get("after")), payload.get("op")
     times = _dict(payload.get("timestamp")) or {}
-    event.source_ts_ms = _int(times.get("eventTime"))
-    event.processed_ts_ms = _int(times.get("systemTime"))  # W6: may be absent
+    event.source_ts_ms = _long(times.get("eventTime"))
+    event.processed_ts_ms = _long(times.get("systemTime"))  # W6: may be absent
     event.before = _dict((before or {}).get("dataColumn"))
     event.after = _dict((after or {}).get("dataColumn"))
     db, inner = _name((source or {}).get("dbName")), _name((source or {}).get("schemaName"))
@@ -1309,8 +1323,7 @@ def _lsn_parts(value: Any) -> list[int | None]:
 
 def _set_elements(event: Event, basis: str, elements: list[Any]) -> None:
     """O8: where all are absent or 0 the source's time stands in."""
-    numbers = [_int(element) for element in elements]
-    numbers = [n if n is not None and abs(n) < 2**63 else None for n in numbers]
+    numbers = [_long(element) for element in elements]
     event.own_elements = tuple(numbers)
     event.has_elements = any(number is not None for number in numbers)
     event.basis, event.elements = basis, tuple(max(number or 0, 0) for number in numbers)
@@ -1828,7 +1841,9 @@ class Table:
         if not events:
             return
         key_columns = {name for event in events for name in event.key or {}}
-        for event in sorted(events, key=_kafka_order):
+        # One record types no column: the schema of most events comes first.
+        schemas = Counter(json_text(event.wires) for event in events)
+        for event in sorted(events, key=lambda e: (-schemas[json_text(e.wires)], _kafka_order(e))):
             for column, wire in event.wires.items():
                 seen = wire_type(wire)
                 if seen is None or column in NO_COLUMNS:

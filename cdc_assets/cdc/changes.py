@@ -570,7 +570,9 @@ def settle_tombstones(
         ).select(landing.columns),
         source,
     ).select(*slim.columns)
-    history = slim.join(tombstones.select(*place).distinct(), place, "left_semi")
+    history = slim.join(tombstones.select(*place).distinct(), place, "left_semi").unionByName(
+        slim.where("kind = 'tombstone' AND message_key IS NULL")
+    )
     topics = _topic_tables(lake, name, parsed, first)
     return judge_tombstones(history.unionByName(earlier), topics, first)
 
@@ -579,7 +581,8 @@ def judge_tombstones(history: DataFrame, topics: DataFrame, first: date) -> Data
     """Each tombstone of `history` from `first` on against the nearest record before it (D11).
 
     Args:
-        history: parsed records: all that share topic, partition and key bytes with a tombstone.
+        history: parsed records: all that share topic, partition and key bytes with a tombstone,
+            and the tombstones without a key, which follow nothing.
         topics: as :func:`tables_by_topic` gives them.
 
     Returns:
@@ -598,10 +601,11 @@ def judge_tombstones(history: DataFrame, topics: DataFrame, first: date) -> Data
     judged = (
         history.withColumn("is_delete", is_delete)
         .withColumn("nearest", F.max_by(seen_before, "offset").over(below))
-        .where("kind = 'tombstone' AND reason IS NULL AND message_key IS NOT NULL")
+        .where("kind = 'tombstone' AND reason IS NULL")
     )
     recent = F.col("nearest.landing_date") >= F.date_sub("landing_date", 1)
-    follows = F.coalesce(F.col("nearest.is_delete") & recent, F.lit(False))
+    has_key = F.col("message_key").isNotNull()
+    follows = F.coalesce(has_key & F.col("nearest.is_delete") & recent, F.lit(False))
     return (
         judged.where(F.col("landing_date") >= F.lit(first))
         .withColumns({"follows_delete": follows, "own_table": F.col("nearest.table_name")})
@@ -613,7 +617,7 @@ def judge_tombstones(history: DataFrame, topics: DataFrame, first: date) -> Data
             F.when(follows, F.col("own_table"))
             .otherwise(_only_table_so_far(F.col("seen"), F.col("landing_date")))
             .alias("tombstone_table"),
-            F.col("nearest.offset").alias("nearest_offset"),
+            F.when(has_key, F.col("nearest.offset")).alias("nearest_offset"),
         )
         .distinct()
     )
@@ -883,7 +887,7 @@ def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig)
         & F.col("reason").isNull()
         & ~F.coalesce("follows_delete", F.lit(False))
     )
-    no_table = is_lone & F.col("message_key").isNotNull() & F.col("tombstone_table").isNull()
+    no_table = is_lone & F.col("tombstone_table").isNull()
     configured = F.coalesce(F.col("tombstone_table").isin(list(source.tables)), F.lit(False))
     # O14: nothing says which row of a table without a key it deletes.
     unkeyed = [name for name, table in source.tables.items() if table.key in ("none", "row")]

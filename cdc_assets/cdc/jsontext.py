@@ -81,6 +81,16 @@ def is_text(value: Column) -> Column:
     return F.coalesce(F.schema_of_variant(value) == "STRING", F.lit(False))
 
 
+def at_path(value: Column, path: str, kind: str) -> Column:
+    """What stands at a path of a VARIANT, as a type; null where it is absent or does not fit.
+
+    A BIGINT is a whole number or the text of one: `true` is no 1, and 1.5 no 1 either.
+    """
+    if kind == "bigint":
+        return F.try_variant_get(value, path, "string").try_cast(kind)
+    return F.try_variant_get(value, path, kind)
+
+
 def string_of(value: Column) -> Column:
     """The text of a VARIANT that is a JSON string and not empty, else null: 1 is no name."""
     return F.when(is_text(value), F.nullif(F.try_variant_get(value, "$", "string"), F.lit("")))

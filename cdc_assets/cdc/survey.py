@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
 from pyspark.sql import Row
@@ -26,6 +27,15 @@ class PositionRange:
     count: int
     lowest: tuple[int, ...]
     highest: tuple[int, ...]
+
+    def joined(self, other: PositionRange) -> PositionRange:
+        """This and more positions of the same epoch and basis."""
+        return replace(
+            self,
+            count=self.count + other.count,
+            lowest=min(self.lowest, other.lowest),
+            highest=max(self.highest, other.highest),
+        )
 
 
 def bases_of(surveys: Iterable[Survey], known: Mapping[int, str]) -> dict[int, str]:
@@ -58,7 +68,7 @@ class Survey:
     halves: int = 0
     maybe_unchanged: int = 0
     without_schema: int = 0
-    schema_ids: tuple[str, ...] = ()
+    schema_ids: tuple[str, ...] = ()  # that of most events first
     key_names: tuple[tuple[str, ...], ...] = ()
     ranges: tuple[PositionRange, ...] = ()
 
@@ -148,6 +158,7 @@ def survey(
             "landing_date",
             F.get("position", F.lit(0)).alias("epoch"),
             F.when(F.col("position").isNotNull(), F.col("position_basis")).alias("basis"),
+            "schema_id",
         )
         .agg(
             F.count("*").alias("events"),
@@ -160,7 +171,6 @@ def survey(
             F.count_if(F.col("schema_id").isNull() & F.col("after").isNotNull()).alias(
                 "without_schema"
             ),
-            F.collect_set("schema_id").alias("schema_ids"),
             F.collect_set(F.json_object_keys("key")).alias("key_names"),
             F.min("position").alias("lowest"),
             F.max("position").alias("highest"),
@@ -200,14 +210,19 @@ def _whole_day(parts: Sequence[Row]) -> Survey:
 
     ops = {op: total(f"op_{op}") for op in "cudrt"}
     names = {tuple(sorted(names)) for part in parts for names in part.key_names if names}
+    schemas: Counter[str] = Counter()
+    ranges: dict[tuple[int, str], PositionRange] = {}
+    for part in parts:
+        if part.schema_id is not None:
+            schemas[part.schema_id] += part.events
+        if part.epoch is not None:
+            place = (part.epoch, part.basis)
+            found = PositionRange(*place, part.events, tuple(part.lowest), tuple(part.highest))
+            ranges[place] = found.joined(ranges[place]) if place in ranges else found
     return Survey(
         ops={op: count for op, count in ops.items() if count},
         **{name: total(name) for name in _COUNTED},
-        schema_ids=tuple(sorted({i for part in parts for i in part.schema_ids})),
+        schema_ids=tuple(sorted(schemas, key=lambda i: (-schemas[i], i))),
         key_names=tuple(sorted(names)),
-        ranges=tuple(
-            PositionRange(p.epoch, p.basis, p.events, tuple(p.lowest), tuple(p.highest))
-            for p in parts
-            if p.epoch is not None
-        ),
+        ranges=tuple(ranges.values()),
     )

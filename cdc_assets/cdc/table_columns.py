@@ -137,8 +137,9 @@ class Columns:
         latest = schemas.latest(day.table, day.day)
         configured = types.columns_of_config(day.config.columns)
         found: dict[str, list[str]] = {}
+        # Of those that are new today that of most events first: one record types no column.
         oldest_first = sorted(
-            day.survey.schema_ids, key=lambda i: (schemas.first_landed[day.table, i], i)
+            day.survey.schema_ids, key=lambda i: schemas.first_landed[day.table, i]
         )
         for schema_id in oldest_first:
             of_schema = schemas.columns[day.table, schema_id]

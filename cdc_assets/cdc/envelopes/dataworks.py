@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.envelopes.registry import Envelope
-from cdc_assets.cdc.jsontext import is_object, is_present, string_of
+from cdc_assets.cdc.jsontext import at_path, is_object, is_present, string_of
 from cdc_assets.cdc.names import table_name
 from cdc_assets.cdc.positions import Reader, wide_number
 
@@ -55,8 +55,8 @@ def read_dataworks(records: DataFrame) -> DataFrame:
     def at(path: str, kind: str) -> Column:
         name, _, rest = path.partition(".")
         if name == "schema":
-            return F.try_variant_get("v_schema", f"$.{rest}", kind)
-        return F.try_variant_get("doc", f"$[0].{path}", kind)
+            return at_path(F.col("v_schema"), f"$.{rest}", kind)
+        return at_path(F.col("doc"), f"$[0].{path}", kind)
 
     schema = F.coalesce("start_schema", F.try_variant_get("doc", "$[0].schema", "variant"))
     # Read once, named often: Spark would read a member anew wherever an expression names it.

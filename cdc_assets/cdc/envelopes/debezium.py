@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc import positions
 from cdc_assets.cdc.envelopes.registry import Envelope
-from cdc_assets.cdc.jsontext import is_object, is_present, string_of, text_of
+from cdc_assets.cdc.jsontext import at_path, is_object, is_present, string_of, text_of
 from cdc_assets.cdc.names import table_name
 
 ROW_OPS = ("c", "u", "d", "r", "t")
@@ -56,14 +56,14 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
     opened = opened.withColumn("v_is_avro_json", is_avro_json)
 
     def of_source(path: str, kind: str) -> Column:
-        return F.try_variant_get("v_source", f"$.{path}", kind)
+        return at_path(F.col("v_source"), f"$.{path}", kind)
 
     return read_envelope(opened, of_source, row_ops, lindorm)
 
 
 def of_event(path: str, kind: str) -> Column:
     """A member of the column `event` as a type."""
-    return F.try_variant_get("event", f"$.{path}", kind)
+    return at_path(F.col("event"), f"$.{path}", kind)
 
 
 def read_envelope(
@@ -92,7 +92,11 @@ def read_envelope(
     )
     source = F.col("v_source")
 
-    namespaces = [string_of(F.col(f"v_{part}")) for part in parts]
+    # A schema that is there and no text names no table; only without one the database does.
+    own, *others = (F.col(f"v_{part}") for part in parts)
+    namespace = string_of(own)
+    for other in others:
+        namespace = F.when(is_present(own), namespace).otherwise(string_of(other))
     table = string_of(F.col("v_table_member"))
     opened = opened.withColumns(
         {
@@ -103,7 +107,7 @@ def read_envelope(
             "v_source_is_object": is_object(source),
             "v_before_is_object": is_object(F.col("v_before")),
             "v_after_is_object": is_object(F.col("v_after")),
-            "v_namespace": F.coalesce(*namespaces),
+            "v_namespace": namespace,
             "v_table": table,
             "v_connector": of_source("connector", "string"),
             "v_mark": of_source("snapshot", "string"),

@@ -18,7 +18,7 @@ from cdc_assets.cdc.envelopes.debezium import (
     unread_connector,
     with_event,
 )
-from cdc_assets.cdc.jsontext import is_object, is_present
+from cdc_assets.cdc.jsontext import at_path, is_object, is_present
 
 MARK = "__"
 _ADD_FIELDS = (
@@ -137,13 +137,11 @@ def _of_source(path: str, kind: str) -> Column:
 
     A logical message has its `source` still. ``__ts_ms`` is the envelope's, not the source's.
     """
-    found = [F.try_variant_get("v_source", f"$.__source_{path}", kind)]
+    found = [at_path(F.col("v_source"), f"$.__source_{path}", kind)]
     if path != "ts_ms":
-        found.append(F.try_variant_get("v_source", f"$.__{path}", kind))
+        found.append(at_path(F.col("v_source"), f"$.__{path}", kind))
     flat = F.coalesce(*found)
     if path == "connector":
         lsn = F.coalesce(of_event("__source_lsn", "bigint"), of_event("__lsn", "bigint"))
         flat = F.coalesce(flat, F.when(lsn.isNotNull(), F.lit("postgresql")))
-    return F.when(F.col("is_flat"), flat).otherwise(
-        F.try_variant_get("v_source", f"$.{path}", kind)
-    )
+    return F.when(F.col("is_flat"), flat).otherwise(at_path(F.col("v_source"), f"$.{path}", kind))

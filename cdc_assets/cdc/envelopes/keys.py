@@ -108,7 +108,9 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
             :func:`with_header_keys`.
     """
     table = F.col("e_table_name")
-    after, before = F.col("e_after_row"), F.col("e_before_row")
+    # What a delete says of a row after it is no row.
+    after = F.when(F.col("e_op") != "d", F.col("e_after_row"))
+    before = F.col("e_before_row")
     whole_old = _is_one_of(
         table, (n for n, t in source.tables.items() if source.old_row_is_whole(t))
     ) | F.lit(source.whole_old_rows)
