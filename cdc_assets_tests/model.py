@@ -1527,7 +1527,7 @@ def _key_of_header(
     placeholder: Placeholder,
 ) -> dict[str, Any] | None:
     found = _header_key(event.record, header)
-    if found.state not in ("struct", "scalar"):
+    if found.state != "struct":
         return None
     try:
         return _key_from(columns, [found], event, types, placeholder)

@@ -45,10 +45,11 @@ def read_flat(records: DataFrame) -> DataFrame:
         }
     )
     # Without `__op` a record is a write or a delete; either way it says how the row is now.
-    derived = F.when(F.col("is_deleted"), F.lit("d")).otherwise(F.lit("u")).cast("variant")
-    op = F.when(F.col("is_deleted"), F.lit("d").cast("variant")).otherwise(
-        F.coalesce(F.when(is_present(F.col("flat_op")), F.col("flat_op")), derived)
-    )
+    is_delete = F.coalesce(F.col("is_deleted"), F.lit(False))
+    derived = F.when(is_delete, F.lit("d")).otherwise(F.lit("u")).cast("variant")
+    sent = F.col("flat_op")
+    is_known = F.coalesce(F.try_variant_get(sent, "$", "string").isin(*ROW_OPS), F.lit(False))
+    op = F.when(is_present(sent) & ~(is_delete & is_known), sent).otherwise(derived)
     plain = of_event("op", "variant")
     is_message = F.try_variant_get("event", "$.op", "string") == "m"
     opened = opened.withColumns(
