@@ -282,7 +282,7 @@ def fuzzed_sources(
     seed: int,
     *,
     names: int = NAMES_OF_A_SOURCE,
-    public_tables: int = 3,
+    public_tables: int = 1,
     without: Collection[str] = (),
 ) -> list[FuzzedSource]:
     """A source of each format with about so many records in all, a third of them changed."""
