@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.cdc.changes import made_by_other_rules
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake import Lake
 from cdc_assets.cdc.snapshots import TableDay
@@ -196,3 +197,23 @@ def test_days_made_at_once_are_those_made_one_by_one(
     for stage in STAGES:
         got = lakes.stage_rows(lake, f"{name}_once", stage)
         lakes.assert_same_rows(got, lakes.stage_rows(lake, f"{name}_daily", stage), stage)
+
+
+def test_days_made_by_other_rules_are_made_again_and_the_run_says_so(
+    lake_of: LakeOf, tmp_path: Path
+) -> None:
+    log = PgLog("rules_of_reading")
+    log.create(id=1, v="a")
+    table = "public.customers"
+    source = lakes.write_source(tmp_path / "landing", log.landed, tables={table: {"key": ["id"]}})
+    lake = lake_of({"rules_of_reading": source})
+    day = DAYS[0]
+    made = lakes.run_all(lake, "rules_of_reading", [day])[table, day]
+    assert (made.made, made.rules_changed) == (True, False)
+    assert made_by_other_rules(lake, "rules_of_reading", [day]) == []
+
+    other = lake_of({"rules_of_reading": {**source, "position_reset": ["2026-11-01T00:00:00Z"]}})
+    assert made_by_other_rules(other, "rules_of_reading", [day]) == [day]
+    again = lakes.run_all(other, "rules_of_reading", [day])[table, day]
+    assert (again.made, again.rules_changed) == (True, True)
+    assert made_by_other_rules(other, "rules_of_reading", [day]) == []

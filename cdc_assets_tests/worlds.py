@@ -183,7 +183,20 @@ class Traits:
     start: int  # day on which the table starts
     lanes: int
     shared_topic: bool
+    connector: str = "postgresql"  # of Debezium's worlds; the others' elements tie often (O4, O8)
 
+
+# Source elements that several changes share: transactions, one SCN, one millisecond, none at all.
+COARSE: dict[str, Callable[[int], dict[str, Any]]] = {
+    "db2": lambda n: {"change_lsn": f"0:0:{n:x}", "commit_lsn": f"0000:187a:{n:08x}"},
+    "sqlserver": lambda n: {"change_lsn": f"27:{n:x}:2", "commit_lsn": f"27:{n:x}:5"},
+    "informix": lambda n: {"change_lsn": str(n), "commit_lsn": str(n)},
+    "oracle": lambda n: {"scn": str(n), "commit_scn": str(n), "ssn": 0},
+    "TiCDC": lambda n: {"commit_ts": 447_507_027_004_751_870 + n},
+    "mongodb": lambda n: {"ts_ms": 1_793_793_600_000 + n * 1000, "ord": 1},
+    "vitess": lambda n: {"ts_ms": 1_793_793_600_000 + n * 1000},
+    "none": lambda n: {"connector": None, "ts_ms": None},
+}
 
 ACTIONS = {
     "write": 72,
@@ -233,6 +246,7 @@ def traits(format: str) -> st.SearchStrategy[Traits]:
         start=st.sampled_from([0, 0, 0, 0, 1, 2]),
         lanes=st.integers(1, PARTITIONS),
         shared_topic=st.sampled_from([False, False, False, True]),
+        connector=st.sampled_from(["postgresql"] * len(COARSE) + list(COARSE)),
     )
 
 
@@ -582,6 +596,11 @@ class DebeziumTeller(Teller):
             lsn = options.pop("lsn", None) or 0
             db, table = self.table
             options["source"] = ev.mysql_source(db, table, pos=lsn // 8, row=lsn % 8)
+        elif (connector := self.traits.connector) in COARSE:
+            lsn = options.pop("lsn", None) or 0
+            elements = COARSE[connector](lsn // 64)
+            options["lsn"] = None
+            options["source"] = {"connector": connector, **elements}
         return build(*images, **{**defaults, **options})
 
     def transaction(self) -> dict[str, Any] | None:
