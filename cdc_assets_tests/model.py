@@ -471,9 +471,21 @@ def _decimal_parameters(wire: Wire) -> tuple[int, int]:
     return (38 if precision is None else precision), (0 if scale is None else scale)
 
 
+def _levels(value: Any) -> int:
+    """How deep a document nests."""
+    deepest, level = 0, [value]
+    while level := [v for v in level if isinstance(v, (dict, list))]:
+        deepest += 1
+        inner = (v.values() if isinstance(v, dict) else v for v in level)
+        level = [member for members in inner for member in members]
+    return deepest
+
+
 def schema_fields(schema: Any) -> dict[str, Wire]:
     """Name → field schema, also of the documents' form {"name":…, "schema": {"type":…}} (D5)."""
     fields = schema.get("fields") if isinstance(schema, dict) else None
+    if _levels(schema) > 200:  # no table's schema is so deep
+        fields = None
     result = {}
     for wire in fields if isinstance(fields, list) else []:
         if not isinstance(wire, dict):

@@ -25,7 +25,7 @@ NAMES = (
     "a\\b", "a\nb", "a\tb", "a\0b", "a\x01b", "a\x7fb", "a/b", "a%20b", "a;b", "a,b", "a:b", "a{b}",
     "a(b)", "a[0]", "a=b", "$", "$.a", "*", "a--b", "/*", "<a>", "😀", "列名", "é", "e\u0301", "ß",
     "\u00a0", "\u200b", "\ufeffa", "\uffff", "1a", "-", "select", "null", "true", LONG,
-    "_cdc_x", "_cdc_position", "_CDC_POSITION", "_file", "_pos", "_spec_id", "_partition",
+    "_CDC_POSITION", "_file", "_pos", "_spec_id", "_partition",
     "_deleted", "_row_id", "_last_updated_sequence_number", "_change_type", "_FILE", "_metadata",
     "file_path", "pos", "partition", "id_bucket", "element", "key", "value", "k", "k0", "c0", "x0",
     "s", "t", "row", "is_removal", "__row_id", "__row_operation", "__row_from_source",

@@ -201,6 +201,9 @@ def test_checks_are_evaluated_a_day_each(ran: tuple[Any, Lake]) -> None:
         for day in DAYS
         for check in (
             "keys_unique",
+            "keys_readable",
+            "keys_agree",
+            "positions_comparable",
             "built_on_day_before",
             "late_within_window",
             "values_representable",

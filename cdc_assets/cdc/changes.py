@@ -354,7 +354,7 @@ def with_canonical_keys(
     configured = F.coalesce(F.col("table_name").isin(list(source.tables)), F.lit(False))
     is_change = (F.col("kind") == "row") | ((F.col("kind") == "tombstone") & (F.col("op") == "d"))
     is_judged = F.col("reason").isNull() & configured & is_change
-    malformed = is_judged & ((unfit & (F.col("kind") == "row")) | F.col("key_misfit").isNotNull())
+    malformed = is_judged & (unfit | F.col("key_misfit").isNotNull())
     says = F.coalesce(
         "key_misfit", F.concat(F.lit("a key value does not fit its column: "), F.col("key_raw"))
     )

@@ -39,7 +39,8 @@ def measure(changes: DataFrame) -> DataFrame:
     )
     # The first half of a split update is counted with its second (W2).
     events = changes.where(~F.coalesce(F.col("source_op").isin(*BEFORE_OPS), F.lit(False)))
-    is_measurable = ~F.col("is_snapshot") & F.col("source_op").isNotNull()
+    # A tombstone has no times, so that it is left out, too.
+    is_measurable = ~F.col("is_snapshot")
     by_kind = F.explode(
         F.array(
             *(

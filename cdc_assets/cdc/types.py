@@ -105,9 +105,21 @@ Columns = dict[str, ColumnType]
 # --- schemas (driver)
 
 
+_MOST_LEVELS = 200  # of a schema; deeper ones would exhaust Python's stack
+
+
+def _schema_of(text: str) -> Any:
+    """A schema's document; an empty one where it nests deeper than any table's would."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", re.sub(r'"(?:[^"\\]|\\.)*"', "", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return {} if deepest > _MOST_LEVELS else json.loads(text)
+
+
 def columns_of_schema(text: str, format_name: str) -> Columns:
     """The row's columns, in order, of a schema that a message carried."""
-    schema = json.loads(text)
+    schema = _schema_of(text)
     if format_name == "dataworks":
         return {
             column["name"]: _DATAWORKS.get(str(column.get("type")).upper(), _TEXT)
@@ -125,7 +137,7 @@ def columns_of_schema(text: str, format_name: str) -> Columns:
 
 def columns_of_key(text: str) -> Columns:
     """The key columns of a message key's own schema."""
-    return {name: type_of(kind) for name, kind in _named(json.loads(text))}
+    return {name: type_of(kind) for name, kind in _named(_schema_of(text))}
 
 
 def _fields(schema: Any) -> list[Any]:

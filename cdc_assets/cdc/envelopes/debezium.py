@@ -168,7 +168,8 @@ def read_envelope(
         .when(is_heartbeat, "heartbeat")
     )
     mark = F.col("v_mark")
-    elements = positions.debezium_elements(F.col("v_connector"), of_source)
+    connector = F.lit(None).cast("string") if lindorm else F.col("v_connector")
+    elements = positions.debezium_elements(connector, of_source)
     return Envelope(
         reason=reason,
         detail=detail,
