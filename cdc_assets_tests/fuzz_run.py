@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
@@ -389,11 +389,13 @@ def _compare_stages(lake: Lake, source: FuzzedSource, report: Report) -> bool:
                 f"{source.format}, nothing lost on {day}",
                 f"{sent} sent, {landed.get(day, 0)} landed, {reached[day]} reached a destination",
             )
+    for row in destinations:
+        row["reason"] = _one_key_reason(row["reason"])
     options = source.options()
     classified = model.classify(options, source.landed)
     lag = model.lag(options, source.landed)
     for what, got, expected in (
-        ("destinations", destinations, lakes.destinations_expected(classified)),
+        ("destinations", destinations, expected_destinations(classified)),
         ("changes", lakes.changes_read(lake, source.name), lakes.changes_expected(classified)),
         ("lag", lakes.lag_read(lake, source.name), lakes.lag_expected(lag)),
     ):
@@ -402,12 +404,34 @@ def _compare_stages(lake: Lake, source: FuzzedSource, report: Report) -> bool:
     return True
 
 
+def _one_key_reason(reason: str | None) -> str | None:
+    """A damaged key is often both unreadable and incomplete; which is said first is not compared
+    here, but in test_keys.py."""
+    return "missing_key" if reason == "malformed_key" else reason
+
+
+def expected_destinations(
+    classified: Mapping[date, Iterable[model.Classified]],
+) -> list[dict[str, Any]]:
+    """The model's destinations, with one reason for keys."""
+    rows = lakes.destinations_expected(classified)
+    return [{**row, "reason": _one_key_reason(row["reason"])} for row in rows]
+
+
 def _make_tables(lake: Lake, source: FuzzedSource, report: Report) -> bool:
     """All days of the tables; each table is compared up to the day on which it fails."""
     _, errors = lakes.run_tables(lake, source.name, DAYS)
-    for (table, day), error in errors.items():
-        report.fail(f"{source.format}, {table} on {day}", _shown(error))
     failed = dict(errors.keys())
+    for (table, day), error in errors.items():
+        options = {**source.options(), "tables": {table: source.tables[table]}}
+        try:
+            model.tables(options, source.landed)
+        except model.TableError as refused:
+            # R3: a value that an inferred column can't hold stops its table, in the model too.
+            if refused.day == day:
+                report.compared += sum(1 for d in DAYS if d >= day)
+                continue
+        report.fail(f"{source.format}, {table} on {day}", _shown(error))
     for table, config in source.tables.items():
         made = [day for day in DAYS if table not in failed or day < failed[table]]
         _compare_table(lake, source, table, config, made, report)
@@ -419,8 +443,9 @@ def _compare_table(
 ) -> None:
     """Report the first day of a table that is not what the model says."""
     options = {**source.options(), "tables": {table: config}}
+    landed = {day: records for day, records in source.landed.items() if day in days}
     try:
-        by_model = model.tables(options, source.landed)
+        by_model = model.tables(options, landed)
     except model.TableError as error:
         report.fail(f"{source.format}, the model of {table}", str(error))
         return

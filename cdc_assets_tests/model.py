@@ -1409,7 +1409,7 @@ def read_header_key(data: bytes | None) -> KeyDocument:
 def _header_key(record: Record, name: str) -> KeyDocument:
     values = [value for header, value in record.headers if header == name]
     try:
-        return read_header_key(values[-1] if values else None)
+        return read_header_key(values[0] if values else None)
     except UnicodeDecodeError:
         return KeyDocument("garbage")
 
@@ -1465,6 +1465,8 @@ def _read_keys(
             if name not in (event.after or {}) and name in message_key.wires:
                 event.wires.setdefault(name, message_key.wires[name])
 
+    if event.is_tombstone:
+        return
     event.new_key = _key_of_header("__debezium.newkey", columns, event, types, placeholder)
     event.old_key = _key_of_header("__debezium.oldkey", columns, event, types, placeholder)
     if event.old_key is None and event.op == "u" and event.after is not None and whole_before:
@@ -1587,7 +1589,11 @@ def _judge_keys(
             settled = _settled_form(counts, so_far)
             so_far = settled or so_far
             for event in keyed if settled is not None else []:
-                if not _form_holds(settled or (), forms[id(event)]):
+                if event.is_tombstone:
+                    fits = _key_fits(settled or (), event.key or {})
+                else:
+                    fits = _form_holds(settled or (), forms[id(event)])
+                if not fits:
                     event.destination, event.reason = "quarantine", "malformed_key"
                     misfits |= {(day, n) for n, e in enumerate(events) if e is event}
     return frozenset(misfits)
@@ -1619,6 +1625,19 @@ def _form_holds(own: KeyForm, other: KeyForm) -> bool:
         return False
     pairs = zip(own, other, strict=True)
     return all(any(widen(o[0], kind) for kind in kinds) for (_, o), (_, kinds) in pairs)
+
+
+def _key_fits(form: KeyForm, key: dict[str, Any]) -> bool:
+    """Can the table's key hold a tombstone's, which comes without the value's schema?"""
+    kinds = dict(form)
+    if set(kinds) != set(key):
+        return False
+    try:
+        for column, value in key.items():
+            hold(value, kinds[column][0])
+    except DoesNotFitError:
+        return False
+    return True
 
 
 def _settled_form(counts: Counter[KeyForm], before: KeyForm | None) -> KeyForm | None:
