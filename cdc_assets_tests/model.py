@@ -1085,7 +1085,7 @@ def _read_debezium(document: dict[str, Any], event: Event, *, lindorm: bool = Fa
 
     # D14. A truncate is never read in a snapshot, whatever its mark says.
     mark = source.get("snapshot")
-    event.is_snapshot = op != "t" and (op == "r" or mark not in (None, False, "false"))
+    event.is_snapshot = op != "t" and (op == "r" or _is_mark(mark))
     _set_elements(
         event, *((SOURCE_TIME, [source.get("ts_ms")]) if lindorm else _source_elements(source))
     )
@@ -1097,13 +1097,17 @@ def _read_debezium(document: dict[str, Any], event: Event, *, lindorm: bool = Fa
     event.wires = rows[0] or rows[1]
 
 
+def _is_mark(mark: Any) -> bool:
+    return not (mark is None or mark is False or mark == "false")  # 0 is a mark, and 0 == False
+
+
 def _read_without_op(payload: dict[str, Any], event: Event) -> None:
     """D16: what has no op may still be understood."""
     if "ddl" in payload:
         _control(event, "ddl")
     if payload.get("status") in ("BEGIN", "END") and "id" in payload:
         _control(event, "transaction")
-    if "ts_ms" in payload and all(name.startswith("ts_") for name in payload):
+    if _long(payload.get("ts_ms")) is not None and all(n.startswith("ts_") for n in payload):
         _control(event, "heartbeat")
     if any(isinstance(payload.get(name), dict) for name in ("source", "before", "after")):
         raise QuarantinedError("missing_op")
@@ -1156,7 +1160,7 @@ def _read_flat(document: dict[str, Any], event: Event) -> None:
     event.source_ts_ms = _long(row.get("__source_ts_ms"))
     event.processed_ts_ms = _long(row.get("__ts_ms"))
     mark = meta("snapshot")
-    event.is_snapshot = event.op != "t" and (event.op == "r" or mark not in (None, False, "false"))
+    event.is_snapshot = event.op != "t" and (event.op == "r" or _is_mark(mark))
     names = ("connector", "lsn", "file", "pos", "row", "commit_lsn", "change_lsn", "ord")
     others = ("event_serial_no", "commit_scn", "scn", "ssn", "commit_ts")
     source = {name: meta(name) for name in (*names, *others)}

@@ -42,10 +42,9 @@ TEXTS = (
 )  # fmt: skip
 NUMBERS = (
     0, 1, -1, 127, 128, 32_767, 32_768, 2**31 - 1, 2**31, -(2**31) - 1, 2**53 + 1, 2**63 - 1, 2**63,
-    -(2**63), -(2**63) - 1, 2**64, 10**18, 10**25, 10**37, 10**38, 10**39, -(10**38),
+    -(2**63), -(2**63) - 1, 2**64, 10**18, 10**25, 10**37, 10**38, 10**39, -(10**38), 10**400,
     Decimal("0.1"), Decimal("-0"), Decimal("1.0"), Decimal("0.5"), Decimal("1E+2"),
-    Decimal("1E-40"), Decimal("1E+308"),
-    Decimal("9" * 38 + ".5"),
+    Decimal("1E-40"), Decimal("1E+308"), Decimal("1E+309"), Decimal("9" * 38 + ".5"),
     Decimal("0." + "1" * 45),
 )  # fmt: skip
 CLOCKS = (
@@ -217,7 +216,7 @@ def retype(rng: Random, draft: Draft) -> None:
 def number(rng: Random, draft: Draft) -> None:
     if place := _place(rng, draft):
         container, name = place
-        exotic = raw_json(rng.choice(("-0", "01", "NaN", "1.")))
+        exotic = raw_json(rng.choice(("1e400", "-0", "1e99999999999999999999", "01", "NaN", "1.")))
         container[name] = rng.choice((rng.choice(NUMBERS), exotic))
 
 

@@ -14,6 +14,13 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.names import json_path
 
+# A number that no double holds, as a member: VARIANT would read infinity and forget the digits.
+_HUGE = (
+    r"-?[1-9](?:\d{308,}+(?:\.\d+)?+(?:[eE]\+?\d+)?+"
+    r"|\d*+(?:\.\d+)?+[eE]\+?0*(?:309|3[1-9]\d|[4-9]\d\d|[1-9]\d{3,})(?!\d))"
+)
+_HUGE_MEMBER = rf"([\[:,]\s*)({_HUGE})(?=\s*[\],}}])"
+
 
 def with_strict_json(frame: DataFrame, **texts: Column) -> DataFrame:
     """Add VARIANTs ``[document, mark]`` of texts that are exactly one JSON document, else null.
@@ -22,6 +29,7 @@ def with_strict_json(frame: DataFrame, **texts: Column) -> DataFrame:
     document either breaks the array or moves the hash from its place, and no text can
     hold its own hash. Null, too: invalid UTF-8, nesting beyond 1,000 levels, strings beyond
     20 million characters (limits of Spark's parser). Read members with :func:`member`.
+    A number that no double holds (1e400) stands as a text of its digits.
 
     Args:
         frame: rows.
@@ -36,7 +44,12 @@ def with_strict_json(frame: DataFrame, **texts: Column) -> DataFrame:
         text = F.col(f"_{name}_text")
         mark = F.xxhash64(text)
         marked = F.concat(F.lit("["), text, F.lit(","), mark.cast("string"), F.lit("]"))
-        parsed[f"_{name}_parsed"] = F.try_parse_json(F.when(F.is_valid_utf8(text), marked))
+        # Within a string the added quotes would end it: that is no JSON, and is left as it was.
+        quoted = F.regexp_replace(marked, _HUGE_MEMBER, '$1"$2"')
+        parsed[f"_{name}_parsed"] = F.coalesce(
+            F.when(marked.rlike(_HUGE_MEMBER), F.try_parse_json(quoted)),
+            F.try_parse_json(F.when(F.is_valid_utf8(text), marked)),
+        )
         parsed[f"_{name}_mark"] = mark
     frame = frame.withColumns(parsed)
     checked: dict[str, Column] = {}

@@ -193,8 +193,9 @@ def read_envelope(
         tx_id=F.coalesce("v_transaction", of_source("txId", "string")),
         tx_order=F.col("v_total_order"),
         rank=F.lit(1),
-        # D14: a mark that is not yet known counts as a snapshot read.
-        is_snapshot=(op == "r") | F.coalesce(mark != "false", F.lit(False)),
+        # D14: a mark that is not yet known counts as a snapshot read. No truncate is read from a
+        # table: without a position of its own it would remove nothing.
+        is_snapshot=(op == "r") | F.coalesce((op != "t") & (mark != "false"), F.lit(False)),
         schema=F.col("schema_member"),
         payload=_payload(of_event, is_message, has_ddl, is_mark),
     ).add_to(opened)
