@@ -7,6 +7,7 @@ and TIMESTAMP an aware UTC datetime, DECIMAL a Decimal, BINARY bytes, a struct a
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -286,7 +287,10 @@ def json_value(text: str | None) -> Any:
 
 
 def _image(row: Row | None) -> str | None:
-    """The row as canonical JSON: 1.0 and 1 are one number, exact to 38 digits (section 4)."""
+    """The row as canonical JSON: 1.0 and 1 are one number, exact to 38 digits (section 4).
+
+    What no double holds either is a text of its digits.
+    """
     return None if row is None else json_text(_double_if_wide(row))
 
 
@@ -295,11 +299,15 @@ def _double_if_wide(value: Any) -> Any:
         return {name: _double_if_wide(member) for name, member in value.items()}
     if isinstance(value, list):
         return [_double_if_wide(member) for member in value]
+    if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?([eE]\+?\d+)?", value):
+        value = parse_json(value.encode()) if math.isinf(float(value)) else value
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return value
     number = Decimal(value)
     if number.is_finite() and abs(number.adjusted()) < 38 and len(number.as_tuple().digits) <= 38:
         return value
-    double = float(number)
-    infinity = f"{'-' * (double < 0)}Infinity"
-    return Decimal(repr(double)) if math.isfinite(double) else infinity
+    try:
+        double = float(number)
+    except OverflowError:
+        double = math.inf
+    return Decimal(repr(double)) if math.isfinite(double) else str(number.normalize())

@@ -908,6 +908,7 @@ class Event:
     old_key: dict[str, Any] | None = None
     new_key: dict[str, Any] | None = None
     wires: dict[str, Wire] = field(default_factory=dict)  # column → field schema
+    has_own_schema: bool = False  # the message names its columns, so that none is inferred (R3)
     source_key: list[str] | None = None  # the key columns that the producer names (W4)
     ordinal: int = 0  # O14
 
@@ -1002,6 +1003,7 @@ def _lend_schemas(
             if event.destination != "quarantine" and id(event) not in silent:
                 known[event.table_name].update(written[id(event)])
         for event in events:
+            event.has_own_schema = bool(written[id(event)])
             event.wires = event.wires or dict(known[event.table_name])
 
 
@@ -1896,7 +1898,8 @@ class Table:
             self.types.setdefault(column, parse_type(text))
         unknown: dict[str, list[Any]] = defaultdict(list)
         for event in events:
-            for column, raw in event.image().items() if event.writes else ():
+            is_inferred = event.writes and not event.has_own_schema
+            for column, raw in event.image().items() if is_inferred else ():
                 if column in self.types or column in NO_COLUMNS:
                     continue
                 if raw is not None and not self.placeholder(raw):

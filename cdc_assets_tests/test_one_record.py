@@ -5,10 +5,12 @@ Each table is a story of some good records and one odd one. The model judges eve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -150,6 +152,24 @@ def a_document_of_many_levels(t: Teller) -> None:
     t.landing.add(replace(record, value=record.value.replace(b'"nested"', nested)))
 
 
+@story(columns={"id": "bigint", "d": "double", "s": "string"})
+def numbers_that_no_double_holds(t: Teller) -> None:  # R4
+    rows: list[tuple[bytes, bytes]] = [
+        (b"1e400", b'"x"'),
+        (b" -1.5E+0309 ", b"1e400"),
+        (b"1" + b"0" * 308, b'"[1e400]"'),
+        (b"1" + b"0" * 309, b"-" + b"9" * 310),
+        (b"1.7976931348623157e308", b'"Infinity"'),
+        (b'"Infinity"', b'"1e400"'),
+        (b"0.5", b'"x:1e400,"'),
+    ]
+    for number, (double, text) in enumerate(rows, 1):
+        record = ev.change("c", None, {"id": number, "d": "D", "s": "S"}, table=t.table, lsn=number)
+        assert record.value is not None
+        value = record.value.replace(b'"D"', double).replace(b'"S"', text)
+        t.landing.put(replace(record, value=value))
+
+
 @story()
 def keys_that_are_mostly_of_another_type(t: Teller) -> None:  # R6: drift
     t.event("c", {"id": 1, "v": "a"}, 1)
@@ -281,6 +301,27 @@ def test_columns_that_no_table_can_have_are_left_out_and_named(told: Told) -> No
         f"sources.{SOURCE}.tables.public.{name}.rename"
         in told.reports[f"public.{name}", D1].incompatible[0]
     )
+
+
+def test_numbers_that_no_double_holds_are_counted_and_keep_their_digits(told: Told) -> None:  # R4
+    name = "numbers_that_no_double_holds"
+    rows = {r["id"]: r["d"] for r in lakes.rows_of(told.lake, SOURCE, f"public.{name}", D1)}
+    assert rows == {
+        1: None,
+        2: None,
+        3: 1e308,
+        4: None,
+        5: 1.7976931348623157e308,
+        6: math.inf,
+        7: 0.5,
+    }
+    found = _finding(told, name, D1, "values_representable")
+    assert not found.passed
+    assert told.reports[f"public.{name}", D1].unfit == {"d": {"count": 3, "example": ANY}}
+    changes = lakes.stage_rows(told.lake, SOURCE, "changes", [D1])
+    images = [row["after"] for row in changes if row["table_name"] == f"public.{name}"]
+    assert sum('"d":"1e400"' in image for image in images) == 1
+    assert sum('"s":"x:1e400,"' in image for image in images) == 1
 
 
 def test_what_was_audited_is_said(told: Told) -> None:
