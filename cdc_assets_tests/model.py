@@ -314,6 +314,8 @@ def _int(value: Any) -> int | None:
         return value
     if isinstance(value, str) and len(value) <= 4000 and WHOLE.fullmatch(value):
         return int(value)
+    if isinstance(value, Decimal) and -38 <= value.as_tuple().exponent <= 0 == value % 1:
+        return int(value)  # 1.0 is the number 1
     return None
 
 
@@ -1477,6 +1479,8 @@ def _read_keys(
     event.old_key = _key_of_header("__debezium.oldkey", columns, event, types, placeholder)
     if event.old_key is None and event.op == "u" and event.after is not None and whole_before:
         event.old_key = _moved_from(columns or [], event, types, placeholder)  # D10, W3
+    if event.old_key is not None and key_text(event.old_key) == key_text(event.key):
+        event.old_key = None
 
 
 def _key_columns(key_config: Any, event: Event, message_key: KeyDocument) -> list[str] | None:

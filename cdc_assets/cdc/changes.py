@@ -33,7 +33,7 @@ from cdc_assets.cdc.envelopes.keys import (
 )
 from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.errors import MissingDayError
-from cdc_assets.cdc.jsontext import let, text_of
+from cdc_assets.cdc.jsontext import is_present, let, text_of
 from cdc_assets.cdc.kept import keeping
 from cdc_assets.cdc.key_forms import KeyForm, readable_as, settled_form
 from cdc_assets.cdc.lake import DayCommit, DayCommits, Lake, landed_on, with_retry
@@ -350,6 +350,8 @@ def with_canonical_keys(
     keyed = opened.withColumns(
         {raw.removesuffix("_raw"): _canonical(raw, plans) for raw in RAW_KEYS}
     )
+    # D10: a row that has the key that it had did not move.
+    keyed = keyed.withColumn("old_key", F.nullif("old_key", F.col("key")))
     unfit = F.col("key_raw").isNotNull() & F.col("key").isNull()
     configured = F.coalesce(F.col("table_name").isin(list(source.tables)), F.lit(False))
     is_change = (F.col("kind") == "row") | ((F.col("kind") == "tombstone") & (F.col("op") == "d"))
@@ -528,7 +530,9 @@ def _canonical(raw: str, plans: Sequence[TypedNames]) -> Column:
             value = types.canonical_key(at, known[name]) if name in known else at("variant")
             members.append(value.alias(name))
         result = result.when(F.col("key_plan") == number, _key_text(F.struct(*members), names))
-    return result.otherwise(F.col(raw))
+    # A header's key may hold a null, which no key does.
+    values = F.map_values(F.col(f"{raw}_doc").try_cast("map<string,variant>"))
+    return result.otherwise(F.when(F.forall(values, is_present), F.col(raw)))
 
 
 def _key_text(key: Column, names: Sequence[str]) -> Column:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.jsontext import is_object, with_strict_json
+from cdc_assets.cdc.jsontext import is_object, with_digits, with_strict_json
 
 _START, _NEXT = '{"schema":', ',"payload":'
 _MOST = 1_000  # schemas; a source with more pays by reading messages whole
@@ -59,10 +59,10 @@ def schema_id(schema: Column) -> Column:
 
 
 def with_document(records: DataFrame, starts: DataFrame | None, **texts: Column) -> DataFrame:
-    """Add `doc`, the value as strict JSON, `start_schema` and `start_schema_id`.
+    """Add `doc`, the value as strict JSON, `digits`, `start_schema` and `start_schema_id`.
 
-    Where a start is known, `doc` is the document without its schema, and the two other
-    columns are not null.
+    Where a start is known, `doc` is the document without its schema, and the two last
+    columns are not null. `digits` is :func:`~cdc_assets.cdc.jsontext.with_digits` of `doc`.
 
     Args:
         records: has `value_text`.
@@ -76,7 +76,8 @@ def with_document(records: DataFrame, starts: DataFrame | None, **texts: Column)
             "start_schema": F.lit(None).cast(none.dataType),
             "start_schema_id": F.lit(None).cast("string"),
         }
-        return with_strict_json(records.withColumns(nothing), doc=text, **texts)
+        read = with_strict_json(records.withColumns(nothing), doc=text, **texts)
+        return read.withColumn("digits", with_digits(F.col("doc"), text))
     start = F.when(text.startswith(_START), F.substring_index(text, _NEXT, 1))
     known = F.broadcast(starts)
     joined = records.withColumn("own_start", start).join(
@@ -85,8 +86,11 @@ def with_document(records: DataFrame, starts: DataFrame | None, **texts: Column)
     is_known = F.col("start_schema_id").isNotNull()
     # The comma behind the schema becomes the brace that opens the rest.
     rest = F.concat(F.lit("{"), F.expr("substring(value_text, start_length + 2)"))
-    read = with_strict_json(joined, doc=F.when(is_known, rest).otherwise(text), **texts)
+    cut = joined.withColumn("own_text", F.when(is_known, rest).otherwise(text))
+    read = with_strict_json(cut, doc=F.col("own_text"), **texts)
     names_it_twice = F.try_variant_get("doc", "$[0].schema", "variant").isNotNull()
-    return read.withColumn("doc", F.when(~(is_known & names_it_twice), F.col("doc"))).drop(
-        "own_start", "start", "start_length"
+    return (
+        read.withColumn("doc", F.when(~(is_known & names_it_twice), F.col("doc")))
+        .withColumn("digits", with_digits(F.col("doc"), F.col("own_text")))
+        .drop("own_start", "own_text", "start", "start_length")
     )

@@ -14,9 +14,10 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.names import json_path
 
-# A number that no double holds, as a member: VARIANT would read infinity and forget the digits.
+# Numbers that VARIANT can't hold: integers of more than 38 digits would pass through a double (R3),
+# what no double holds would be infinity.
 _HUGE = (
-    r"-?[1-9](?:\d{308,}+(?:\.\d+)?+(?:[eE]\+?\d+)?+"
+    r"-?[1-9](?:\d{38,}+(?![.eE])|\d{308,}+(?:\.\d+)?+(?:[eE]\+?\d+)?+"
     r"|\d*+(?:\.\d+)?+[eE]\+?0*(?:309|3[1-9]\d|[4-9]\d\d|[1-9]\d{3,})(?!\d))"
 )
 _HUGE_MEMBER = rf"([\[:,]\s*)({_HUGE})(?=\s*[\],}}])"
@@ -29,7 +30,6 @@ def with_strict_json(frame: DataFrame, **texts: Column) -> DataFrame:
     document either breaks the array or moves the hash from its place, and no text can
     hold its own hash. Null, too: invalid UTF-8, nesting beyond 1,000 levels, strings beyond
     20 million characters (limits of Spark's parser). Read members with :func:`member`.
-    A number that no double holds (1e400) stands as a text of its digits.
 
     Args:
         frame: rows.
@@ -44,12 +44,7 @@ def with_strict_json(frame: DataFrame, **texts: Column) -> DataFrame:
         text = F.col(f"_{name}_text")
         mark = F.xxhash64(text)
         marked = F.concat(F.lit("["), text, F.lit(","), mark.cast("string"), F.lit("]"))
-        # Within a string the added quotes would end it: that is no JSON, and is left as it was.
-        quoted = F.regexp_replace(marked, _HUGE_MEMBER, '$1"$2"')
-        parsed[f"_{name}_parsed"] = F.coalesce(
-            F.when(marked.rlike(_HUGE_MEMBER), F.try_parse_json(quoted)),
-            F.try_parse_json(F.when(F.is_valid_utf8(text), marked)),
-        )
+        parsed[f"_{name}_parsed"] = F.try_parse_json(F.when(F.is_valid_utf8(text), marked))
         parsed[f"_{name}_mark"] = mark
     frame = frame.withColumns(parsed)
     checked: dict[str, Column] = {}
@@ -58,6 +53,22 @@ def with_strict_json(frame: DataFrame, **texts: Column) -> DataFrame:
         alone = F.try_variant_get(f"_{name}_parsed", "$[2]", "variant").isNull()
         checked[name] = F.when(whole & alone, F.col(f"_{name}_parsed"))
     return frame.withColumns(checked).drop(*texts_of, *parsed)
+
+
+def with_digits(document: Column, text: Column) -> Column:
+    """The document with each number that VARIANT can't hold (1e400) as a text of its digits.
+
+    Args:
+        document: of :func:`with_strict_json`.
+        text: what it was read from.
+
+    Returns:
+        VARIANT ``[document]``; null where the document has no such number.
+    """
+    listed = F.concat(F.lit("["), text, F.lit("]"))
+    # Within a string the added quotes would end it: that is no JSON, and gives null.
+    quoted = F.regexp_replace(listed, _HUGE_MEMBER, '$1"$2"')
+    return F.when(document.isNotNull() & listed.rlike(_HUGE_MEMBER), F.try_parse_json(quoted))
 
 
 def member(document: Column, path: str, kind: str) -> Column:

@@ -64,8 +64,8 @@ def read_dataworks(records: DataFrame) -> DataFrame:
         {
             "v_payload": at("payload", "variant"),
             "v_op": at("payload.op", "variant"),
-            "v_before": at("payload.before.dataColumn", "variant"),
-            "v_after": at("payload.after.dataColumn", "variant"),
+            "v_before": _image("before"),
+            "v_after": _image("after"),
             "v_schema": schema,
         }
     )
@@ -128,6 +128,12 @@ def read_dataworks(records: DataFrame) -> DataFrame:
         # W7: ddlMeta is a serialised object; it stays text in the landing.
         payload=F.when(control_op == "ddl", at("payload.ddl.text", "string")),
     ).add_to(records)
+
+
+def _image(name: str) -> Column:
+    """An image, numbers that VARIANT can't hold as texts."""
+    path = f"$[0].payload.{name}.dataColumn"
+    return F.coalesce(*(F.try_variant_get(of, path, "variant") for of in ("digits", "doc")))
 
 
 def _lookup(op: Column, table: dict[str, str]) -> Column:

@@ -43,8 +43,8 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
         {
             "v_op": of_event("op", "variant"),
             "v_source": of_event("source", "variant"),
-            "v_before": of_event("before", "variant"),
-            "v_after": of_event("after", "variant"),
+            "v_before": of_image("before"),
+            "v_after": of_image("after"),
             "v_ts_ms": of_event("ts_ms", "bigint"),
             "v_total_order": of_event("transaction.total_order", "bigint"),
             "v_transaction": of_event("transaction.id", "string"),
@@ -64,6 +64,13 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
 def of_event(path: str, kind: str) -> Column:
     """A member of the column `event` as a type."""
     return at_path(F.col("event"), f"$.{path}", kind)
+
+
+def of_image(path: str) -> Column:
+    """A member of the event, numbers that VARIANT can't hold as texts."""
+    return F.coalesce(
+        F.try_variant_get("event_digits", f"$.{path}", "variant"), of_event(path, "variant")
+    )
 
 
 def read_envelope(
@@ -202,7 +209,7 @@ def read_envelope(
 
 
 def with_event(records: DataFrame, is_bare: Column | None = None) -> DataFrame:
-    """Add `event`, `schema_member` (VARIANT) and `is_null_payload`.
+    """Add `event`, `event_digits`, `schema_member` (VARIANT) and `is_null_payload`.
 
     Unwraps `{"schema": …, "payload": …}`; a bare envelope stays as it is (D1, D2).
 
@@ -229,6 +236,12 @@ def with_event(records: DataFrame, is_bare: Column | None = None) -> DataFrame:
         read.withColumns(
             {
                 "event": F.when(wrapped, F.col("r_payload")).otherwise(bare),
+                "event_digits": F.when(
+                    F.col("digits").isNotNull(),
+                    F.when(
+                        wrapped, F.try_variant_get("digits", "$[0].payload", "variant")
+                    ).otherwise(F.try_variant_get("digits", "$[0]", "variant")),
+                ),
                 "schema_member": F.when(wrapped & has_schema, F.col("r_schema")),
             }
         )
@@ -241,7 +254,7 @@ def _only_times(event: Column) -> Column:
     """A heartbeat is an object of times alone: `ts_ms`, in later versions also `ts_us` … (D16)."""
     names = F.json_object_keys(F.to_json(event))
     return F.coalesce(
-        F.try_variant_get(event, "$.ts_ms", "bigint").isNotNull()
+        at_path(event, "$.ts_ms", "bigint").isNotNull()
         & F.forall(names, lambda name: name.startswith("ts_")),
         F.lit(False),
     )

@@ -128,7 +128,7 @@ def _has_mark(document: str, root: str) -> Column:
 
 def _own_columns() -> Column:
     """The row without the fields of the envelope."""
-    members = F.col("event").try_cast("map<string,variant>")
+    members = F.coalesce("event_digits", "event").try_cast("map<string,variant>")
     own = F.map_filter(members, lambda name, _: ~name.startswith(MARK))
     return F.when(is_object(F.col("event")), F.to_variant_object(own))
 
