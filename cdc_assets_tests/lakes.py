@@ -289,7 +289,7 @@ def json_value(text: str | None) -> Any:
 def _image(row: Row | None) -> str | None:
     """The row as canonical JSON: 1.0 and 1 are one number, exact to 38 digits (section 4).
 
-    What no double holds either is a text of its digits.
+    Wider integers, and what no double holds either, are texts of their digits.
     """
     return None if row is None else json_text(_double_if_wide(row))
 
@@ -304,6 +304,8 @@ def _double_if_wide(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return value
     number = Decimal(value)
+    if isinstance(value, int) and abs(value) >= 10**38:
+        return str(value)
     if number.is_finite() and abs(number.adjusted()) < 38 and len(number.as_tuple().digits) <= 38:
         return value
     try:

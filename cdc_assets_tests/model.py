@@ -314,8 +314,10 @@ def _int(value: Any) -> int | None:
         return value
     if isinstance(value, str) and len(value) <= 4000 and WHOLE.fullmatch(value):
         return int(value)
-    if isinstance(value, Decimal) and -38 <= value.as_tuple().exponent <= 0 == value % 1:
-        return int(value)  # 1.0 is the number 1
+    if isinstance(value, Decimal) and value.is_finite():
+        sign, digits, exponent = value.as_tuple()  # 1.0 is the number 1
+        if isinstance(exponent, int) and -38 <= exponent < 0 and not any(digits[exponent:]):
+            return int(Decimal((sign, digits[:exponent], 0)))
     return None
 
 

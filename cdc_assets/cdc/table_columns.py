@@ -481,6 +481,9 @@ class Columns:
         for schema, columns in self._by_schema.items():
             ids.setdefault(columns.get(c.name), []).append(schema)
         kinds = [kind for kind in ids if kind is not None]
+        if not kinds and c.lake in self.inferred:
+            # Inferred on an earlier day; today only an old row may have it.
+            kinds = [types.inferred_as(c.spark)]
         if not kinds:
             return F.lit(None).cast(c.spark)
         result: Column | None = None

@@ -239,10 +239,15 @@ def columns_of_inference(kind: str) -> Columns:
             chosen = "boolean"
         else:
             chosen = "string"
-        base = _configured(chosen)
-        wire = "inferred_double" if chosen == "double" else base.wire
-        inferred[name] = ColumnType(wire, base.spark, base.scale, inferred=True)
+        inferred[name] = inferred_as(chosen)
     return inferred
+
+
+def inferred_as(spark: str) -> ColumnType:
+    """How values are read into a column whose type was inferred."""
+    base = _configured(spark)
+    wire = "inferred_double" if spark == "double" else base.wire
+    return ColumnType(wire, base.spark, base.scale, inferred=True)
 
 
 def _parse_variant_schema(kind: str) -> dict[str, str]:
