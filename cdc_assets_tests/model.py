@@ -514,6 +514,8 @@ def read_wire(wire: Wire, raw: Any) -> Any:
         return number if wire_type(wire) != ("string",) else format(number, "f")
     if name == VARIABLE_SCALE_DECIMAL:
         return _variable_scale_decimal(raw)
+    if name in ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date"):
+        return _date(_exact_int(raw))
     if isinstance(name, str) and name in TIMES:
         column_type, (numerator, denominator) = TIMES[name]
         micros = _exact_int(raw) * numerator // denominator  # ns are floored
@@ -533,6 +535,8 @@ def read_wire(wire: Wire, raw: Any) -> Any:
             return {"wkb": raw["wkb"], "srid": raw.get("srid")} if raw.get("wkb") else None
         fields = schema_fields(wire)
         return {n: read_wire(fields[n], v) if n in fields else v for n, v in raw.items()}
+    if isinstance(raw, (list, dict)):
+        return json_text(raw)  # a type that holds no members reads them as text
     return raw  # hold() reads base64, ISO text and numbers
 
 
@@ -1567,9 +1571,12 @@ def _moved_from(
     """The key of ``before`` where it differs from that of ``after`` (D10)."""
     try:
         old = _key_from(columns, [event.before], event, types, placeholder)
-        now = _key_from(columns, [event.after], event, types, placeholder)
     except QuarantinedError:
         return None
+    try:
+        now = _key_from(columns, [event.after], event, types, placeholder)
+    except QuarantinedError:
+        now = event.key or {}
     return old if key_text(old) != key_text(now) else None
 
 

@@ -444,6 +444,17 @@ def a_whole_old_row_takes_one_equal_row_away(log: PgLog) -> Rows:
 
 
 @story("O14", days=2, key="row", log={"key": None})
+def an_old_row_is_compared_by_columns_that_no_new_row_has(log: PgLog) -> Rows:
+    log.create(id=1, extra={"a": 1})
+    log.create(id=1)
+    log.create(id=2)
+    log.next_day()
+    log.delete(id=1, extra={"a": 1})
+    log.delete(id=2, extra={"a": 1})
+    return [{"id": 1, "extra": None}, {"id": 2, "extra": None}]
+
+
+@story("O14", days=2, key="row", log={"key": None})
 def what_is_sent_again_takes_no_second_row(log: PgLog) -> Rows:
     sent = [log.create(a=n, _lsn=500) for n in (1, 1, 1, 2)]
     sent += [log.delete(a=1, _lsn=600), log.update(a=3, _before={"a": 2}, _lsn=700)]

@@ -74,7 +74,7 @@ def debezium_elements(connector: Column, at: Reader) -> Elements:
     def number(path: str) -> Column:
         return at(path, "bigint")
 
-    file_number = F.regexp_extract(at("file", "string"), r"(\d{1,18})$", 1)
+    file_number = F.regexp_extract(at("file", "string"), r"(\d+)$", 1)
     elements = {
         _LSN: [number("lsn")],
         _BINLOG: [

@@ -182,7 +182,9 @@ class Columns:
 
     def _infer(self, known: set[str], blank: Sequence[str]) -> types.Columns:
         has_none = F.col("schema_id").isNull() | F.col("schema_id").isin(list(blank))
-        rows = self.day._events([self.day.day]).where(has_none & F.col("after").isNotNull())
+        # What a delete says of a row after it is no row.
+        writes = F.col("op").isin("c", "r", "u") & F.col("after").isNotNull()
+        rows = self.day._events([self.day.day]).where(has_none & writes)
         after = F.col("after")
         # A value that was not sent says nothing of its column's type (R2). The longest first: a
         # map's placeholder holds the text's.

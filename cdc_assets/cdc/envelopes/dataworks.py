@@ -117,7 +117,7 @@ def read_dataworks(records: DataFrame) -> DataFrame:
         key_names=_key_names(at, F.coalesce(after, before)),
         source_ts_ms=at("payload.timestamp.eventTime", "bigint"),
         processed_ts_ms=at("payload.timestamp.systemTime", "bigint"),
-        elements=wide_number(at("payload.sequenceId", "string")),
+        elements=wide_number(_sequence_id()),
         basis=F.lit("sequenceId"),
         stand_in=at("payload.timestamp.eventTime", "bigint"),
         tx_id=F.lit(None).cast("string"),
@@ -134,6 +134,11 @@ def _image(name: str) -> Column:
     """An image, numbers that VARIANT can't hold as texts."""
     path = f"$[0].payload.{name}.dataColumn"
     return F.coalesce(*(F.try_variant_get(of, path, "variant") for of in ("digits", "doc")))
+
+
+def _sequence_id() -> Column:
+    path = "$[0].payload.sequenceId"
+    return F.coalesce(*(F.try_variant_get(of, path, "string") for of in ("digits", "doc")))
 
 
 def _lookup(op: Column, table: dict[str, str]) -> Column:

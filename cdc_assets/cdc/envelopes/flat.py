@@ -18,7 +18,7 @@ from cdc_assets.cdc.envelopes.debezium import (
     unread_connector,
     with_event,
 )
-from cdc_assets.cdc.jsontext import at_path, is_object, is_present
+from cdc_assets.cdc.jsontext import at_path, is_object, is_present, string_of
 
 MARK = "__"
 _ADD_FIELDS = (
@@ -75,10 +75,10 @@ def read_flat(records: DataFrame) -> DataFrame:
         }
     )
     # An op that was worked out was not sent.
-    was_sent = ~F.col("is_flat") | is_present(F.col("flat_op"))
+    sent_op = F.when(F.col("is_flat"), string_of(F.col("flat_op"))).otherwise(F.col("e_source_op"))
     return read_envelope(opened, _of_source, ROW_OPS).withColumns(
         {
-            "e_source_op": F.when(was_sent, F.col("e_source_op")),
+            "e_source_op": sent_op,
             "e_detail": F.when(F.col("e_reason").isNotNull(), _detail()),
         }
     )

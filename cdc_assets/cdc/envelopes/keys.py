@@ -218,7 +218,7 @@ def _pick(
     names = F.col("e_key_names")
     if of_image:
         names = F.coalesce(names, F.map_keys(_members(F.col("key_row"))))
-    named = _named_key(images, names)
+    named = _named_key(images, names, scalar)
     cases.append((names.isNotNull(), named))
     result: Column | None = None
     for condition, value in cases:
@@ -260,11 +260,18 @@ def _configured_key(
     return let(F.struct(*(value(name).alias(name) for name in ordered)), result)
 
 
-def _named_key(images: list[Column], names: Column) -> Column:
+def _named_key(images: list[Column], names: Column, scalar: Column | None) -> Column:
     """The key columns that the message itself lists, whose names only the data knows."""
+    rows = [_members(image) for image in images]
+    if scalar is not None:
+        # D6: a bare value is the only column's.
+        alone = F.when(
+            scalar.isNotNull() & (F.size(names) == 1), F.create_map(F.get(names, F.lit(0)), scalar)
+        )
+        rows.append(F.coalesce(alone, _no_members()))
     results = []
-    for image in images:
-        chosen = F.map_filter(_members(image), lambda name, _: F.array_contains(names, name))
+    for row in rows:
+        chosen = F.map_filter(row, lambda name, _: F.array_contains(names, name))
         values = F.map_values(chosen)
         is_whole = F.size(chosen) == F.size(F.array_distinct(names))
         results.append(
@@ -278,12 +285,15 @@ def _named_key(images: list[Column], names: Column) -> Column:
     best = F.when(first["complete"], first)
     for result in results[1:]:
         best = best.when(result["complete"], result)
-    return best.otherwise(F.when(images[0].isNotNull(), first).otherwise(results[-1]))
+    return best.otherwise(F.when(images[0].isNotNull(), first).otherwise(results[len(images) - 1]))
 
 
 def _members(image: Column) -> Column:
-    empty = F.create_map().cast("map<string,variant>")
-    return F.coalesce(image.try_cast("map<string,variant>"), empty)
+    return F.coalesce(image.try_cast("map<string,variant>"), _no_members())
+
+
+def _no_members() -> Column:
+    return F.create_map().cast("map<string,variant>")
 
 
 def _message_key(row: Column) -> Column:
