@@ -1683,7 +1683,10 @@ def _settle_tombstones(
     days: list[tuple[date, list[Event]]],
 ) -> None:
     seen: dict[str | None, set[str]] = defaultdict(set)  # topic → tables in changes so far
-    by_day = dict(days)
+    of_key: dict[tuple[Any, ...], list[Event]] = defaultdict(list)
+    for day, events in days:
+        for event in events:
+            of_key[_key_place(day, event)].append(event)
     for day, events in days:
         for event in events:
             changes = event.destination == "changes" and not event.is_tombstone
@@ -1695,8 +1698,15 @@ def _settle_tombstones(
             tables_of_topic = seen[event.record.topic]
             if len(tables_of_topic) == 1:
                 event.table_name = next(iter(tables_of_topic))
-            day_before = by_day.get(day - timedelta(days=1), [])
-            _settle_tombstone(source, configs, placeholder, event, events, day_before)
+            today, day_before = (
+                of_key.get(_key_place(d, event), []) for d in (day, day - timedelta(days=1))
+            )
+            _settle_tombstone(source, configs, placeholder, event, today, day_before)
+
+
+def _key_place(day: date, event: Event) -> tuple[Any, ...]:
+    record = event.record
+    return (day, record.topic, record.partition, record.key)
 
 
 def _settle_tombstone(
@@ -1722,16 +1732,14 @@ def _settle_tombstone(
 
 
 def _nearest_earlier(event: Event, others: list[Event]) -> Event | None:
+    """The newest of those of the same topic, partition and key that stand before the event."""
     mine = event.record
     if not mine.key:
         return None
     earlier = [
         other
         for other in others
-        if not other.record.malformed_line
-        and (other.record.topic, other.record.partition) == (mine.topic, mine.partition)
-        and other.record.key == mine.key
-        and (other.record.offset or 0) < (mine.offset or 0)
+        if not other.record.malformed_line and (other.record.offset or 0) < (mine.offset or 0)
     ]
     return max(earlier, key=lambda e: e.record.offset or 0, default=None)
 
