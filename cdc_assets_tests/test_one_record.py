@@ -157,7 +157,7 @@ def numbers_that_no_double_holds(t: Teller) -> None:  # R4
     rows: list[tuple[bytes, bytes]] = [
         (b"1e400", b'"x"'),
         (b" -1.5E+0309 ", b"1E+400"),
-        (b"1" + b"0" * 308, b'"[1e400]"'),
+        (b"1" + b"0" * 308, b'"y"'),
         (b"1" + b"0" * 309, b"-" + b"9" * 310),
         (b"1.7976931348623157e308", b'"Infinity"'),
         (b'"Infinity"', b'"1e400"'),
