@@ -150,6 +150,12 @@ def a_document_of_many_levels(t: Teller) -> None:
     nested = b"[" * 980 + b"1" + b"]" * 980
     assert record.value is not None
     t.landing.add(replace(record, value=record.value.replace(b'"nested"', nested)))
+    # Of objects Spark can say the type only to some 250 levels.
+    t.event("c", {"id": 3, "v": "a", "w": "nested"}, 12)
+    record = t.landing.landed[D1].pop()
+    nested = b'{"a":' * 900 + b"1" + b"}" * 900
+    assert record.value is not None
+    t.landing.add(replace(record, value=record.value.replace(b'"nested"', nested)))
 
 
 @story(columns={"id": "bigint", "d": "double", "s": "string"})

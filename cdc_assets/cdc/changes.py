@@ -33,7 +33,7 @@ from cdc_assets.cdc.envelopes.keys import (
 )
 from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.errors import MissingDayError
-from cdc_assets.cdc.jsontext import is_present, let, text_of
+from cdc_assets.cdc.jsontext import is_present, let, shallow, text_of
 from cdc_assets.cdc.kept import keeping
 from cdc_assets.cdc.key_forms import KeyForm, readable_as, settled_form
 from cdc_assets.cdc.lake import DayCommit, DayCommits, Lake, landed_on, with_retry
@@ -454,7 +454,7 @@ def key_form_before(
     of_day = rows.where(F.col("landing_date") == F.lit(newest.day))
     found = of_day.agg(
         F.collect_set(F.array_sort(F.json_object_keys("key"))).alias("names"),
-        F.schema_of_variant_agg(F.try_parse_json("key")).alias("kind"),
+        F.schema_of_variant_agg(shallow(F.col("key"))).alias("kind"),
     ).first()
     if found is None or len(found.names) != 1:
         return None

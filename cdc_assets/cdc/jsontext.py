@@ -20,6 +20,7 @@ _HUGE = (
     r"-?[1-9](?:\d{38,}+(?![.eE])|\d{308,}+(?:\.\d+)?+(?:[eE]\+?\d+)?+"
     r"|\d*+(?:\.\d+)?+[eE]\+?0*(?:309|3[1-9]\d|[4-9]\d\d|[1-9]\d{3,})(?!\d))"
 )
+_MANY_LEVELS = 100  # Spark writes a type as JSON of at most 1,000 levels, several for each of ours
 _HUGE_MEMBER = rf"([\[:,]\s*)({_HUGE})(?=\s*[\],}}])"
 
 
@@ -128,6 +129,22 @@ def is_present(value: Column) -> Column:
 def text_of(value: Column) -> Column:
     """Canonical JSON text of a VARIANT (names sorted); null for JSON null."""
     return F.when(is_present(value), F.to_json(value))
+
+
+def shallow(text: Column) -> Column:
+    """A JSON object for ``schema_of_variant_agg``, which fails on objects of many levels.
+
+    Members of a text with many of them become texts: their columns are STRING either way.
+    """
+    document = F.try_parse_json(text)
+    openings = F.length(text) - F.length(F.translate(text, "{[", ""))
+    flat = F.transform_values(
+        document.try_cast("map<string,variant>"),
+        lambda _, v: F.when(
+            is_object(v) | v.try_cast("array<variant>").isNotNull(), F.to_json(v).cast("variant")
+        ).otherwise(v),
+    )
+    return F.when(openings > _MANY_LEVELS, F.to_variant_object(flat)).otherwise(document)
 
 
 def let(value: Column, body: Callable[[Column], Column]) -> Column:

@@ -24,6 +24,7 @@ from cdc_assets.cdc import types
 from cdc_assets.cdc.config import RESERVED_PREFIX
 from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
 from cdc_assets.cdc.jsontext import field as json_field
+from cdc_assets.cdc.jsontext import shallow
 from cdc_assets.cdc.lake import KEY, TableState, column_ddl, with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, is_column_name, quote
 from cdc_assets.cdc.placeholders import placeholder_forms
@@ -193,8 +194,8 @@ class Columns:
         names = sorted({name for names in self.day.survey.key_names for name in names})
         key = F.try_parse_json("key")
         row = rows.agg(
-            F.schema_of_variant_agg(F.try_parse_json(after)).alias("kind"),
-            F.schema_of_variant_agg(key).alias("of_keys"),
+            F.schema_of_variant_agg(shallow(after)).alias("kind"),
+            F.schema_of_variant_agg(shallow(F.col("key"))).alias("of_keys"),
             *(
                 F.count_if(
                     ~F.coalesce(json_field(key, name, "string").rlike(r"^[+-]?\d+$"), F.lit(True))
@@ -329,7 +330,7 @@ class Columns:
         if not missing or not self.day.survey.events:
             return {}
         rows = self.day._events([self.day.day])
-        row = rows.agg(F.schema_of_variant_agg(F.try_parse_json("key")).alias("kind")).first()
+        row = rows.agg(F.schema_of_variant_agg(shallow(F.col("key"))).alias("kind")).first()
         inferred = types.columns_of_inference(row.kind if row and row.kind else "")
         return {self._lake_name(n): inferred[n].spark for n in missing if n in inferred}
 
