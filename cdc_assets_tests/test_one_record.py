@@ -115,6 +115,13 @@ def a_record_without_connector(t: Teller) -> None:  # O8
 
 
 @story()
+def a_truncate_before_any_row(t: Teller) -> None:  # D12: nothing says the key yet
+    t.landing.put(ev.change("t", None, None, table=t.table, lsn=1))
+    t.next_day()
+    t.event("c", {"id": 1, "v": "a"}, 2)
+
+
+@story()
 def names_that_no_column_can_have(t: Teller) -> None:
     odd = dict.fromkeys(("", "_file", "_pos", "_deleted", "_row_id", "__row_from_source"), "x")
     t.event("c", {"id": 1, "v": "a"}, 10)

@@ -142,7 +142,8 @@ class TableDay:
         """Merge the day's changes into its branch and audit it."""
         rows_before = self._rows_before(state)
         figures: dict[str, Any] = {"rows": rows_before}
-        if self.survey.events:
+        # Without a key there are only truncates, of a table that never had a row.
+        if self.survey.events and (columns.key_names or self.config.key in ("none", "row")):
             figures = self._merge(branch.identifier, columns)
         return DayReport(
             table=self.table,
