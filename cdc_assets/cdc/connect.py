@@ -13,7 +13,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.jsontext import is_object, with_digits, with_strict_json
+from cdc_assets.cdc.jsontext import digits_of, is_object, with_strict_json
 
 _START, _NEXT = '{"schema":', ',"payload":'
 _MOST = 1_000  # schemas; a source with more pays by reading messages whole
@@ -62,7 +62,7 @@ def with_document(records: DataFrame, starts: DataFrame | None, **texts: Column)
     """Add `doc`, the value as strict JSON, `digits`, `start_schema` and `start_schema_id`.
 
     Where a start is known, `doc` is the document without its schema, and the two last
-    columns are not null. `digits` is :func:`~cdc_assets.cdc.jsontext.with_digits` of `doc`.
+    columns are not null. `digits` is :func:`~cdc_assets.cdc.jsontext.digits_of` of `doc`.
 
     Args:
         records: has `value_text`.
@@ -77,7 +77,7 @@ def with_document(records: DataFrame, starts: DataFrame | None, **texts: Column)
             "start_schema_id": F.lit(None).cast("string"),
         }
         read = with_strict_json(records.withColumns(nothing), doc=text, **texts)
-        return read.withColumn("digits", with_digits(F.col("doc"), text))
+        return read.withColumn("digits", digits_of(F.col("doc"), text))
     start = F.when(text.startswith(_START), F.substring_index(text, _NEXT, 1))
     known = F.broadcast(starts)
     joined = records.withColumn("own_start", start).join(
@@ -91,6 +91,6 @@ def with_document(records: DataFrame, starts: DataFrame | None, **texts: Column)
     names_it_twice = F.try_variant_get("doc", "$[0].schema", "variant").isNotNull()
     return (
         read.withColumn("doc", F.when(~(is_known & names_it_twice), F.col("doc")))
-        .withColumn("digits", with_digits(F.col("doc"), F.col("own_text")))
+        .withColumn("digits", digits_of(F.col("doc"), F.col("own_text")))
         .drop("own_start", "own_text", "start", "start_length")
     )

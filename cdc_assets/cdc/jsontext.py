@@ -20,8 +20,8 @@ _HUGE = (
     r"-?[1-9](?:\d{38,}+(?![.eE])|\d{308,}+(?:\.\d+)?+(?:[eE]\+?\d+)?+"
     r"|\d*+(?:\.\d+)?+[eE]\+?0*(?:309|3[1-9]\d|[4-9]\d\d|[1-9]\d{3,})(?!\d))"
 )
-_MANY_LEVELS = 100  # Spark writes a type as JSON of at most 1,000 levels, several for each of ours
 _HUGE_MEMBER = rf"([\[:,]\s*)({_HUGE})(?=\s*[\],}}])"
+_MANY_LEVELS = 100  # Spark writes a type as JSON of at most 1,000 levels, several for each of ours
 
 
 def with_strict_json(frame: DataFrame, **texts: Column) -> DataFrame:
@@ -56,7 +56,7 @@ def with_strict_json(frame: DataFrame, **texts: Column) -> DataFrame:
     return frame.withColumns(checked).drop(*texts_of, *parsed)
 
 
-def with_digits(document: Column, text: Column) -> Column:
+def digits_of(document: Column, text: Column) -> Column:
     """The document with each number that VARIANT can't hold (1e400) as a text of its digits.
 
     Args:

@@ -64,8 +64,8 @@ def read_dataworks(records: DataFrame) -> DataFrame:
         {
             "v_payload": at("payload", "variant"),
             "v_op": at("payload.op", "variant"),
-            "v_before": _image("before"),
-            "v_after": _image("after"),
+            "v_before": _exact("before.dataColumn", "variant"),
+            "v_after": _exact("after.dataColumn", "variant"),
             "v_schema": schema,
         }
     )
@@ -117,7 +117,7 @@ def read_dataworks(records: DataFrame) -> DataFrame:
         key_names=_key_names(at, F.coalesce(after, before)),
         source_ts_ms=at("payload.timestamp.eventTime", "bigint"),
         processed_ts_ms=at("payload.timestamp.systemTime", "bigint"),
-        elements=wide_number(_sequence_id()),
+        elements=wide_number(_exact("sequenceId", "string")),
         basis=F.lit("sequenceId"),
         stand_in=at("payload.timestamp.eventTime", "bigint"),
         tx_id=F.lit(None).cast("string"),
@@ -130,15 +130,10 @@ def read_dataworks(records: DataFrame) -> DataFrame:
     ).add_to(records)
 
 
-def _image(name: str) -> Column:
-    """An image, numbers that VARIANT can't hold as texts."""
-    path = f"$[0].payload.{name}.dataColumn"
-    return F.coalesce(*(F.try_variant_get(of, path, "variant") for of in ("digits", "doc")))
-
-
-def _sequence_id() -> Column:
-    path = "$[0].payload.sequenceId"
-    return F.coalesce(*(F.try_variant_get(of, path, "string") for of in ("digits", "doc")))
+def _exact(path: str, kind: str) -> Column:
+    """A member of the payload; numbers that VARIANT can't hold as texts."""
+    whole = f"$[0].payload.{path}"
+    return F.coalesce(*(F.try_variant_get(of, whole, kind) for of in ("digits", "doc")))
 
 
 def _lookup(op: Column, table: dict[str, str]) -> Column:

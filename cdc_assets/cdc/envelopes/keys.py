@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import SourceConfig, TableConfig
-from cdc_assets.cdc.jsontext import field, is_object, is_present, let, with_digits
+from cdc_assets.cdc.jsontext import digits_of, field, is_object, is_present, let
 from cdc_assets.cdc.placeholders import placeholder_forms
 
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
@@ -32,7 +32,7 @@ def with_message_key(records: DataFrame) -> DataFrame:
     Args:
         records: has `key_doc`, :func:`message_key_text` as strict JSON.
     """
-    document = F.coalesce(with_digits(F.col("key_doc"), message_key_text()), "key_doc")
+    document = F.coalesce(digits_of(F.col("key_doc"), message_key_text()), "key_doc")
     records = records.withColumn("key_doc", document)
     root = F.try_variant_get("key_doc", "$[0]", "variant")
     inner = F.try_variant_get("key_doc", "$[0].payload", "variant")
