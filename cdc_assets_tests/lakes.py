@@ -240,6 +240,7 @@ def changes_read(lake: Lake, source: str) -> list[Row]:
     return [
         {
             **{name: row[name] for name in names},
+            **{name: _key(row[name]) for name in ("key", "old_key", "new_key")},
             **{name: _image(json_value(row[name])) for name in ("before", "after")},
         }
         for row in stage_rows(lake, source, "changes")
@@ -253,6 +254,7 @@ def changes_expected(classified: Mapping[date, Iterable[Classified]]) -> list[Ro
         {
             **_place(day, found),
             **{name: getattr(found, name) for name in CHANGE_FIELDS},
+            **{name: _key(getattr(found, name)) for name in ("key", "old_key", "new_key")},
             **{name: _image(getattr(found, name)) for name in ("before", "after")},
         }
         for day, of_day in classified.items()
@@ -294,12 +296,21 @@ def _image(row: Row | None) -> str | None:
     return None if row is None else json_text(_double_if_wide(row))
 
 
+def _key(text: str | None) -> str | None:
+    """A key as it is; the digits of what no double holds have several spellings."""
+    wide = any(math.isinf(float(number)) for number in re.findall(f'"({_NUMBER})"', text or ""))
+    return _image(json_value(text)) if wide else text
+
+
+_NUMBER = r"-?\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
+
+
 def _double_if_wide(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _double_if_wide(member) for name, member in value.items()}
     if isinstance(value, list):
         return [_double_if_wide(member) for member in value]
-    if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?([eE]\+?\d+)?", value):
+    if isinstance(value, str) and re.fullmatch(_NUMBER, value):
         value = parse_json(value.encode()) if math.isinf(float(value)) else value
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return value

@@ -16,6 +16,7 @@ import base64
 import binascii
 import hashlib
 import json
+import math
 import re
 import struct
 import sys
@@ -282,8 +283,12 @@ def key_text(key: dict[str, Any]) -> str:
     return json_text({name: _key_member(value) for name, value in key.items()})
 
 
+class _AsSent(Decimal):
+    """A number of a key whose column's type nobody knows: it stands as JSON wrote it."""
+
+
 def _key_member(value: Any) -> Any:
-    if isinstance(value, Decimal):
+    if isinstance(value, Decimal) and not isinstance(value, _AsSent):
         return number_text(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
@@ -1080,7 +1085,7 @@ def _read_debezium(document: dict[str, Any], event: Event, *, lindorm: bool = Fa
         _read_without_op(payload, event)
     if not any(name in payload for name in ("source", "before", "after")):
         raise QuarantinedError("not_an_envelope")
-    event.source_op = op if isinstance(op, str) else None
+    event.source_op = event.op = op if isinstance(op, str) else None
     if op != "m" and isinstance(payload.get("ts_ms"), dict):  # Avro's JSON encoding
         raise QuarantinedError("not_an_envelope")
     if op not in (("c", "u", "d", "r") if lindorm else ("c", "u", "d", "r", "t", "m")):  # D3, L3
@@ -1319,7 +1324,8 @@ def _source_elements(source: dict[str, Any]) -> tuple[str, list[Any]]:
     """O8. The connector decides the shape, never the single event (O4)."""
     basis = CONNECTORS.get(str(source.get("connector")).lower(), SOURCE_TIME)
     if basis == "binlog":
-        number = re.search(r"\d+$", str(source.get("file") or ""), re.ASCII)
+        file = source.get("file")  # a number is no file's name
+        number = re.search(r"\d+$", file, re.ASCII) if isinstance(file, str) else None
         elements = [number[0] if number else None, source.get("pos"), source.get("row")]
     elif basis == "commit_lsn":
         parts = (*_lsn_parts(source.get("commit_lsn")), *_lsn_parts(source.get("change_lsn")))
@@ -1546,7 +1552,10 @@ def _key_value(
     value = read_wire(wire, raw) if wire else raw
     target = (value_wire and wire_type(value_wire)) or configured
     target = target or (key_wire and wire_type(key_wire)) or None
-    return hold(value, target) if target else value
+    if target:
+        return hold(value, target)
+    is_number = isinstance(value, Decimal) and math.isfinite(float(value))
+    return _AsSent(value) if is_number else value
 
 
 def _key_of_header(

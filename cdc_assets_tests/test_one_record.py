@@ -139,6 +139,13 @@ def names_that_only_look_alike(t: Teller) -> None:
 
 
 @story(columns={"v": "string"})
+def names_that_look_like_variables_of_sql(t: Teller) -> None:
+    t.event("c", {"id": 1, "${spark.app.name}": "${env:HOME}", "v": "${system:user.home}"}, 10)
+    t.next_day()
+    t.event("u", {"id": 1, "${spark.app.name}": "b", "v": "${spark.app.name}"}, 11)
+
+
+@story(columns={"v": "string"})
 def numbers_beyond_their_range(t: Teller) -> None:
     db2 = {"connector": "db2", "commit_lsn": "0" * 16 + ":0:1", "change_lsn": "1:2:3"}
     t.event("c", {"id": 1, "v": "a"}, None, source=db2)

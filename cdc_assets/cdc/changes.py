@@ -33,7 +33,7 @@ from cdc_assets.cdc.envelopes.keys import (
 )
 from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.errors import MissingDayError
-from cdc_assets.cdc.jsontext import is_present, let, shallow, text_of
+from cdc_assets.cdc.jsontext import let, shallow, text_of
 from cdc_assets.cdc.kept import keeping
 from cdc_assets.cdc.key_forms import KeyForm, readable_as, settled_form
 from cdc_assets.cdc.lake import DayCommit, DayCommits, Lake, landed_on, with_retry
@@ -374,11 +374,12 @@ def _types_of_key(
     """The key columns whose types are known by the shape's day, each as its column holds it."""
     config = source.tables.get(shape.table_name)
     own = schemas.columns.get((shape.table_name, shape.schema_id), {}) if shape.schema_id else {}
-    known = {
-        **types.columns_of_config(config.columns if config else {}),
-        **schemas.latest(shape.table_name, shape.day),
-        **own,
-    }
+    said = (
+        types.columns_of_config(config.columns if config else {}),
+        schemas.latest(shape.table_name, shape.day),
+        own,
+    )
+    known = {n: c for columns in said for n, c in columns.items() if c.wire != "unknown"}
     # A message key is read as its own schema writes it, and held as its column (D5).
     of_key = types.columns_of_key(shape.key_schema) if shape.key_schema else {}
     return tuple(
@@ -530,9 +531,7 @@ def _canonical(raw: str, plans: Sequence[TypedNames]) -> Column:
             value = types.canonical_key(at, known[name]) if name in known else at("variant")
             members.append(value.alias(name))
         result = result.when(F.col("key_plan") == number, _key_text(F.struct(*members), names))
-    # A header's key may hold a null, which no key does.
-    values = F.map_values(F.col(f"{raw}_doc").try_cast("map<string,variant>"))
-    return result.otherwise(F.when(F.forall(values, is_present), F.col(raw)))
+    return result.otherwise(F.col(raw))
 
 
 def _key_text(key: Column, names: Sequence[str]) -> Column:

@@ -21,6 +21,8 @@ from typing import Protocol
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.jsontext import string_of
+
 _POSITION = "array<bigint>"
 _NUMBER_WIDTH, _NUMBER_PARTS = 13, 3
 _TAIL = 4  # order in the transaction, rank, partition, offset
@@ -74,7 +76,7 @@ def debezium_elements(connector: Column, at: Reader) -> Elements:
     def number(path: str) -> Column:
         return at(path, "bigint")
 
-    file_number = F.regexp_extract(at("file", "string"), r"(\d+)$", 1)
+    file_number = F.regexp_extract(string_of(at("file", "variant")), r"(\d+)$", 1)
     elements = {
         _LSN: [number("lsn")],
         _BINLOG: [

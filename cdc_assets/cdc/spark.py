@@ -89,6 +89,8 @@ def spark_conf(config: Config) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.caseSensitive": "true",
         "spark.sql.ansi.enabled": "true",
+        # Names and values from data may stand in SQL text; none is a variable's.
+        "spark.sql.variable.substitute": "false",
         # With Iceberg's extensions, spark.sql(query, args=…) fails without it.
         "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
         # A day that can't be read whole must fail, never land by half.

@@ -98,6 +98,8 @@ _CONFIGURED = {
     "timestamp_ntz": "any_local",
 }
 _TEXT = ColumnType("string", "string")
+# Read as text; what a schema says so says nothing of the column's values.
+_UNKNOWN = ColumnType("unknown", "string")
 
 Columns = dict[str, ColumnType]
 
@@ -178,7 +180,7 @@ def type_of(schema: Mapping[str, Any]) -> ColumnType:
     if kind == "struct" and members and all(names) and len(set(names)) == len(names):
         listed = ",".join(f"{quote(name)}:{member.spark}" for name, member in members)
         return ColumnType("struct", f"struct<{listed}>", members=members)
-    return _PRIMITIVES.get(kind, _TEXT)
+    return _PRIMITIVES.get(kind, _UNKNOWN)
 
 
 def _member(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -819,7 +821,7 @@ def _map(at: At, kind: ColumnType) -> Column:
         F.map_entries(at("map<string,variant>")),
         lambda e: F.struct(e["key"].cast("variant").alias("key"), e["value"].alias("value")),
     )
-    if key.wire == "string":
+    if key.wire in ("string", "unknown"):
         return let(members, read)
     pairs = F.transform(
         at("array<array<variant>>"),
@@ -872,6 +874,7 @@ _READERS: dict[str, Callable[[At, ColumnType], Column]] = {
     "float": _floating,
     "double": _floating,
     "string": _text,
+    "unknown": _text,
     "bytes": _base64,
     "days": _days,
     "timestamp_ms": _local(1_000),

@@ -180,13 +180,23 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
         {
             "key_raw": F.when(~has_no_key, key),
             "old_key_raw": F.when(
-                ~has_no_key, F.coalesce("header_old_key", F.when(old != now, old))
+                ~has_no_key,
+                F.coalesce(_same_columns("header_old_key", key), F.when(old != now, old)),
             ),
-            "new_key_raw": F.when(~has_no_key, F.col("header_new_key")),
+            "new_key_raw": F.when(~has_no_key, _same_columns("header_new_key", key)),
             "key_reason": reason,
             "key_detail": F.when(reason.isNotNull(), detail),
         }
     ).drop("picked", "picked_old", "picked_now")
+
+
+def _same_columns(header: str, key: Column) -> Column:
+    """The columns of the event's key out of a header's; null where it lacks one, or has a null."""
+    names = F.json_object_keys(key)
+    held = _members(F.try_parse_json(F.col(header)))
+    chosen = F.map_filter(held, lambda name, _: F.array_contains(names, name))
+    is_whole = (F.size(chosen) == F.size(names)) & F.forall(F.map_values(chosen), is_present)
+    return F.when(F.col(header).isNotNull() & is_whole, F.to_json(chosen))
 
 
 def _is_one_of(table: Column, names: Iterable[str]) -> Column:
