@@ -1481,8 +1481,9 @@ def _read_keys(
         places = [after, old_row, message_key] if by_format else [after, message_key, old_row]
     event.key = _key_from(columns, places, event, types, placeholder)
     if event.writes:
+        images = {**(event.after or {}), **((old_row or {}) if by_format else {})}
         for name in event.key:
-            if name not in (event.after or {}) and name in message_key.wires:
+            if name not in images and name in message_key.wires:
                 event.wires.setdefault(name, message_key.wires[name])
 
     if event.is_tombstone:
@@ -1829,7 +1830,7 @@ _UNKNOWN = object()
 # Names that no column of an Iceberg table can have, or none that Spark's MERGE writes.
 NO_COLUMNS = {"", "_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id"}
 NO_COLUMNS |= {"_last_updated_sequence_number", "__row_id"}
-NO_COLUMNS |= {"__row_from_source", "__row_from_target"}
+NO_COLUMNS |= {"__row_from_source", "__row_from_target", "__row_operation"}
 
 
 class Table:

@@ -123,7 +123,7 @@ def a_truncate_before_any_row(t: Teller) -> None:  # D12: nothing says the key y
 
 @story()
 def names_that_no_column_can_have(t: Teller) -> None:
-    odd = dict.fromkeys(("", "_file", "_pos", "_deleted", "_row_id", "__row_from_source"), "x")
+    odd = dict.fromkeys(("", "_file", "_pos", "_deleted", "_row_id", "__row_operation"), "x")
     t.event("c", {"id": 1, "v": "a"}, 10)
     t.event("c", {"id": 2, "v": "a", **odd}, 11)
     t.next_day()

@@ -25,7 +25,7 @@ _UNSAFE = re.compile(r'[./%\\:?#*"<>|\x00-\x1f\x7f]')
 _TAKEN = {
     *("_file", "_pos", "_deleted", "_spec_id", "_partition"),
     *("_row_id", "_last_updated_sequence_number"),
-    *("__row_from_source", "__row_from_target", "__row_id"),
+    *("__row_from_source", "__row_from_target", "__row_id", "__row_operation"),
 }
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.config import Config, local_path
 from cdc_assets.cdc.errors import ConfigError, LakeError
-from cdc_assets.cdc.java import require_java
+from cdc_assets.cdc.java import class_archive_options, require_java
 from cdc_assets.cdc.java_errors import Cause, causes, root_cause
 
 CATALOG = "lake"
@@ -66,12 +66,20 @@ def spark_conf(config: Config) -> dict[str, str]:
         options = f"spark.{side}.extraJavaOptions"
         if "-Xss" not in (given := own.get(options, "")):
             own[options] = f"{_DEEP_STACK} {given}".strip()
+    driver = "spark.driver.extraJavaOptions"
+    if "ArchiveClassesAtExit" not in own[driver]:
+        own[driver] = f"{own[driver]} {class_archive_options()}".strip()
     return {
         "spark.app.name": "cdc-assets",
         "spark.master": "local[*]",
         "spark.driver.memory": "3g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # What Spark's own pages would show of past queries, with the text of each plan.
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "100",
         "spark.log.level": "WARN",
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
         # Where in Python each expression was written, kept inside every expression, makes

@@ -490,6 +490,7 @@ def _plain_text(value: Column, spark: str) -> Column:
 
 
 _WHOLE = r"^[+-]?\d+$"
+_WHOLE_WITH_POINT = r"^[+-]?\d+\.0+$"
 _DECIMAL_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
@@ -518,9 +519,12 @@ def _exact(text: Column, target: str) -> Column:
 
 
 def _integer(at: At, spark: str = "bigint") -> Column:
-    """An integer; null for a fraction, which a cast would cut, and for true and false."""
+    """An integer, also `1.0`; null for a fraction, which a cast would cut, for true and false."""
     text = at("string")
-    return F.when(text.rlike(_WHOLE), text.try_cast(spark))
+    whole = F.substring_index(text, ".", 1)
+    return F.when(text.rlike(_WHOLE), text.try_cast(spark)).when(
+        text.rlike(_WHOLE_WITH_POINT), whole.try_cast(spark)
+    )
 
 
 def _whole_number(at: At, kind: ColumnType) -> Column:
