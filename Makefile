@@ -19,7 +19,7 @@ test: setup ## the tests, two files at a time (ARGS="-m 'not slow'" for the quic
 
 e2e: setup ## the tests against a real PostgreSQL, Kafka and Debezium (ARGS="-k live" to choose)
 	@sh scripts/e2e.sh
-	$(BIN)/pytest -q -m e2e $(ARGS)
+	$(BIN)/pytest -q -m e2e -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 stack: setup ## PostgreSQL, Kafka and Debezium with a small shop to try things on, until Ctrl-C
 	@sh scripts/e2e.sh
