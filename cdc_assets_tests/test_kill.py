@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,24 @@ def last_word(config: Path, *arguments: str) -> str:
         return run.stdout.read().splitlines()[-1]
 
 
-def two_lakes(folder: Path, **spark_of_hurt: str) -> tuple[Path, Path]:
-    """Configurations of one landing: of a lake whose runs nothing disturbs, and of another."""
+@dataclass(frozen=True)
+class Unhurt:
+    """Landed files, and the lake that a run made of them which nothing disturbed."""
+
+    files: Path
+    warehouse: Path
+
+
+@pytest.fixture(scope="module")
+def unhurt(tmp_path_factory: pytest.TempPathFactory) -> Unhurt:
+    folder = tmp_path_factory.mktemp("unhurt")
+    write_landing(folder / "files")
+    found = Unhurt(folder / "files", folder / "lake")
+    assert last_word(write_config(found.files, found.warehouse)) == "end"
+    return found
+
+
+def write_landing(files: Path) -> None:
     types = {"id": "int32", "name": "string"}
     log = ev.PgLog("killed", "public", "first", types=types)
     second = ev.PgLog("killed", "public", "second", types=types, landing=log.landing)
@@ -110,24 +127,28 @@ def two_lakes(folder: Path, **spark_of_hurt: str) -> tuple[Path, Path]:
         second.change_key({"id": 100 * day}, id=1000 + day, name="moved")
         log.landing.put(ev.raw(b"{'no': 'json'}", topic="killed.public.first"))
         log.next_day()
-    ev.write_landing(folder / "files", log.landed)
-    tables = {"public.first": {"key": ["id"]}, "public.second": {}}
-    spark = {"master": "local[2]", "memory": "1g", **SMALL_DAYS}
-    configs = []
-    for name, settings in (("unhurt", spark), ("hurt", spark | spark_of_hurt)):
-        raw = {
-            "lake": {"warehouse": str(folder / name)},
-            "spark": settings,
-            "start_date": DAYS[0],
-            "sources": {"killed": source_config(folder / "files", tables=tables)},
-        }
-        configs.append(folder / f"{name}.yaml")
-        configs[-1].write_text(yaml.safe_dump(raw))
-    return configs[0], configs[1]
+    ev.write_landing(files, log.landed)
 
 
-def assert_same_lakes(folder: Path) -> None:
-    expected, found = contents(folder / "unhurt"), contents(folder / "hurt")
+def write_config(files: Path, warehouse: Path, **spark: str) -> Path:
+    """The configuration of a lake of these files, beside it."""
+    raw = {
+        "lake": {"warehouse": str(warehouse)},
+        "spark": {"master": "local[2]", "memory": "1g", **SMALL_DAYS, **spark},
+        "start_date": DAYS[0],
+        "sources": {
+            "killed": source_config(
+                files, tables={"public.first": {"key": ["id"]}, "public.second": {}}
+            )
+        },
+    }
+    config = warehouse.with_suffix(".yaml")
+    config.write_text(yaml.safe_dump(raw))
+    return config
+
+
+def assert_same_lakes(unhurt: Unhurt, hurt: Path) -> None:
+    expected, found = contents(unhurt.warehouse), contents(hurt)
     assert expected.keys() == found.keys()
     for table in expected:
         assert found[table] == expected[table], table
@@ -136,27 +157,26 @@ def assert_same_lakes(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_killed_run_that_is_run_again_leaves_the_lake_of_one_never_killed(
-    tmp_path: Path,
+    unhurt: Unhurt, tmp_path: Path
 ) -> None:
-    unhurt, hurt = two_lakes(tmp_path)
-    assert last_word(unhurt) == "end"
+    hurt = write_config(unhurt.files, tmp_path / "lake")
     killed = [strike(hurt, *where) for where in STRIKES]
     assert all(killed[:4])
     assert last_word(hurt) == "end"
-    assert_same_lakes(tmp_path)
+    assert_same_lakes(unhurt, tmp_path / "lake")
 
 
 @pytest.mark.slow
 def test_a_run_that_lost_its_executors_is_known_as_such_and_goes_on_when_run_again(
-    tmp_path: Path,
+    unhurt: Unhurt, tmp_path: Path
 ) -> None:
     """On executors in processes of their own, as on a cluster; the rows they keep die with them."""
     executors = {
         "spark.executor.memory": "1g",
         "spark.executor.extraJavaOptions": SMALL_DAYS["spark.driver.extraJavaOptions"],
     }
-    unhurt, hurt = two_lakes(tmp_path, master="local-cluster[1,1,1024]", **executors)
-    assert last_word(unhurt) == "end"
+    cluster = {"master": "local-cluster[1,1,1024]", **executors}
+    hurt = write_config(unhurt.files, tmp_path / "lake", **cluster)
     assert last_word(hurt, "3") == "lost"
     assert last_word(hurt) == "end"
-    assert_same_lakes(tmp_path)
+    assert_same_lakes(unhurt, tmp_path / "lake")
