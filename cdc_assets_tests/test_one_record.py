@@ -123,7 +123,8 @@ def a_truncate_before_any_row(t: Teller) -> None:  # D12: nothing says the key y
 
 @story()
 def names_that_no_column_can_have(t: Teller) -> None:
-    odd = dict.fromkeys(("", "_file", "_pos", "_deleted", "_row_id", "__row_operation"), "x")
+    of_merge = ("__row_from_source", "__row_operation")
+    odd = dict.fromkeys(("", "_file", "_pos", "_deleted", "_row_id", *of_merge), "x")
     t.event("c", {"id": 1, "v": "a"}, 10)
     t.event("c", {"id": 2, "v": "a", **odd}, 11)
     t.next_day()
@@ -316,7 +317,7 @@ def test_columns_that_no_table_can_have_are_left_out_and_named(told: Told) -> No
     (row,) = lakes.rows_of(told.lake, SOURCE, f"public.{name}", D2)
     assert row == {"id": 1, "v": "b"}
     found = _finding(told, name, D1, "schema_compatible")
-    assert (found.passed, found.metadata["faults"]) == (False, 6)
+    assert (found.passed, found.metadata["faults"]) == (False, 7)
     assert (
         f"sources.{SOURCE}.tables.public.{name}.rename"
         in told.reports[f"public.{name}", D1].incompatible[0]
