@@ -1156,7 +1156,7 @@ def _read_flat(document: dict[str, Any], event: Event) -> None:
 
     deleted = row.get("__deleted") in (True, "true")
     op = row.get("__op")
-    if op is None and "__deleted" not in row:
+    if op is None and row.get("__deleted") is None:
         raise QuarantinedError("missing_op")
     if op is None:
         op = "d" if deleted else "u"
@@ -1224,7 +1224,8 @@ def _read_dataworks(document: dict[str, Any], event: Event) -> None:
     _set_table(event, namespace, (source or {}).get("tableName"))  # W1
 
     if op is None:
-        known = source is not None or before is not None or after is not None
+        parts = ("before", "after", "sequenceId", "timestamp", "ddl")
+        known = source is not None or any(name in payload for name in parts)
         raise QuarantinedError("missing_op" if known else "not_an_envelope")
     event.source_op = op if isinstance(op, str) else None
     if isinstance(op, str) and op in DATAWORKS_CONTROL:
@@ -1473,7 +1474,7 @@ def _read_keys(
     old_row = event.before if whole_before else None
     after = event.after if event.writes else None
     if by_format:
-        placeholder = Placeholder("\0")  # theirs know none
+        placeholder = Placeholder("\0there is none\0")
     types = {name: parse_type(text) for name, text in (config.get("columns") or {}).items()}
     # Without a configured key the message key says it all.
     places: list[dict[str, Any] | KeyDocument | None] = [message_key]
@@ -1483,7 +1484,7 @@ def _read_keys(
     if event.writes:
         images = {**(event.after or {}), **((old_row or {}) if by_format else {})}
         for name in event.key:
-            if name not in images and name in message_key.wires:
+            if name not in images and name in message_key.wires and name not in types:
                 event.wires.setdefault(name, message_key.wires[name])
 
     if event.is_tombstone:

@@ -887,6 +887,15 @@ def dataworks_types_are_columns(log: DataWorksLog) -> Rows:
     return [{"id": 2**62, "yes": True, "ratio": 0.1, "at": at, "raw": b"\x00\x01", "text": "é"}]
 
 
+@story("W5", source="dataworks")
+def a_type_that_is_not_known_says_nothing_of_its_column(log: DataWorksLog) -> Rows:
+    for number in range(1, 6):
+        log.insert(id=number, v="a")
+    log.update({"id": 1, "v": "a"}, id=1, v="b", _columns={"id": 7, "v": "STRING"})
+    log.update({"id": 2, "v": "a"}, id=2, v="b", _columns={"id": "INT128", "v": "STRING"})
+    return [{"id": n, "v": "b" if n < 3 else "a"} for n in range(1, 6)]
+
+
 @story("O10", source="dataworks")
 def sequence_numbers_are_integers_of_any_length(log: DataWorksLog) -> Rows:
     log.insert(id=1, v="last", _sequence_id="1620457642589000002")
@@ -1059,6 +1068,30 @@ DATAWORKS_RECORDS: dict[str, tuple[Record, str, str]] = {
         "quarantine",
         "missing_key",
     ),
+    "D5-a_key_that_becomes_null_is_no_key": (
+        _dataworks("UPDATE_AFTER", {"id": 1}, {"id": None}, columns={"id": "LONG"}),
+        "quarantine",
+        "malformed_key",
+    ),
+    "W1-a_payload_of_other_members": (
+        ev.raw(
+            b'{"schema":{"source":{"dbName":"shop","tableName":"records"}},"payload":{"":{}}}',
+            topic="dataworks",
+        ),
+        "quarantine",
+        "missing_op",
+    ),
+    "D6-a_delete_without_message_key": (
+        _dataworks("DELETE", {"id": 8}, key=b""),
+        "changes",
+        "d",
+    ),
+    # Two empty keys are not one key, and the topic has several tables.
+    "D11-a_tombstone_without_key": (
+        ev.raw(b"null", topic="dataworks", key=b""),
+        "quarantine",
+        "missing_table",
+    ),
 }
 
 
@@ -1076,6 +1109,16 @@ FLAT_RECORDS: dict[str, tuple[Record, str, str]] = {
     ),
     "D18-a_row_without_marks": (_flat({"id": 1, "v": "a"}), "quarantine", "not_an_envelope"),
     "D18-an_unknown_op": (_flat({"id": 1, **FLAT_META, "__op": "x"}), "quarantine", "unknown_op"),
+    "D18-a_row_is_no_message": (
+        _flat({"id": 1, **FLAT_META, "__op": "m"}),
+        "quarantine",
+        "unknown_op",
+    ),
+    "D18-a_row_whose_op_is_null": (
+        _flat({"id": 1, **FLAT_META, "__op": None}),
+        "quarantine",
+        "missing_op",
+    ),
     "D18-no_table": (_flat({"id": 1, "__op": "c"}), "quarantine", "missing_table"),
     "D18-no_key": (_flat({"v": 1, **FLAT_META}, key=None), "quarantine", "missing_key"),
     "D18-a_heartbeat_is_left_as_it_was": (

@@ -562,7 +562,7 @@ def settle_tombstones(
     """
     source = lake.config.source(name)
     slim = parsed.select(*_IDENTITY, "message_key", "kind", "op", "table_name", "reason")
-    tombstones = slim.where("kind = 'tombstone' AND reason IS NULL AND message_key IS NOT NULL")
+    tombstones = slim.where("kind = 'tombstone' AND reason IS NULL AND length(message_key) > 0")
     place = ["topic", "partition", "message_key"]
     before = landing.where(F.col("landing_date") == F.lit(first - timedelta(days=1)))
     earlier = parse(
@@ -574,7 +574,7 @@ def settle_tombstones(
         source,
     ).select(*slim.columns)
     history = slim.join(tombstones.select(*place).distinct(), place, "left_semi").unionByName(
-        slim.where("kind = 'tombstone' AND message_key IS NULL")
+        slim.where("kind = 'tombstone' AND coalesce(length(message_key), 0) = 0")
     )
     topics = _topic_tables(lake, name, parsed, first)
     return judge_tombstones(history.unionByName(earlier), topics, first)
@@ -607,7 +607,7 @@ def judge_tombstones(history: DataFrame, topics: DataFrame, first: date) -> Data
         .where("kind = 'tombstone' AND reason IS NULL")
     )
     recent = F.col("nearest.landing_date") >= F.date_sub("landing_date", 1)
-    has_key = F.col("message_key").isNotNull()
+    has_key = F.length("message_key") > 0  # D6: an empty one is none
     follows = F.coalesce(has_key & F.col("nearest.is_delete") & recent, F.lit(False))
     return (
         judged.where(F.col("landing_date") >= F.lit(first))

@@ -124,9 +124,12 @@ def columns_of_schema(text: str, format_name: str) -> Columns:
     schema = _schema_of(text)
     if format_name == "dataworks":
         return {
-            column["name"]: _DATAWORKS.get(str(column.get("type")).upper(), _TEXT)
+            column["name"]: _DATAWORKS[kind]
             for column in schema.get("dataColumn") or []
-            if isinstance(column, dict) and isinstance(column.get("name"), str)
+            if isinstance(column, dict)
+            and isinstance(column.get("name"), str)
+            # A type that W5 does not list says nothing.
+            and (kind := str(column.get("type")).upper()) in _DATAWORKS
         }
     if format_name == "debezium-flat":
         return {n: type_of(kind) for n, kind in _named(schema) if not n.startswith("__")}

@@ -72,7 +72,7 @@ def read_dataworks(records: DataFrame) -> DataFrame:
     payload = F.col("v_payload")
     op_value = F.col("v_op")
     op = F.when(F.schema_of_variant(op_value) == "STRING", at("payload.op", "string"))
-    known = F.lit(False)
+    known = is_object(at("schema.source", "variant"))
     for name in ("timestamp", "before", "after", "sequenceId", "ddl"):
         known = known | at(f"payload.{name}", "variant").isNotNull()
     is_envelope = is_object(payload) & known & is_object(F.col("v_schema"))

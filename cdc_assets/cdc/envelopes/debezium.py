@@ -58,7 +58,7 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
     def of_source(path: str, kind: str) -> Column:
         return at_path(F.col("v_source"), f"$.{path}", kind)
 
-    return read_envelope(opened, of_source, row_ops, lindorm)
+    return read_envelope(opened, of_source, row_ops, F.lit(not lindorm), lindorm)
 
 
 def of_event(path: str, kind: str) -> Column:
@@ -74,7 +74,11 @@ def of_image(path: str) -> Column:
 
 
 def read_envelope(
-    opened: DataFrame, of_source: positions.Reader, row_ops: tuple[str, ...], lindorm: bool = False
+    opened: DataFrame,
+    of_source: positions.Reader,
+    row_ops: tuple[str, ...],
+    may_be_message: Column,
+    lindorm: bool = False,
 ) -> DataFrame:
     """Judge and name the parts of Debezium events.
 
@@ -84,7 +88,8 @@ def read_envelope(
             `v_transaction` (STRING), `v_is_avro_json` (BOOLEAN).
         of_source: reads a member of the event's `source`.
         row_ops: the ops that change rows.
-        lindorm: the table is `source.namespace`, and there are no logical messages.
+        may_be_message: where op `m` is a logical message (D13).
+        lindorm: the table is `source.namespace`.
     """
     parts = ("namespace",) if lindorm else ("schema", "db")
     # Read once, named often: Spark would read a member anew wherever an expression names it.
@@ -129,7 +134,7 @@ def read_envelope(
     is_avro_json = F.col("v_is_avro_json")
     is_mark = ~has_op & F.col("v_status").isin("BEGIN", "END") & F.col("v_id").isNotNull()
     is_heartbeat = ~has_op & ~has_body & _only_times(F.col("event"))
-    is_message = is_event & (op == MESSAGE_OP) if not lindorm else F.lit(False)
+    is_message = is_event & (op == MESSAGE_OP) & may_be_message
     is_row = is_event & op.isin(*row_ops)
     is_control = has_ddl | is_mark | is_heartbeat | is_message
     has_object = (

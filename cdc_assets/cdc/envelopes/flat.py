@@ -44,12 +44,12 @@ def read_flat(records: DataFrame) -> DataFrame:
             "is_deleted": F.lower(of_event("__deleted", "string")) == "true",
         }
     )
-    # Without `__op` a record is a write or a delete; either way it says how the row is now.
+    # With `__deleted` alone a record is a write or a delete; either way it says how the row is now.
     is_delete = F.coalesce(F.col("is_deleted"), F.lit(False))
-    derived = F.when(is_delete, F.lit("d")).otherwise(F.lit("u")).cast("variant")
+    derived = F.when(is_delete, F.lit("d")).when(F.col("is_deleted").isNotNull(), F.lit("u"))
     sent = F.col("flat_op")
     is_known = F.coalesce(F.try_variant_get(sent, "$", "string").isin(*ROW_OPS), F.lit(False))
-    op = F.when(is_present(sent) & ~(is_delete & is_known), sent).otherwise(derived)
+    op = F.when(is_present(sent) & ~(is_delete & is_known), sent).otherwise(derived.cast("variant"))
     plain = of_event("op", "variant")
     is_message = F.try_variant_get("event", "$.op", "string") == "m"
     opened = opened.withColumns(
@@ -76,7 +76,7 @@ def read_flat(records: DataFrame) -> DataFrame:
     )
     # An op that was worked out was not sent.
     sent_op = F.when(F.col("is_flat"), string_of(F.col("flat_op"))).otherwise(F.col("e_source_op"))
-    return read_envelope(opened, _of_source, ROW_OPS).withColumns(
+    return read_envelope(opened, _of_source, ROW_OPS, ~F.col("is_flat")).withColumns(
         {
             "e_source_op": sent_op,
             "e_detail": F.when(F.col("e_reason").isNotNull(), _detail()),

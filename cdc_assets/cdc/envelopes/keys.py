@@ -279,23 +279,19 @@ def _named_key(images: list[Column], names: Column, scalar: Column | None) -> Co
             scalar.isNotNull() & (F.size(names) == 1), F.create_map(F.get(names, F.lit(0)), scalar)
         )
         rows.append(F.coalesce(alone, _no_members()))
-    results = []
-    for row in rows:
-        chosen = F.map_filter(row, lambda name, _: F.array_contains(names, name))
-        values = F.map_values(chosen)
-        is_whole = F.size(chosen) == F.size(F.array_distinct(names))
-        results.append(
-            _result(
-                F.to_json(chosen),
-                is_whole & F.forall(values, is_present),
-                F.exists(values, F.is_variant_null),
-            )
-        )
-    first = results[0]
-    best = F.when(first["complete"], first)
-    for result in results[1:]:
-        best = best.when(result["complete"], result)
-    return best.otherwise(F.when(images[0].isNotNull(), first).otherwise(results[len(images) - 1]))
+    # Each column is of the first image that has it, be it null there.
+    chosen, *others = (
+        F.map_filter(row, lambda name, _: F.array_contains(names, name)) for row in rows
+    )
+    for other in others:
+        chosen = F.map_zip_with(chosen, other, lambda _, one, two: F.coalesce(one, two))
+    values = F.map_values(chosen)
+    is_whole = F.size(chosen) == F.size(F.array_distinct(names))
+    return _result(
+        F.to_json(chosen),
+        is_whole & F.forall(values, is_present),
+        F.exists(values, F.is_variant_null),
+    )
 
 
 def _members(image: Column) -> Column:
