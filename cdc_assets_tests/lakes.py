@@ -293,25 +293,35 @@ def _image(row: Row | None) -> str | None:
 
     Wider integers, and what no double holds either, are texts of their digits.
     """
-    return None if row is None else json_text(_double_if_wide(row))
+    return None if row is None else json_text(double_if_wide(row))
 
 
 def _key(text: str | None) -> str | None:
-    """A key as it is; the digits of what no double holds have several spellings."""
-    wide = any(math.isinf(float(number)) for number in re.findall(f'"({_NUMBER})"', text or ""))
+    """A key as it is; the digits of what VARIANT can't hold have several spellings."""
+    wide = any(map(_has_spellings, re.findall(f'"({_NUMBER})"', text or "")))
     return _image(json_value(text)) if wide else text
 
 
-_NUMBER = r"-?\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
+_NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 
 
-def _double_if_wide(value: Any) -> Any:
+def _has_spellings(number: str) -> bool:
+    is_plain = number.lstrip("-").isdigit() or (len(number) < 40 and "e" not in number.lower())
+    return not is_plain or math.isinf(float(number))
+
+
+def with_doubles(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A table's row; a number with more digits than VARIANT holds is a double, in texts too."""
+    return {n: double_if_wide(v) if isinstance(v, str) else v for n, v in row.items()}
+
+
+def double_if_wide(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _double_if_wide(member) for name, member in value.items()}
+        return {name: double_if_wide(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_double_if_wide(member) for member in value]
+        return [double_if_wide(member) for member in value]
     if isinstance(value, str) and re.fullmatch(_NUMBER, value):
-        value = parse_json(value.encode()) if math.isinf(float(value)) else value
+        value = parse_json(value.encode()) if _has_spellings(value) else value
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return value
     number = Decimal(value)

@@ -1965,7 +1965,8 @@ class Table:
                 self._refuse_if_rounded(value, raw)
             return value
         except DoesNotFitError as error:
-            if column in self.inferred:
+            is_written = event.after is not None and raw is event.after.get(column)
+            if is_written and column in self.inferred:
                 raise InferredTypeError(
                     f"{raw!r} doesn't fit {column_type}: {error}; add it to `columns:`",
                     table=self.name,

@@ -892,8 +892,15 @@ def a_type_that_is_not_known_says_nothing_of_its_column(log: DataWorksLog) -> Ro
     for number in range(1, 6):
         log.insert(id=number, v="a")
     log.update({"id": 1, "v": "a"}, id=1, v="b", _columns={"id": 7, "v": "STRING"})
-    log.update({"id": 2, "v": "a"}, id=2, v="b", _columns={"id": "INT128", "v": "STRING"})
+    log.update({"id": 2, "v": "a"}, id=2, v="b", _columns={"id": "INT128", "v": "X"})
     return [{"id": n, "v": "b" if n < 3 else "a"} for n in range(1, 6)]
+
+
+@story("R3", source="dataworks")
+def a_quarantined_record_types_no_column(log: DataWorksLog) -> Rows:
+    log.insert(id=1, v="a")
+    log.insert(id="no number", v="a", more=1, _columns={"id": "LONG", "v": "LONG", "more": "LONG"})
+    return [{"id": 1, "v": "a"}]
 
 
 @story("O10", source="dataworks")
@@ -925,6 +932,11 @@ RECORDS: dict[str, tuple[Record, str, str]] = {
     "D16-a_heartbeat_is_control": (ev.heartbeat(topic="rules.records"), "control", "heartbeat"),
     "D16-a_transaction_mark_is_control": (
         ev.transaction_mark("END", topic="rules.records"),
+        "control",
+        "transaction",
+    ),
+    "D16-a_mark_may_have_a_member_called_payload": (
+        _raw(b'{"status":"BEGIN","id":"571","event_count":null,"payload":true}'),
         "control",
         "transaction",
     ),

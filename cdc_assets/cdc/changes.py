@@ -240,6 +240,24 @@ def register_schemas(lake: Lake, name: str, fresh: Sequence[Row]) -> None:
     )
 
 
+def _used_by_changes(fresh: Sequence[Row], routed: DataFrame) -> list[Row]:
+    """Those schemas that records in `changes` carried, each with the day of the first of them."""
+    if not fresh:
+        return []
+    carried = routed.where("destination = 'changes' AND schema_id IS NOT NULL")
+    first_days = {
+        (row.table_name, row.schema_id): row.day
+        for row in carried.groupBy("table_name", "schema_id")
+        .agg(F.min("landing_date").alias("day"))
+        .collect()
+    }
+    return [
+        Row(**{**row.asDict(), "first_landed": first_days[row.table_name, row.schema_id]})
+        for row in fresh
+        if (row.table_name, row.schema_id) in first_days
+    ]
+
+
 def _schema_examples(parsed: DataFrame) -> DataFrame:
     """`schema_id, table_name` and the place of the first record that carried the schema."""
     return (
@@ -283,7 +301,7 @@ class KnownSchemas:
         )
         merged: types.Columns = {}
         for _, known in ids:
-            merged.update(self.columns[table_name, known])
+            merged = types.over(merged, self.columns[table_name, known])
         return merged
 
     def joined(self, fresh: Iterable[Row], format_name: str) -> KnownSchemas:
@@ -460,10 +478,10 @@ def key_form_before(
     if found is None or len(found.names) != 1:
         return None
     inferred = types.columns_of_inference(found.kind or "")
-    known = {
-        **types.columns_of_config(lake.config.source(name).tables[table].columns),
-        **schemas.latest(table, newest.day),
-    }
+    known = types.over(
+        types.columns_of_config(lake.config.source(name).tables[table].columns),
+        schemas.latest(table, newest.day),
+    )
     columns = ((n, known.get(n) or inferred.get(n)) for n in sorted(found.names[0]))
     return KeyForm(tuple((n, (kind.spark,) if kind else ()) for n, kind in columns))
 
@@ -775,16 +793,17 @@ def _make_run(
             schemas,
             lambda table: key_form_before(lake, name, table, days[0], schemas),
         )
-        # What is quarantined says nothing of its table (R3).
+        # What is quarantined says nothing of its table (R3): here by its key's form, and below
+        # by any of its values.
         used = {(s.table_name, s.schema_id) for s in keys.shapes if s not in misfits}
         unused = {(s.table_name, s.schema_id) for s in misfits} - used
         fresh = [row for row in fresh if (row.table_name, row.schema_id) not in unused]
         schemas = known.joined(fresh, source.format)
-        register_schemas(lake, name, fresh)
         verdicts = None
         if keys.tombstones:
             verdicts = kept.keep(settle_tombstones(lake, name, parsed, landing, days[0]))
         routed = kept.keep(route(parsed, source, keys, schemas, verdicts, misfits))
+        register_schemas(lake, name, _used_by_changes(fresh, routed))
         inputs = {day: made_of[day] for day in days}
         # changes last: with it the day is complete.
         for table, rows in (

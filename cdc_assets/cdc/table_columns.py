@@ -114,6 +114,7 @@ class Columns:
         self.inferred: set[str] = set()
         self._unlike: dict[str, str] = {}
         self._by_schema: dict[str | None, types.Columns] = {}
+        self._latest: types.Columns = {}
         self.key_names: tuple[str, ...] = ()
 
     @property
@@ -137,13 +138,15 @@ class Columns:
         schemas = day.facts.schemas
         latest = schemas.latest(day.table, day.day)
         configured = types.columns_of_config(day.config.columns)
+        without = self._latest = types.over(configured, latest)
         found: dict[str, list[str]] = {}
         # Of those that are new today that of most events first: one record types no column.
         oldest_first = sorted(
             day.survey.schema_ids, key=lambda i: schemas.first_landed[day.table, i]
         )
         for schema_id in oldest_first:
-            of_schema = schemas.columns[day.table, schema_id]
+            said = schemas.columns[day.table, schema_id]
+            of_schema = types.over({name: without[name] for name in said if name in without}, said)
             self._by_schema[schema_id] = of_schema
             for name, kind in of_schema.items():
                 of_column = found.setdefault(name, [])
@@ -151,7 +154,6 @@ class Columns:
                     of_column.append(kind.spark)
         self._find_narrower(oldest_first)
         of_schemas = {self._lake_name(name) for name in {**latest, **found}}
-        without: types.Columns = {**configured, **latest}
         # A schema that names no columns, such as Lindorm's `{}`, is none (L1).
         blank = [schema_id for schema_id in oldest_first if not self._by_schema[schema_id]]
         if day.survey.without_schema or blank:
@@ -483,7 +485,9 @@ class Columns:
         ids: dict[types.ColumnType | None, list[str | None]] = {}
         for schema, columns in self._by_schema.items():
             ids.setdefault(columns.get(c.name), []).append(schema)
-        kinds = [kind for kind in ids if kind is not None]
+        # The latest stands last: what a schema does not name is read so, too.
+        latest = self._latest.get(c.name)
+        kinds = sorted((kind for kind in ids if kind is not None), key=lambda kind: kind == latest)
         if not kinds and c.lake in self.inferred:
             # Inferred on an earlier day; today only an old row may have it.
             kinds = [types.inferred_as(c.spark)]

@@ -124,12 +124,9 @@ def columns_of_schema(text: str, format_name: str) -> Columns:
     schema = _schema_of(text)
     if format_name == "dataworks":
         return {
-            column["name"]: _DATAWORKS[kind]
+            column["name"]: _DATAWORKS.get(str(column.get("type")).upper(), _UNKNOWN)
             for column in schema.get("dataColumn") or []
-            if isinstance(column, dict)
-            and isinstance(column.get("name"), str)
-            # A type that W5 does not list says nothing.
-            and (kind := str(column.get("type")).upper()) in _DATAWORKS
+            if isinstance(column, dict) and isinstance(column.get("name"), str)
         }
     if format_name == "debezium-flat":
         return {n: type_of(kind) for n, kind in _named(schema) if not n.startswith("__")}
@@ -138,6 +135,11 @@ def columns_of_schema(text: str, format_name: str) -> Columns:
         if field.get("field") in ("after", "before") and _fields(field):
             row = field
     return {name: type_of(kind) for name, kind in _named(row)}
+
+
+def over(known: Columns, newer: Columns) -> Columns:
+    """`newer` types over those `known`; one that is unknown changes none."""
+    return {**known, **{n: k for n, k in newer.items() if k != _UNKNOWN or n not in known}}
 
 
 def columns_of_key(text: str) -> Columns:

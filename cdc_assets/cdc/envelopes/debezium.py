@@ -234,7 +234,11 @@ def with_event(records: DataFrame, is_bare: Column | None = None) -> DataFrame:
     # A row may itself have a column called payload: op beside an image decides first.
     if is_bare is None:
         is_bare = F.col("r_op").isNotNull() & has_body
-    wrapped = ~is_bare & F.col("r_payload").isNotNull()
+    # Without an object in it, payload is the wrapper's only where nothing but schema is beside it.
+    names = F.map_keys(F.try_variant_get("doc", "$[0]", "map<string,variant>"))
+    is_alone = F.size(F.array_except(names, F.array(F.lit("schema"), F.lit("payload")))) == 0
+    is_wrapper = F.when(is_object(F.col("r_payload")), True).otherwise(is_alone)
+    wrapped = ~is_bare & F.col("r_payload").isNotNull() & is_wrapper
     bare = F.try_variant_get("doc", "$[0]", "variant")
     has_schema = F.col("start_schema_id").isNotNull() | is_object(F.col("r_schema"))
     return (
