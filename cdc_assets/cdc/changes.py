@@ -41,7 +41,7 @@ from cdc_assets.cdc.lake import DayCommit, DayCommits, Lake, landed_on, with_ret
 log = logging.getLogger(__name__)
 
 # Raised when the reading of records changes, so that days made before are made again.
-READER_VERSION = 3
+READER_VERSION = 4
 
 _IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
 

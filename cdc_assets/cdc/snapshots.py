@@ -40,7 +40,7 @@ __all__ = ["OWN_COLUMNS", "DayReport", "Facts", "TableDay", "gather", "make_tabl
 log = logging.getLogger(__name__)
 
 # Raised when the making of days changes, so that days made before are made again.
-MERGER_VERSION = 4
+MERGER_VERSION = 5
 
 
 @dataclass(frozen=True)
