@@ -1006,7 +1006,8 @@ def _as_landed(record: Record) -> Record:
 def _lend_schemas(
     days: list[list[Event]], written: dict[int, dict[str, Wire]], silent: set[int]
 ) -> None:
-    """R3: an event without schema is read by those of its table that have landed so far.
+    """R3: what an event's own schema does not type is read as those of its table that have landed
+    so far have it.
 
     What is quarantined says nothing about the table.
     """
@@ -1014,10 +1015,13 @@ def _lend_schemas(
     for events in days:
         for event in events:
             if event.destination != "quarantine" and id(event) not in silent:
-                known[event.table_name].update(written[id(event)])
+                typed = {n: w for n, w in written[id(event)].items() if wire_type(w)}
+                known[event.table_name].update(typed)
         for event in events:
             event.has_own_schema = bool(written[id(event)])
-            event.wires = event.wires or dict(known[event.table_name])
+            lent = known[event.table_name]
+            own = event.wires
+            event.wires = own | {n: w for n, w in lent.items() if not wire_type(own.get(n) or {})}
 
 
 def _unavailable_value(source: dict[str, Any]) -> str:
@@ -1259,9 +1263,7 @@ def _read_dataworks(document: dict[str, Any], event: Event) -> None:
     columns = schema.get("dataColumn")
     for column in columns if isinstance(columns, list) else []:
         if isinstance(column, dict) and isinstance(column.get("name"), str):
-            wire = DATAWORKS_WIRES.get(str(column.get("type")))
-            if wire:
-                event.wires[column["name"]] = wire
+            event.wires[column["name"]] = DATAWORKS_WIRES.get(str(column.get("type"))) or {}
     event.source_key = _dataworks_key(schema, source or {}, event)
 
 
@@ -1940,6 +1942,8 @@ class Table:
             keys = [e.key[column] for e in events if e.key and column in e.key]
             self.types[column] = self._infer_key(values, keys) if keys else infer(values)
             self.inferred.add(column)
+        for column in {column for event in events for column in event.wires} - set(NO_COLUMNS):
+            self.types.setdefault(column, ("string",))  # named, and typed by nobody
 
     @staticmethod
     def _infer_key(images: list[Any], keys: list[Any]) -> Type:
