@@ -1611,6 +1611,10 @@ def _judge_keys(
             continue
         so_far: KeyForm | None = None
         for day, events in days:
+            for event in events:
+                old_key = (event.old_key or {}).items()
+                if not all(_holds(wire_type(event.wires.get(n) or {}), v) for n, v in old_key):
+                    event.old_key = None  # no row has such a key
             keyed = [
                 e
                 for e in events
@@ -1631,13 +1635,22 @@ def _judge_keys(
     return frozenset(misfits)
 
 
+def _holds(column_type: Type | None, value: Any) -> bool:
+    """Can a column of this type hold the value? Of an unknown type: yes."""
+    with suppress(DoesNotFitError):
+        if column_type is not None:
+            hold(value, column_type)
+        return True
+    return False
+
+
 def _key_form(event: Event, config: dict[str, Any]) -> KeyForm:
     types = {name: parse_type(text) for name, text in (config.get("columns") or {}).items()}
     form = []
     for name, value in sorted((event.key or {}).items()):
         wire = event.wires.get(name)
         known = (wire and wire_type(wire)) or types.get(name)
-        form.append((name, (known,) if known else _readings(value)))
+        form.append((name, (known,) if known and _holds(known, value) else _readings(value)))
     return tuple(form)
 
 

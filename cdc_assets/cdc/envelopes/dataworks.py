@@ -146,7 +146,8 @@ def _is_null_payload(at: Reader) -> Column:
 
 def _has_columns(at: Reader) -> Column:
     kind = F.schema_of_variant(at("schema.dataColumn", "variant"))
-    return F.coalesce(kind.startswith("ARRAY<OBJECT"), F.lit(False))
+    # Among objects there may be what is none.
+    return F.coalesce(kind.startswith("ARRAY<OBJECT") | (kind == "ARRAY<VARIANT>"), F.lit(False))
 
 
 def _table(at: Reader) -> Column:
