@@ -238,7 +238,9 @@ def with_event(records: DataFrame, is_bare: Column | None = None) -> DataFrame:
     names = F.map_keys(F.try_variant_get("doc", "$[0]", "map<string,variant>"))
     is_alone = F.size(F.array_except(names, F.array(F.lit("schema"), F.lit("payload")))) == 0
     is_wrapper = F.when(is_object(F.col("r_payload")), True).otherwise(is_alone)
-    wrapped = ~is_bare & F.col("r_payload").isNotNull() & is_wrapper
+    # A column of its own: three others name it.
+    is_wrapped = ~is_bare & F.col("r_payload").isNotNull() & is_wrapper
+    read, wrapped = read.withColumn("r_wrapped", is_wrapped), F.col("r_wrapped")
     bare = F.try_variant_get("doc", "$[0]", "variant")
     has_schema = F.col("start_schema_id").isNotNull() | is_object(F.col("r_schema"))
     return (
@@ -255,7 +257,7 @@ def with_event(records: DataFrame, is_bare: Column | None = None) -> DataFrame:
             }
         )
         .withColumn("is_null_payload", F.coalesce(F.is_variant_null("event"), F.lit(False)))
-        .drop(*root)
+        .drop(*root, "r_wrapped")
     )
 
 
