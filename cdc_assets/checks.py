@@ -17,6 +17,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from cdc_assets import markdown
+from cdc_assets.cdc.changes import DESTINATIONS
 from cdc_assets.cdc.config import Config, SourceConfig
 from cdc_assets.cdc.lag import MAX_MS
 from cdc_assets.cdc.lake import Lake, TableState
@@ -221,7 +222,9 @@ def changes_findings(
     findings = {}
     for day in days:
         of_day = figures[day]
-        reached = sum(sum(of_day[k].values()) for k in ("changes", "control", "quarantine"))
+        counted = {table: sum(of_day[table].values()) for table in DESTINATIONS}
+        written = {table: of_day["written"].get(table, 0) for table in DESTINATIONS}
+        reached = sum(written.values())
         extra = {
             table: count
             for table, count in of_day["tables"].items()
@@ -230,8 +233,9 @@ def changes_findings(
         findings[day] = [
             Finding(
                 "nothing_lost",
-                reached == of_day["landed"],
-                {"landed": of_day["landed"], "reached": reached},
+                reached == of_day["landed"] and counted == written,
+                {"landed": of_day["landed"], "reached": reached}
+                | ({} if counted == written else {"counted": counted, "written": written}),
             ),
             _reasons_finding("op_codes_known", _OP_REASONS, of_day, examples.get(day, [])),
             _reasons_finding("keys_present", _KEY_REASONS, of_day, examples.get(day, [])),

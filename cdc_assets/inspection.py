@@ -180,10 +180,9 @@ def inspect_landing(
 
 def _routed(landing: DataFrame, source: SourceConfig, kept: Kept) -> DataFrame:
     """Parsed records with `line` (their order), their destination and `nearest_offset`."""
-    parsed = changes.parse(landing, source).withColumn("line", F.monotonically_increasing_id())
-    parsed = kept.keep(parsed)
-    keys = changes.survey_keys(parsed)
-    schemas = changes.landed_schemas(parsed, landing, source)
+    reading = changes.read_records(landing, source, kept)
+    keys, schemas = reading.keys, reading.landed_schemas(source)
+    parsed = kept.keep(reading.parsed.withColumn("line", F.monotonically_increasing_id()))
     misfits = changes.judge_keys(keys, source, schemas, lambda _: None)
     if not keys.tombstones:
         routed = changes.route(parsed, source, keys, schemas, None, misfits)

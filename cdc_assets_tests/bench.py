@@ -38,6 +38,8 @@ DAY_1, DAY_2 = date(2026, 11, 1), date(2026, 11, 2)
 TABLES = ("orders", "items", "payments", "visits")
 SOURCE = "shop"
 FILES = 4  # landed files a day
+LARGE_DAY_ROWS = 100_000
+LARGE_DAY_EVENTS = 600_000  # 2 GB
 
 COLUMNS = {
     "id": "bigint",
@@ -209,6 +211,35 @@ def write_day(folder: Path, day: date, lines: Iterator[str], count: int) -> int:
 
 # --- the same, written without care
 
+LANDED_LINE = (
+    "topic string, partition int, offset bigint, timestamp bigint, key string, value string"
+)
+
+
+def naive_landing(spark: SparkSession, folder: Path, table: str) -> None:
+    """The lines as Spark's own reader reads JSON, into an Iceberg table."""
+    lines = spark.read.schema(LANDED_LINE).json(str(folder))
+    lines.withColumn("timestamp", F.timestamp_millis("timestamp")).writeTo(table).createOrReplace()
+
+
+def naive_first_load(spark: SparkSession, folder: Path, table: str) -> None:
+    """The lines read, the message by one from_json, the newest of each row, written."""
+    message = (
+        "after struct<id bigint, customer int, status string, note string, amount decimal(12,2), "
+        "quantity int, created_at bigint, updated_at timestamp>, "
+        "source struct<ts_ms bigint, lsn bigint>, op string, ts_ms bigint"
+    )
+    lines = spark.read.schema(LANDED_LINE).json(str(folder))
+    read = lines.withColumn("m", F.from_json("value", message))
+    latest = Window.partitionBy("m.after.id").orderBy(F.desc("m.source.lsn"), F.desc("offset"))
+    (
+        read.withColumn("n", F.row_number().over(latest))
+        .where("n = 1 AND m.op <> 'd'")
+        .select("m.after.*", "m.source.ts_ms")
+        .writeTo(table)
+        .createOrReplace()
+    )
+
 
 def naive_changes(spark: SparkSession, landing: DataFrame, table: str) -> None:
     """One from_json of the whole message, its schema inferred from an example."""
@@ -297,7 +328,55 @@ def measure(folder: Path, tell: Callable[[str], None], events: int, rows: int) -
     finally:
         spark.stop()
     tell("start-up times")
-    return figures | _start_up(folder)
+    return figures | _start_up(folder) | _ratios(figures)
+
+
+def _ratios(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Ours by the twin's: speeds for landing and changes, seconds for the others."""
+
+    def ratio(of: str) -> float:
+        return round(float(figures[of]) / float(figures[f"naive {of}"]), 2)
+
+    return {
+        "landing_ratio": ratio("landing, events/s"),
+        "changes_ratio": ratio("changes, events/s"),
+        "first_load_ratio": ratio("first load, s"),
+        "first_load_s": figures["first load, s"],
+        "merge_ratio": ratio("merge, s"),
+        "repeat_s": figures["merge again, nothing new, s"],
+        "peak_jvm_mb": figures["peak MB, JVM"],
+    }
+
+
+def measure_large_day(folder: Path, tell: Callable[[str], None], events: int) -> dict[str, Any]:
+    """A day of changes through all stages, in a driver with a heap of 1 GB."""
+    tell(f"writing {events} changes")
+    size = write_day(folder / "landing", DAY_2, change_lines(events, LARGE_DAY_ROWS), events)
+    raw = {**_configuration(folder), "spark": {"spark.driver.memory": "1g"}}
+    config = parse_config(raw, folder)
+    config = config.model_copy(
+        update={"lake": config.lake.model_copy(update={"warehouse": str(folder / "warehouse")})}
+    )
+    spark = build_session(config)
+    spark.sparkContext.setLogLevel("ERROR")
+    lake, figures = Lake(spark, config), {"MB landed": size // 1_000_000}
+    steps: dict[str, Callable[[], Any]] = {
+        "landing, s": lambda: land(lake, SOURCE, [DAY_2]),
+        "changes, s": lambda: changes.make_changes(lake, SOURCE, [DAY_2]),
+        **{f"{table}, s": partial(_make, lake, f"public.{table}", DAY_2) for table in TABLES},
+    }
+    try:
+        for name, step in steps.items():
+            tell(name.removesuffix(", s"))
+            figures[name] = round(timed(step))
+        return figures | _memory(spark)
+    finally:
+        spark.stop()
+
+
+def _make(lake: Lake, table: str, day: date) -> snapshots.DayReport:
+    facts = snapshots.gather(lake, SOURCE, [table], [day])
+    return snapshots.make_table_day(lake, SOURCE, table, day, facts)
 
 
 def _configuration(folder: Path) -> dict[str, Any]:
@@ -316,32 +395,43 @@ def _stages(
     tell("day 1: the table of snapshot reads")
     figures: dict[str, Any] = {}
 
-    def make(day: date) -> snapshots.DayReport:
-        facts = snapshots.gather(lake, SOURCE, [big], [day])
-        return snapshots.make_table_day(lake, SOURCE, big, day, facts)
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.naive")
 
-    land(lake, SOURCE, [DAY_1])
-    changes.make_changes(lake, SOURCE, [DAY_1])
-    make(DAY_1)
+    def first_load() -> None:
+        land(lake, SOURCE, [DAY_1])
+        changes.make_changes(lake, SOURCE, [DAY_1])
+        _make(lake, big, DAY_1)
+
+    files = Path(str(config.source(SOURCE).landing.files))
+    # Each way once on the other day's files first, so that neither pays for a cold start.
+    naive_first_load(spark, files / str(DAY_2), "lake.naive.warm_up")
+    land(lake, SOURCE, [DAY_2])
+    changes.make_changes(lake, SOURCE, [DAY_2])
+    figures["first load, s"] = round(timed(first_load), 1)
+    twin = timed(lambda: naive_first_load(spark, files / str(DAY_1), "lake.naive.first_load"))
+    figures["naive first load, s"] = round(twin, 1)
     tell("day 2: the changes")
-    seconds = timed(lambda: land(lake, SOURCE, [DAY_2]))
-    figures["landing, events/s"] = round(events / seconds)
+    own, naive = [], []
+    for _ in range(2):
+        own.append(timed(lambda: land(lake, SOURCE, [DAY_2], force=True)))
+        naive.append(timed(lambda: naive_landing(spark, files / str(DAY_2), "lake.naive.landing")))
+    figures["landing, events/s"] = round(events / min(own))
+    figures["naive landing, events/s"] = round(events / min(naive))
     figures |= _changes_both_ways(lake, events)
     began = time.perf_counter()
-    report = make(DAY_2)
+    report = _make(lake, big, DAY_2)
     seconds = time.perf_counter() - began
     figures["merge, rows before"] = report.rows_before
     figures["merge, events"] = report.events
     figures["merge, s"] = round(seconds, 1)
     figures["merge, events/s"] = round(report.events / seconds)
     figures["merge, MB written"] = round(report.bytes_added / 1e6, 1)
-    figures["merge again, nothing new, s"] = round(timed(lambda: make(DAY_2)), 1)
+    figures["merge again, nothing new, s"] = round(timed(lambda: _make(lake, big, DAY_2)), 1)
     return figures
 
 
 def _changes_both_ways(lake: Lake, events: int) -> dict[str, Any]:
     """The changes stage and its careless twin in turn, the better of two times of each."""
-    lake.spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.naive")
     landing = lake.spark.table(lake.stage(SOURCE, "landing"))
     landing = landing.where(F.col("landing_date") == F.lit(DAY_2))
     own, naive = [], []
@@ -410,10 +500,17 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=200_000, help="changes of four tables")
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the first table")
     parser.add_argument("--quick", action="store_true", help="8000 events, 20000 rows")
+    parser.add_argument(
+        "--large-day", action="store_true", help="2 GB of changes in a driver of 1 GB"
+    )
     parser.add_argument("--folder", help="where the temporary folder is made")
     options = parser.parse_args()
     if options.quick:
         options.events, options.rows = 8_000, 20_000
+    if options.large_day:
+        large = {"events": LARGE_DAY_EVENTS}
+        run(partial(measure_large_day, **large), large, options.folder)
+        return
     asked = {"events": options.events, "rows": options.rows}
     run(partial(measure, **asked), asked, options.folder)
 

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc import changes, connect
+from cdc_assets.cdc.changes import read_records
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.columns import LANDING
+from cdc_assets.cdc.kept import keeping
+from cdc_assets.cdc.parse import parse
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.model import Record
 
@@ -63,19 +65,25 @@ def landing(spark: SparkSession) -> Any:
     return spark.createDataFrame(rows, LANDING).localCheckpoint()
 
 
-def test_known_starts_are_whole_schemas(landing: Any) -> None:
-    starts = {row.start for row in connect.known_starts(landing).select("start").collect()}
-    assert len(starts) == 4
-    assert f'{{"schema":{SCHEMA}' in starts
-    assert all(json.loads(start.removeprefix('{"schema":')) for start in starts)
+def _source(format: str) -> SourceConfig:
+    return SourceConfig.model_validate(
+        {"format": format, "landing": {"files": "x"}, "tables": {"public.customers": {}}}
+    )
+
+
+def test_a_start_is_a_whole_schema(landing: Any) -> None:
+    with keeping() as kept:
+        schemas = read_records(landing, _source("debezium"), kept).schemas
+    known = [schemas.texts[found] for found in schemas.of_start.values() if found]
+    assert len(known) == 3
+    assert all(json.loads(text) for text in known)
+    assert schemas.no_starts
 
 
 @pytest.mark.parametrize("format", ["debezium", "debezium-flat", "lindorm", "dataworks"])
 def test_a_message_is_read_the_same_with_and_without_its_schema(landing: Any, format: str) -> None:
-    source = SourceConfig.model_validate(
-        {"format": format, "landing": {"files": "x"}, "tables": {"public.customers": {}}}
-    )
-    starts = connect.known_starts(landing).localCheckpoint()
-    fast = sorted(map(str, changes.parse(landing, source, starts).collect()))
-    assert fast == sorted(map(str, changes.parse(landing, source).collect()))
-    assert len(fast) == landing.count()
+    with keeping() as kept:
+        fast = read_records(landing, _source(format), kept).parsed
+        whole = parse(landing, _source(format), whole=True).select(*fast.columns)
+        assert sorted(map(str, fast.collect())) == sorted(map(str, whole.collect()))
+        assert fast.count() == landing.count()

@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -318,7 +318,8 @@ def test_the_list_of_reasons_is_closed() -> None:
     """What the package can write and what the model knows is the list, no more and no less."""
     cdc = ROOT / "cdc_assets" / "cdc"
     written = set()
-    for file in [cdc / "changes.py", *sorted((cdc / "envelopes").glob("*.py"))]:
+    readers = sorted((cdc / "envelopes").glob("*.py"))
+    for file in [cdc / "changes.py", cdc / "parse.py", *readers]:
         written |= _when_values(ast.parse(file.read_text("utf-8")))
     model = (ROOT / "cdc_assets_tests" / "model.py").read_text("utf-8")
     known = set(re.findall(r'(?:QuarantinedError\(|"quarantine", )"(\w+)"', model))
@@ -329,16 +330,19 @@ def test_the_list_of_reasons_is_closed() -> None:
 
 
 def _when_values(tree: ast.Module) -> set[str]:
-    """The plain texts of two words or more that some `when(…, text)` gives out."""
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and len(n.args) == 2]
-    values = [
-        call.args[1].value
-        for call in calls
-        if isinstance(call.func, ast.Attribute)
-        and call.func.attr == "when"
-        and isinstance(call.args[1], ast.Constant)
-    ]
-    return {v for v in values if isinstance(v, str) and re.fullmatch(r"[a-z]+(_[a-z]+)+", v)}
+    """The texts of two words or more that some branch of an SQL CASE gives out."""
+    texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)}
+    of_case = [n.elts[1] for n in ast.walk(tree) if isinstance(n, ast.Tuple) and len(n.elts) == 2]
+    of_case += [n.value for n in ast.walk(tree) if isinstance(n, ast.keyword)]
+    values = {n.value.strip("'") for n in of_case if _is_quoted(n)}
+    for text in texts:
+        if isinstance(text, str):
+            values.update(re.findall(r"THEN '(\w+)'", text))
+    return {v for v in values if re.fullmatch(r"[a-z]+(_[a-z]+)+", v)}
+
+
+def _is_quoted(node: ast.expr) -> TypeGuard[ast.Constant]:
+    return isinstance(node, ast.Constant) and str(node.value).startswith("'")
 
 
 def test_the_readme_lists_the_reasons_as_the_code_does() -> None:

@@ -6,6 +6,8 @@ import base64
 import gzip
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -14,10 +16,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from py4j.java_gateway import GatewayClient
 from pyspark.sql import DataFrame
 
-from cdc_assets.cdc.changes import count_by
+from cdc_assets.cdc.changes import count_by, make_changes
+from cdc_assets.cdc.facts import facts_of, read_facts
 from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.landing.stage import land
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.lakes import Reports
@@ -116,6 +121,23 @@ class Sample:
     classified: dict[date, list[Classified]]
     tables: dict[date, dict[str, list[dict[str, Any]]]]
     lag: dict[date, list[dict[str, Any]]]
+    calls: int  # from Python to the JVM, of the changes stage of all days
+
+
+@contextmanager
+def counted_calls() -> Iterator[Counter[str]]:
+    """Counts the calls from Python to the JVM, but not the forgetting of objects."""
+    calls: Counter[str] = Counter()
+    send = GatewayClient.send_command
+
+    def counting(self: GatewayClient, command: str, *args: Any, **options: Any) -> Any:
+        calls[command.partition("\n")[0]] += 1
+        return send(self, command, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GatewayClient, "send_command", counting)
+        yield calls
+    calls.pop("m", None)
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +150,9 @@ def samples(lake_of: LakeOf) -> dict[str, Sample]:
     found = {}
     for name, config in SOURCES.items():
         landed = read_landing(ROOT / config["landing"]["files"])
+        land(lake, f"sample_{name}", DAYS)
+        with counted_calls() as calls:
+            make_changes(lake, f"sample_{name}", DAYS)
         found[name] = Sample(
             lake,
             f"sample_{name}",
@@ -135,6 +160,7 @@ def samples(lake_of: LakeOf) -> dict[str, Sample]:
             model.classify(config, landed),
             model.tables(config, landed),
             model.lag(config, landed),
+            calls.total(),
         )
     return found
 
@@ -174,6 +200,28 @@ def test_every_change_is_read_as_the_model_reads_it(
     sample = samples[source]
     got = lakes.changes_read(sample.lake, sample.name)
     lakes.assert_same_rows(got, lakes.changes_expected(sample.classified), source)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_facts_of_the_days_are_those_of_their_rows(
+    samples: dict[str, Sample], source: str
+) -> None:
+    lake, name = samples[source].lake, samples[source].name
+    kept = [f for f in read_facts(lake, name, DAYS) if f.destination == "changes"]
+    rows = lake.stage_days(name, "changes", DAYS).selectExpr(
+        "*", "'changes' AS destination", "CAST(NULL AS string) AS reason"
+    )
+    counted = facts_of(rows, lake.config.source(name)).collect()
+    assert kept
+    assert sorted(map(str, kept)) == sorted(map(str, counted))
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_changes_of_six_days_take_few_calls_to_the_jvm(
+    samples: dict[str, Sample], source: str
+) -> None:
+    """Planning is what small days cost; a call takes 0.1 to 1 ms."""
+    assert samples[source].calls <= 3_000
 
 
 # -- tables --------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc import types
+from cdc_assets.cdc import types, values
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 
@@ -135,12 +135,12 @@ def read(spark: SparkSession) -> dict[tuple[str, str], Any]:
     """(type, JSON text) → the value in its column."""
     rows = spark.createDataFrame([(text,) for text in VALUES], "text string")
     opened = rows.withColumn("row", F.parse_json(F.concat(F.lit('{"v":'), "text", F.lit("}"))))
-    at = types.of_member(F.col("row"), "v")
+    at = values.of_member("row", "v")
     columns = {
-        name: types.read_value(at, types.type_of(ev.field_schema(kind)))
+        name: values.read_value(at, types.type_of(ev.field_schema(kind)))
         for name, kind in TYPES.items()
     }
-    found = opened.select("text", *(column.alias(name) for name, column in columns.items()))
+    found = opened.selectExpr("text", *(f"{sql} AS {name}" for name, sql in columns.items()))
     return {(name, row["text"]): row[name] for row in lakes.plain(found) for name in columns}
 
 
@@ -219,6 +219,7 @@ def test_the_decimal_of_a_connect_schema_is_exact_to_38_digits(spark: SparkSessi
     kind = types.type_of(ev.field_schema((ev.DECIMAL, 0, 38)))
     numbers = [sign * (10**digits - 1) for digits in range(1, 39) for sign in (1, -1)]
     rows = spark.createDataFrame([(_bytes_of(n),) for n in numbers], "text string")
-    at = types.of_member(F.parse_json(F.concat(F.lit('{"v":'), "text", F.lit("}"))), "v")
-    got = [row["v"] for row in lakes.plain(rows.select(types.read_value(at, kind).alias("v")))]
+    at = values.of_member("""parse_json(concat('{"v":', text, '}'))""", "v")
+    read = rows.selectExpr(f"{values.read_value(at, kind)} AS v")
+    got = [row["v"] for row in lakes.plain(read)]
     assert got == [Decimal(n) for n in numbers]

@@ -1,7 +1,7 @@
 """landing → changes, control, quarantine: every landed record reaches exactly one.
 
-One pass over the landing of some days reads all tables of a source. The parsed records
-are kept by Spark (on disk where memory is short) while the few facts that need the whole
+One pass over the landing of some days reads all tables of a source. What it has read is kept by
+Spark (on disk where memory is short) while the few facts that need the whole
 day are found: which schemas are new, how keys are typed, which tombstones follow their own
 delete. Then three commits: quarantine, control, and last changes.
 """
@@ -16,33 +16,47 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc import positions, types
+from cdc_assets.cdc import types
 from cdc_assets.cdc.config import Config, SourceConfig
-from cdc_assets.cdc.connect import known_starts, schema_id, with_document
+from cdc_assets.cdc.connect import parts_of
 from cdc_assets.cdc.envelopes import columns
-from cdc_assets.cdc.envelopes.keys import (
-    NEW_KEY,
-    has_header,
-    message_key_text,
-    with_header_keys,
-    with_message_key,
-    with_raw_keys,
-)
-from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.errors import MissingDayError
-from cdc_assets.cdc.jsontext import let, shallow, text_of
-from cdc_assets.cdc.kept import keeping
+from cdc_assets.cdc.facts import COMMENT, facts_of, read_facts
+from cdc_assets.cdc.facts import TABLE as FACTS
+from cdc_assets.cdc.jsontext import shallow
+from cdc_assets.cdc.kept import Kept, keeping
 from cdc_assets.cdc.key_forms import KeyForm, readable_as, settled_form
-from cdc_assets.cdc.lake import DayCommit, DayCommits, Lake, landed_on, with_retry
+from cdc_assets.cdc.lake import DayCommit, DayCommits, Lake, landed_on
+from cdc_assets.cdc.message_schemas import (
+    Carried,
+    KnownSchemas,
+    MessageSchemas,
+    Place,
+    known_schemas,
+    read_schemas,
+    register_schemas,
+)
+from cdc_assets.cdc.parse import parse
+from cdc_assets.cdc.sqltext import (
+    Sql,
+    case,
+    few_rows,
+    is_one_of,
+    literal,
+    with_columns,
+    with_replaced,
+)
+from cdc_assets.cdc.values import canonical_key, of_member
 
 log = logging.getLogger(__name__)
 
 # Raised when the reading of records changes, so that days made before are made again.
 READER_VERSION = 4
 
+DESTINATIONS = ("changes", "control", "quarantine")
 _IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
 
 
@@ -59,284 +73,69 @@ class Shape:
     unquoted: str | None = None  # the same with whole numbers out of their quotes
 
 
-# --- parse: landing rows → records in common columns
+# --- what the day's records have in common
+
+_SHAPE = (
+    "kind", "landing_date", "table_name", "start_hash", "schema_id", "key_schema", "key_names",
+    "key_kinds", "key_unquoted",
+)  # fmt: skip
 
 
-def parse(landing: DataFrame, source: SourceConfig, starts: DataFrame | None = None) -> DataFrame:
-    """Read landing rows; one row out for each row in.
+def survey_records(parsed: DataFrame) -> list[Row]:
+    """How many readable records look alike, by topic and partition, and the first of each.
 
-    Args:
-        landing: has the columns of `LANDING`.
-        source: the rules.
-        starts: of :func:`~cdc_assets.cdc.connect.known_starts`, to read faster.
-
-    Returns:
-        `landing_date, topic, partition, offset, kafka_ts_ms, value_hash, message_key`, the
-        event in common columns, `kind` (row, control, tombstone; null where `reason` is
-        set), raw keys, `reason` and `detail`.
+    Also of records that are not readable, where something was cut off them.
     """
-    # `key` and `value` are bytes; a text of them is only read where it is valid UTF-8.
-    value = F.col("value")
-    is_empty = value.isNull() | (F.length(value) == 0)
-    is_registry = (F.length(value) >= 5) & (F.substring(value, 1, 1) == F.lit(b"\x00"))
-    text = F.when(~is_empty & ~is_registry, value.cast("string"))
-    typed = landing.withColumns(
-        {
-            "value_text": text,
-            "value_hash": F.xxhash64("value"),
-            "is_empty": is_empty,
-            "is_registry": F.coalesce(is_registry, F.lit(False)),
-            "kafka_ts_ms": F.unix_millis("timestamp"),
-        }
-    )
-    documents = with_document(typed, starts, key_doc=message_key_text())
-    events = reader(source.format)(documents)
-    keyed = with_raw_keys(with_header_keys(with_message_key(events)), source)
-    is_null_document = F.coalesce(
-        F.is_variant_null(F.try_variant_get("doc", "$[0]", "variant")), F.lit(False)
-    )
-    is_record = F.col("offset").isNotNull()
-    is_tombstone = is_record & (
-        F.col("is_empty") | is_null_document | (F.col("e_kind") == "tombstone")
-    )
-    is_tombstone = F.coalesce(is_tombstone, F.lit(False))
-    unreadable = (
-        F.when(~is_record, "malformed_landing_line")
-        .when(F.col("is_registry"), "registry_encoded")
-        .when(F.col("doc").isNull() & ~F.col("is_empty"), "malformed_json")
-    )
-    reason = F.coalesce(unreadable, F.when(~is_tombstone, F.coalesce("e_reason", "key_reason")))
-    says_order = F.coalesce(positions.says_order(F.col("e_elements")), F.lit(False))
-    return keyed.select(
-        "landing_date",
-        "topic",
-        "partition",
-        "offset",
-        "kafka_ts_ms",
-        "value_hash",
-        F.col("key").alias("message_key"),
-        F.when(is_tombstone, "tombstone").otherwise(F.col("e_kind")).alias("kind"),
-        reason.alias("reason"),
-        F.coalesce(_unreadable_detail(reason), "e_detail", "key_detail").alias("detail"),
-        F.col("e_op").alias("op"),
-        F.when(~is_tombstone, F.col("e_source_op")).alias("source_op"),
-        *(F.col(f"e_{name}").alias(name) for name in ("connector", "server", "db", "table_name")),
-        F.when(is_tombstone, F.to_json("key_row")).otherwise(F.col("key_raw")).alias("key_raw"),
-        "old_key_raw",
-        "new_key_raw",
-        # Where an image holds the key, the value's schema says how it is written.
-        F.when(
-            is_tombstone | (F.col("e_after_row").isNull() & F.lit(not source.whole_old_rows)),
-            F.col("key_schema"),
-        ).alias("key_schema"),
-        # Shown where there is no canonical key.
-        F.when(
-            ~F.col("e_kind").eqNullSafe(F.lit("row")) | F.col("key_reason").isNotNull(),
-            F.to_json("key_row"),
-        ).alias("message_key_json"),
-        text_of(F.col("e_before_row")).alias("before"),
-        text_of(F.col("e_after_row")).alias("after"),
-        F.col("e_source_ts_ms").alias("source_ts_ms"),
-        F.col("e_processed_ts_ms").alias("processed_ts_ms"),
-        _position(source, is_tombstone, says_order).alias("position"),
-        F.when(_has_source() & ~is_tombstone, F.col("e_elements")).alias("source_elements"),
-        F.when(
-            _has_position(is_tombstone),
-            F.when(says_order, F.col("e_basis")).otherwise(F.lit(positions.SOURCE_TIME)),
-        ).alias("position_basis"),
-        F.col("e_tx_id").alias("tx_id"),
-        F.col("e_tx_order").alias("tx_order"),
-        F.col("e_is_snapshot").alias("is_snapshot"),
-        F.when(
-            F.col("e_schema").isNotNull(),
-            F.coalesce("start_schema_id", schema_id(F.col("e_schema"))),
-        ).alias("schema_id"),
-        F.col("e_payload").alias("payload"),
-    )
-
-
-def _position(source: SourceConfig, is_tombstone: Column, says_order: Column) -> Column:
-    """O4; the source time stands in for elements that say nothing (O8)."""
-    is_left = (F.col("e_op") == "d") & has_header(NEW_KEY)
-    return F.when(
-        _has_position(is_tombstone),
-        positions.position(
-            F.when(says_order, F.col("e_elements")).otherwise(F.array("e_stand_in")),
-            F.col("e_tx_order"),
-            F.when(is_left, 0).otherwise(F.col("e_rank")),
-            F.col("kafka_ts_ms"),
-            source.position_reset,
-        ),
-    )
-
-
-def _has_position(is_tombstone: Column) -> Column:
-    """O6: a snapshot read and a tombstone have no position of their own."""
-    has_none = is_tombstone | F.coalesce(F.col("e_is_snapshot"), F.lit(False))
-    return _has_source() & ~has_none
-
-
-def _has_source() -> Column:
-    return (F.col("e_kind") == "row") | (F.col("e_op") == "message")
-
-
-def _unreadable_detail(reason: Column) -> Column:
-    start = F.regexp_replace(F.substring(F.col("value").cast("string"), 1, 60), r"[\p{Cntrl}]", " ")
-    start = F.when(F.is_valid_utf8(start), start).otherwise(F.lit("bytes that are no UTF-8"))
     return (
-        F.when(reason == "malformed_landing_line", F.concat(F.lit("no landed record: "), start))
-        .when(
-            reason == "registry_encoded",
-            F.concat(
-                F.lit("encoded by a schema registry, schema id "),
-                F.conv(F.hex(F.substring("value", 2, 4)), 16, 10),
-            ),
-        )
-        .when(
-            reason == "malformed_json",
-            F.concat(F.lit("not exactly one strict JSON document: "), start),
-        )
+        parsed.where("reason IS NULL OR cut_hash IS NOT NULL")
+        .withColumn("is_read", F.expr("reason IS NULL"))
+        .groupBy("topic", "partition", "cut_hash", "is_read", *_SHAPE)
+        .agg(F.expr("count(*) AS records"), F.expr("min(offset) AS first_offset"))
+        .collect()
     )
 
 
-# --- schemas
+def schemas_carried(surveyed: Iterable[Row]) -> dict[tuple[str | None, Carried], Place]:
+    """By table: what says a message's schema, and the first record that has it."""
+    found: dict[tuple[str | None, Carried], Place] = {}
+    for r in surveyed:
+        carried = Carried(r.start_hash, r.schema_id)
+        if carried == Carried(None, None) or not r.is_read:
+            continue
+        place = Place(r.landing_date, r.topic, r.partition, r.first_offset)
+        before = found.get((r.table_name, carried), place)
+        found[r.table_name, carried] = min(before, place)
+    return found
 
 
 def fresh_schemas(
-    lake: Lake, name: str, parsed: DataFrame, landing: DataFrame, known: KnownSchemas
+    carried: Mapping[tuple[str | None, Carried], Place],
+    schemas: MessageSchemas,
+    known: KnownSchemas,
 ) -> list[Row]:
-    """Schemas that are not known, or landed before the day known: rows of the table `schemas`.
-
-    The parsed records carry a schema's hash alone; its text is read again from one landed
-    example.
-    """
-    found = _schema_examples(parsed)
-    examples = [
-        row
-        for row in found.collect()  # schemas are few
-        if known.first_landed.get((row.table_name, row.schema_id), date.max) > row.landing_date
-    ]
-    if not examples:
-        return []
-    wanted = lake.spark.createDataFrame(examples, found.schema)
-    return _schema_texts(wanted, landing, lake.config.source(name)).collect()
-
-
-def register_schemas(lake: Lake, name: str, fresh: Sequence[Row]) -> None:
-    """Add schemas not seen before to the table `schemas`, each with the day it first landed."""
-    if not fresh:
-        return
-    # Few and small; as plain rows they can't meet MERGE's trouble with views on Iceberg tables.
-    rows = lake.spark.createDataFrame(fresh, columns.SCHEMAS)
-    rows.createOrReplaceTempView("cdc_fresh_schemas")
-    with_retry(
-        lambda: lake.spark.sql(
-            f"MERGE INTO {lake.stage(name, 'schemas')} t USING cdc_fresh_schemas s "
-            "ON t.schema_id = s.schema_id AND t.table_name = s.table_name "
-            "WHEN MATCHED THEN UPDATE SET t.first_landed = least(t.first_landed, s.first_landed) "
-            "WHEN NOT MATCHED THEN INSERT (schema_id, table_name, schema, first_landed) "
-            "VALUES (s.schema_id, s.table_name, s.schema, s.first_landed)"
-        )
-    )
-
-
-def _used_by_changes(fresh: Sequence[Row], routed: DataFrame) -> list[Row]:
-    """Those schemas that records in `changes` carried, each with the day of the first of them."""
-    if not fresh:
-        return []
-    carried = routed.where("destination = 'changes' AND schema_id IS NOT NULL")
-    first_days = {
-        (row.table_name, row.schema_id): row.day
-        for row in carried.groupBy("table_name", "schema_id")
-        .agg(F.min("landing_date").alias("day"))
-        .collect()
-    }
+    """Schemas that are not known, or landed before the day known: rows of the table `schemas`."""
+    first: dict[tuple[str, str], date] = {}
+    for (table, what), place in carried.items():
+        schema_id = schemas.id_of(what)
+        if table is not None and schema_id is not None:
+            of_table = (table, schema_id)
+            first[of_table] = min(first.get(of_table, date.max), place.landing_date)
     return [
-        Row(**{**row.asDict(), "first_landed": first_days[row.table_name, row.schema_id]})
-        for row in fresh
-        if (row.table_name, row.schema_id) in first_days
+        Row(schema_id=i, table_name=table, schema=schemas.texts[i], first_landed=landed)
+        for (table, i), landed in first.items()
+        if known.first_landed.get((table, i), date.max) > landed
     ]
 
 
-def _schema_examples(parsed: DataFrame) -> DataFrame:
-    """`schema_id, table_name` and the place of the first record that carried the schema."""
-    return (
-        parsed.where("schema_id IS NOT NULL AND table_name IS NOT NULL AND reason IS NULL")
-        .groupBy("schema_id", "table_name")
-        .agg(F.min(F.struct("landing_date", "topic", "partition", "offset")).alias("example"))
-        .select("schema_id", "table_name", "example.*")
-    )
-
-
-def _schema_texts(examples: DataFrame, landing: DataFrame, source: SourceConfig) -> DataFrame:
-    """`schema_id, table_name, schema, first_landed`: the texts that the examples carry."""
-    place = ["landing_date", "topic", "partition", "offset"]
-    days = sorted({row.landing_date for row in examples.select("landing_date").collect()})
-    rows = landing.where(landed_on(days)).join(
-        F.broadcast(examples.select(*place)), place, "left_semi"
-    )
-    documents = with_document(rows.withColumn("value_text", F.col("value").cast("string")), None)
-    texts = reader(source.format)(documents).select(F.to_json("e_schema").alias("schema"), *place)
-    return (
-        texts.join(F.broadcast(examples), place)
-        .groupBy("schema_id", "table_name")
-        .agg(F.first("schema").alias("schema"), F.min("landing_date").alias("first_landed"))
-        .select(*columns.SCHEMAS.names)
-    )
-
-
-@dataclass(frozen=True)
-class KnownSchemas:
-    """The message schemas of a source, read once for a stage."""
-
-    columns: Mapping[tuple[str, str], types.Columns]  # (table_name, schema_id)
-    first_landed: Mapping[tuple[str, str], date]
-
-    def latest(self, table_name: str, day: date) -> types.Columns:
-        """All columns of a table as its schemas up to a day say, the latest winning."""
-        ids = sorted(
-            (landed, schema_id)
-            for (name, schema_id), landed in self.first_landed.items()
-            if name == table_name and landed <= day
-        )
-        merged: types.Columns = {}
-        for _, known in ids:
-            merged = types.over(merged, self.columns[table_name, known])
-        return merged
-
-    def joined(self, fresh: Iterable[Row], format_name: str) -> KnownSchemas:
-        """These and some rows of the table `schemas`, each with its earliest day."""
-        parsed, landed = dict(self.columns), dict(self.first_landed)
-        for row in fresh:
-            key = (row.table_name, row.schema_id)
-            parsed[key] = types.columns_of_schema(row.schema, format_name)
-            landed[key] = min(row.first_landed, landed.get(key, date.max))
-        return KnownSchemas(parsed, landed)
-
-
-def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) -> KnownSchemas:
-    """Read the table `schemas`; it has a row a table and schema version."""
-    identifier = lake.stage(name, "schemas")
-    if not lake.exists(identifier):
-        return KnownSchemas({}, {})
-    frame = lake.spark.table(identifier)
-    if tables is not None:
-        frame = frame.where(F.col("table_name").isin(list(tables)))
-    return KnownSchemas({}, {}).joined(frame.collect(), lake.config.source(name).format)
-
-
-def landed_schemas(parsed: DataFrame, landing: DataFrame, source: SourceConfig) -> KnownSchemas:
-    """The schemas that some landing rows carry, without a lake.
-
-    Args:
-        parsed: :func:`parse` of these landing rows; computed rows, they are read twice.
-    """
-    examples = _schema_examples(parsed).collect()  # schemas are few
-    if not examples:
-        return KnownSchemas({}, {})
-    wanted = parsed.sparkSession.createDataFrame(examples, _schema_examples(parsed).schema)
-    texts = _schema_texts(wanted, landing, source).collect()
-    return KnownSchemas({}, {}).joined(texts, source.format)
+def with_schema_ids(parsed: DataFrame, schemas: MessageSchemas) -> DataFrame:
+    """Put each start's schema in `schema_id`."""
+    rows = [(start, schema_id) for start, schema_id in schemas.of_start.items()]
+    if not rows:
+        return parsed.drop("start_hash")
+    known = few_rows(parsed.sparkSession, rows, start_hash="bigint", _of_start="string")
+    joined = parsed.join(F.broadcast(known), "start_hash", "left")
+    ids = F.expr("coalesce(_of_start, schema_id)")
+    return joined.withColumn("schema_id", ids).drop("start_hash", "_of_start")
 
 
 # --- keys
@@ -361,29 +160,24 @@ def with_canonical_keys(
         typed = _types_of_key(shape, source, schemas)
         if typed or shape in misfits:
             by_types.setdefault((shape.names, typed), []).append(shape)
-    opened = _with_plans(parsed, list(by_types.values()), misfits).withColumns(
-        {f"{raw}_doc": F.try_parse_json(raw) for raw in RAW_KEYS}
+    planned = _with_plans(parsed, list(by_types.values()), misfits)
+    keyed = _with_canonical(planned, RAW_KEYS, list(by_types))
+    is_change = "(kind = 'row' OR (kind = 'tombstone' AND op = 'd'))"
+    is_unfit = "((key_raw IS NOT NULL AND key IS NULL) OR key_misfit IS NOT NULL)"
+    malformed = (
+        f"reason IS NULL AND {is_one_of('table_name', source.tables)} "
+        f"AND {is_change} AND {is_unfit}"
     )
-    plans = list(by_types)
-    keyed = opened.withColumns(
-        {raw.removesuffix("_raw"): _canonical(raw, plans) for raw in RAW_KEYS}
-    )
-    # D10: a row that has the key that it had did not move.
-    keyed = keyed.withColumn("old_key", F.nullif("old_key", F.col("key")))
-    unfit = F.col("key_raw").isNotNull() & F.col("key").isNull()
-    configured = F.coalesce(F.col("table_name").isin(list(source.tables)), F.lit(False))
-    is_change = (F.col("kind") == "row") | ((F.col("kind") == "tombstone") & (F.col("op") == "d"))
-    is_judged = F.col("reason").isNull() & configured & is_change
-    malformed = is_judged & (unfit | F.col("key_misfit").isNotNull())
-    says = F.coalesce(
-        "key_misfit", F.concat(F.lit("a key value does not fit its column: "), F.col("key_raw"))
-    )
-    return keyed.withColumns(
+    says = "coalesce(key_misfit, concat('a key value does not fit its column: ', key_raw))"
+    return with_replaced(
+        keyed,
         {
-            "reason": F.when(malformed, "malformed_key").otherwise(F.col("reason")),
-            "detail": F.when(malformed, says).otherwise(F.col("detail")),
-        }
-    ).drop("key_plan", "key_misfit", *RAW_KEYS, *(f"{raw}_doc" for raw in RAW_KEYS))
+            # D10: a row that has the key that it had did not move.
+            "old_key": "nullif(old_key, key)",
+            "reason": case((malformed, "'malformed_key'"), otherwise="reason"),
+            "detail": case((malformed, says), otherwise="detail"),
+        },
+    ).drop("key_plan", "key_misfit", *RAW_KEYS)
 
 
 def _types_of_key(
@@ -473,7 +267,7 @@ def key_form_before(
     of_day = rows.where(F.col("landing_date") == F.lit(newest.day))
     found = of_day.agg(
         F.collect_set(F.array_sort(F.json_object_keys("key"))).alias("names"),
-        F.schema_of_variant_agg(shallow(F.col("key"))).alias("kind"),
+        F.expr(f"schema_of_variant_agg({shallow('key')})").alias("kind"),
     ).first()
     if found is None or len(found.names) != 1:
         return None
@@ -499,7 +293,7 @@ def _with_plans(
             shape.table_name,
             shape.schema_id or "",
             shape.key_schema or "",
-            json.dumps(shape.names),
+            json.dumps(shape.names, ensure_ascii=False),
             shape.kinds or "",
             shape.unquoted or "",
             number,
@@ -509,57 +303,76 @@ def _with_plans(
         for shape in shapes
     ]
     if not rows:
-        nothing = {"key_plan": F.lit(None).cast("int"), "key_misfit": F.lit(None).cast("string")}
-        return parsed.withColumns(nothing)
-    known = parsed.sparkSession.createDataFrame(
+        nothing = ("CAST(NULL AS int) AS key_plan", "CAST(NULL AS string) AS key_misfit")
+        return parsed.selectExpr("*", *nothing)
+    known = few_rows(
+        parsed.sparkSession,
         rows,
-        "plan_day date, plan_table string, plan_schema string, plan_key_schema string, "
-        "plan_names string, plan_kinds string, plan_unquoted string, key_plan int, "
-        "key_misfit string",
-    ).withColumn("plan_names", F.from_json("plan_names", "array<string>"))
-    kinds, unquoted = _key_kinds()
-    same = (
-        (F.col("landing_date") == F.col("plan_day"))
-        & (F.col("table_name") == F.col("plan_table"))
-        & (F.coalesce("schema_id", F.lit("")) == F.col("plan_schema"))
-        & (F.coalesce("key_schema", F.lit("")) == F.col("plan_key_schema"))
-        & (F.json_object_keys("key_raw") == F.col("plan_names"))
-        & (F.coalesce(kinds, F.lit("")) == F.col("plan_kinds"))
-        & (F.coalesce(unquoted, F.lit("")) == F.col("plan_unquoted"))
+        plan_day="date",
+        plan_table="string",
+        plan_schema="string",
+        plan_key_schema="string",
+        plan_names="string",
+        plan_kinds="string",
+        plan_unquoted="string",
+        key_plan="int",
+        key_misfit="string",
     )
-    return parsed.join(F.broadcast(known), same, "left").drop(
-        "plan_day",
-        "plan_table",
-        "plan_schema",
-        "plan_key_schema",
-        "plan_names",
-        "plan_kinds",
-        "plan_unquoted",
+    same = F.expr(
+        "landing_date = plan_day AND table_name = plan_table "
+        "AND coalesce(schema_id, '') = plan_schema AND coalesce(key_schema, '') = plan_key_schema "
+        "AND key_names = from_json(plan_names, 'array<string>') "
+        "AND coalesce(key_kinds, '') = plan_kinds AND coalesce(key_unquoted, '') = plan_unquoted"
     )
+    of_plan = [name for name in known.columns if name.startswith("plan_")]
+    return parsed.join(F.broadcast(known), same, "left").drop(*of_plan)
 
 
-def _canonical(raw: str, plans: Sequence[TypedNames]) -> Column:
-    """The canonical text of a raw key; null where a column can't hold its value."""
-    result = F.when(F.col(raw).isNull(), F.lit(None).cast("string"))
-    for number, (names, typed) in enumerate(plans):
-        known = dict(typed)
-        members = []
-        for name in sorted(names):
-            at = types.of_member(F.col(f"{raw}_doc"), name)
-            value = types.canonical_key(at, known[name]) if name in known else at("variant")
-            members.append(value.alias(name))
-        result = result.when(F.col("key_plan") == number, _key_text(F.struct(*members), names))
-    return result.otherwise(F.col(raw))
+def _with_canonical(
+    parsed: DataFrame, raws: Sequence[str], plans: Sequence[TypedNames]
+) -> DataFrame:
+    """Add the canonical text of each raw key; null where a column can't hold its value."""
+    documents = with_columns(parsed, {f"_{raw}": f"try_parse_json({raw})" for raw in raws})
+    # A member that is null is left out of the text.
+    read = with_columns(
+        documents,
+        {
+            f"_{raw}_read": case(
+                *((f"key_plan = {n}", _read_key(f"_{raw}", plan)) for n, plan in enumerate(plans)),
+                otherwise="CAST(NULL AS string)",
+            )
+            for raw in raws
+        },
+    )
+    canonical = {}
+    for raw in raws:
+        whole = (
+            (f"key_plan = {n}", case((_has_members(f"_{raw}_read", names), f"_{raw}_read")))
+            for n, (names, _) in enumerate(plans)
+        )
+        canonical[raw.removesuffix("_raw")] = case(
+            (f"{raw} IS NULL", "CAST(NULL AS string)"), *whole, otherwise=raw
+        )
+    dropped = (f"_{raw}{part}" for raw in raws for part in ("", "_read"))
+    return with_columns(read, canonical).drop(*dropped)
 
 
-def _key_text(key: Column, names: Sequence[str]) -> Column:
-    def text(members: Column) -> Column:
-        complete = F.lit(True)
-        for name in names:
-            complete = complete & members.getField(name).isNotNull()
-        return F.when(complete, F.to_json(members))
+def _read_key(document: Sql, plan: TypedNames) -> Sql:
+    names, typed = plan
+    known = dict(typed)
+    members = []
+    for name in sorted(names):
+        at = of_member(document, name)
+        value = canonical_key(at, known[name]) if name in known else at("variant")
+        members.append(f"{literal(name)}, {value}")
+    return f"to_json(named_struct({', '.join(members)}))"
 
-    return let(key, text)
+
+def _has_members(text: Sql, names: Sequence[str]) -> Sql:
+    """Has a key all its columns?"""
+    if len(names) == 1:
+        return f"{text} <> '{{}}'"
+    return f"size(json_object_keys({text})) = {len(names)}"
 
 
 # --- tombstones
@@ -582,15 +395,10 @@ def settle_tombstones(
     slim = parsed.select(*_IDENTITY, "message_key", "kind", "op", "table_name", "reason")
     tombstones = slim.where("kind = 'tombstone' AND reason IS NULL AND length(message_key) > 0")
     place = ["topic", "partition", "message_key"]
-    before = landing.where(F.col("landing_date") == F.lit(first - timedelta(days=1)))
-    earlier = parse(
-        before.join(
-            tombstones.select("topic", "partition", F.col("message_key").alias("key")).distinct(),
-            ["topic", "partition", "key"],
-            "left_semi",
-        ).select(landing.columns),
-        source,
-    ).select(*slim.columns)
+    before = landing.where(f"landing_date = {literal(first - timedelta(days=1))}")
+    keys = tombstones.selectExpr("topic", "partition", "message_key AS key").distinct()
+    of_keys = before.join(keys, ["topic", "partition", "key"], "left_semi")
+    earlier = parse(of_keys.to(landing.schema), source, whole=True).select(*slim.columns)
     history = slim.join(tombstones.select(*place).distinct(), place, "left_semi").unionByName(
         slim.where("kind = 'tombstone' AND coalesce(length(message_key), 0) = 0")
     )
@@ -610,35 +418,31 @@ def judge_tombstones(history: DataFrame, topics: DataFrame, first: date) -> Data
         `_IDENTITY`, `follows_delete`, `tombstone_table`, and `nearest_offset`, where the nearest
         earlier record of the same key bytes stands (null: there is none).
     """
-    # Also a delete that was quarantined, for want of a key or under `key: none`.
-    is_delete = F.coalesce((F.col("kind") == "row") & (F.col("op") == "d"), F.lit(False))
     # Offsets strictly below: a record that landed twice is not its own predecessor.
     below = (
-        Window.partitionBy("topic", "partition", "message_key")
-        .orderBy("offset")
-        .rangeBetween(Window.unboundedPreceding, -1)
+        "OVER (PARTITION BY topic, partition, message_key ORDER BY offset "
+        "RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     )
-    seen_before = F.struct("is_delete", "landing_date", "table_name", "offset")
-    judged = (
-        history.withColumn("is_delete", is_delete)
-        .withColumn("nearest", F.max_by(seen_before, "offset").over(below))
-        .where("kind = 'tombstone' AND reason IS NULL")
+    # Also a delete that was quarantined, for want of a key or under `key: none`.
+    is_delete = "coalesce(kind = 'row' AND op = 'd', false)"
+    seen_before = f"struct({is_delete} AS is_delete, landing_date, table_name, offset)"
+    judged = with_columns(history, {"nearest": f"max_by({seen_before}, offset) {below}"}).where(
+        "kind = 'tombstone' AND reason IS NULL"
     )
-    recent = F.col("nearest.landing_date") >= F.date_sub("landing_date", 1)
-    has_key = F.length("message_key") > 0  # D6: an empty one is none
-    follows = F.coalesce(has_key & F.col("nearest.is_delete") & recent, F.lit(False))
+    has_key = "length(message_key) > 0"  # D6: an empty one is none
+    is_recent = "nearest.landing_date >= date_sub(landing_date, 1)"
+    follows = f"coalesce({has_key} AND nearest.is_delete AND {is_recent}, false)"
+    # Of tables that the topic had by the day of the tombstone.
+    until = "filter(seen, t -> t.since <= landing_date)"
+    only_table = case((f"size({until}) = 1", f"get({until}, 0).table_name"))
     return (
-        judged.where(F.col("landing_date") >= F.lit(first))
-        .withColumns({"follows_delete": follows, "own_table": F.col("nearest.table_name")})
-        .drop("table_name")
+        judged.where(f"landing_date >= {literal(first)}")
         .join(F.broadcast(topics), "topic", "left")
-        .select(
+        .selectExpr(
             *_IDENTITY,
-            "follows_delete",
-            F.when(follows, F.col("own_table"))
-            .otherwise(_only_table_so_far(F.col("seen"), F.col("landing_date")))
-            .alias("tombstone_table"),
-            F.when(has_key, F.col("nearest.offset")).alias("nearest_offset"),
+            f"{follows} AS follows_delete",
+            f"CASE WHEN {follows} THEN nearest.table_name ELSE {only_table} END AS tombstone_table",
+            f"CASE WHEN {has_key} THEN nearest.offset END AS nearest_offset",
         )
         .distinct()
     )
@@ -674,11 +478,6 @@ def _by_topic(seen: DataFrame) -> DataFrame:
     )
 
 
-def _only_table_so_far(seen: Column, day: Column) -> Column:
-    until = F.filter(seen, lambda t: t["since"] <= day)
-    return F.when(F.size(until) == 1, F.get(until, F.lit(0))["table_name"])
-
-
 # --- the stage
 
 
@@ -702,6 +501,7 @@ def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = Fals
                 columns.QUARANTINE,
                 "landed records that could not be read, with the reason",
             ),
+            (FACTS, columns.FACTS, COMMENT),
             ("control", columns.CONTROL, "events that change no row"),
             ("changes", columns.CHANGES, "events that change rows"),
         )
@@ -768,6 +568,54 @@ def _contiguous(days: Sequence[date]) -> list[list[date]]:
     return runs
 
 
+@dataclass(frozen=True)
+class Reading:
+    """The records of some days, read, and what they have in common."""
+
+    parsed: DataFrame  # kept, with the `schema_id` of each
+    carried: Mapping[tuple[str | None, Carried], Place]
+    schemas: MessageSchemas
+    keys: KeySurvey
+
+    def landed_schemas(self, source: SourceConfig) -> KnownSchemas:
+        """The schemas that these records carry, without a lake."""
+        none = KnownSchemas({}, {})
+        return none.joined(fresh_schemas(self.carried, self.schemas, none), source.format)
+
+
+def read_records(landing: DataFrame, source: SourceConfig, kept: Kept) -> Reading:
+    """Read landing rows in one pass, and survey what was read."""
+    parsed = kept.keep(parse(landing, source))
+    surveyed = survey_records(parsed)
+    schemas = read_schemas(landing, source, _examples(surveyed))
+    if schemas.no_starts:
+        # What stands before the payload is no schema: such messages are read whole.
+        starts = ", ".join(f"{start}L" for start in schemas.no_starts)
+        hashed = f"xxhash64({parts_of('CAST(value AS string)')}[0])"
+        again = parse(landing.where(f"{hashed} IN ({starts})"), source, whole=True)
+        cut = parsed.where(f"NOT coalesce(cut_hash IN ({starts}), false)")
+        parsed = kept.keep(cut.unionByName(again))
+        surveyed = survey_records(parsed)
+        schemas = read_schemas(landing, source, _examples(surveyed))
+    return Reading(
+        with_schema_ids(parsed.drop("cut_hash"), schemas),
+        schemas_carried(surveyed),
+        schemas,
+        survey_keys(surveyed, schemas),
+    )
+
+
+def _examples(surveyed: Iterable[Row]) -> dict[Carried, Place]:
+    """The first record of each schema that was sent, and of each text that was cut off."""
+    first: dict[Carried, Place] = {}
+    for r in surveyed:
+        place = Place(r.landing_date, r.topic, r.partition, r.first_offset)
+        for what in (Carried(r.cut_hash, None), Carried(r.start_hash, r.schema_id)):
+            if what != Carried(None, None) and (r.is_read or what.start_hash is not None):
+                first[what] = min(first.get(what, place), place)
+    return first
+
+
 def _make_run(
     lake: Lake,
     name: str,
@@ -780,12 +628,11 @@ def _make_run(
     landing = lake.spark.table(lake.stage(name, "landing"))
     of_days = landing.where(landed_on(days))
     with keeping() as kept:
-        starts = kept.keep(known_starts(of_days))
-        parsed = kept.keep(parse(of_days, source, starts))
-        keys = survey_keys(parsed)
+        reading = read_records(of_days, source, kept)
+        parsed, keys = reading.parsed, reading.keys
         lake.create_stage(name, "schemas", columns.SCHEMAS, "message schemas of the source")
         known = known_schemas(lake, name)
-        fresh = fresh_schemas(lake, name, parsed, landing, known)
+        fresh = fresh_schemas(reading.carried, reading.schemas, known)
         schemas = known.joined(fresh, source.format)
         misfits = judge_keys(
             keys,
@@ -802,16 +649,39 @@ def _make_run(
         verdicts = None
         if keys.tombstones:
             verdicts = kept.keep(settle_tombstones(lake, name, parsed, landing, days[0]))
-        routed = kept.keep(route(parsed, source, keys, schemas, verdicts, misfits))
-        register_schemas(lake, name, _used_by_changes(fresh, routed))
+        routed = route(parsed, source, keys, schemas, verdicts, misfits)
+        facts = facts_of(routed, source).collect()
+        register_schemas(lake, name, _used_by_changes(fresh, facts))
+        reached = {fact.destination for fact in facts}
         inputs = {day: made_of[day] for day in days}
         # changes last: with it the day is complete.
         for table, rows in (
+            (FACTS, lake.spark.createDataFrame(facts, columns.FACTS)),
             ("quarantine", _quarantined(of_days, routed)),
             ("control", _ordered(_control(routed))),
             ("changes", _ordered(_changes(routed))),
         ):
-            lake.overwrite_days(identifiers[table], rows, inputs, current[table].head)
+            chosen = rows if table in {FACTS, *reached} else _none(lake, identifiers[table])
+            lake.overwrite_days(identifiers[table], chosen, inputs, current[table].head)
+
+
+def _used_by_changes(fresh: Iterable[Row], facts: Iterable[Row]) -> list[Row]:
+    """Those schemas that records in `changes` carried, each with the day of the first of them."""
+    first: dict[tuple[str, str], date] = {}
+    for fact in facts:
+        if fact.destination == "changes" and fact.schema_id is not None:
+            of_table = (fact.table_name, fact.schema_id)
+            first[of_table] = min(first.get(of_table, date.max), fact.landing_date)
+    return [
+        Row(**{**row.asDict(), "first_landed": first[row.table_name, row.schema_id]})
+        for row in fresh
+        if (row.table_name, row.schema_id) in first
+    ]
+
+
+def _none(lake: Lake, identifier: str) -> DataFrame:
+    """No rows of a table."""
+    return lake.spark.table(identifier).where("false")
 
 
 @dataclass(frozen=True)
@@ -826,51 +696,20 @@ class KeySurvey:
         return [replace(shape, table_name=table) for table in tables for shape in self.tombstones]
 
 
-def survey_keys(parsed: DataFrame) -> KeySurvey:
-    """Which keys some parsed records have: one pass."""
-    kinds, unquoted = _key_kinds()
-    rows = (
-        parsed.where("reason IS NULL AND kind IN ('row', 'tombstone')")
-        .groupBy(
-            "kind",
-            "landing_date",
-            "table_name",
-            "schema_id",
-            "key_schema",
-            F.json_object_keys("key_raw").alias("names"),
-            kinds.alias("kinds"),
-            unquoted.alias("unquoted"),
-        )
-        .count()
-        .collect()
-    )
+def survey_keys(surveyed: Iterable[Row], schemas: MessageSchemas) -> KeySurvey:
+    """Which keys some records have, of :func:`survey_records`."""
     shapes: dict[Shape, int] = {}
     tombstones: set[Shape] = set()
-    for r in rows:
-        names = tuple(r.names or ())
+    for r in (row for row in surveyed if row.is_read):
+        names = tuple(r.key_names or ())
+        of_key = (names, r.key_schema, r.key_kinds, r.key_unquoted)
         if r.kind == "tombstone":
-            tombstones.add(
-                Shape(r.landing_date, "", None, names, r.key_schema, r.kinds, r.unquoted)
-            )
-        elif r.table_name is not None and names:
-            shape = Shape(
-                r.landing_date, r.table_name, r.schema_id, names, r.key_schema, r.kinds, r.unquoted
-            )
-            shapes[shape] = r["count"]
+            tombstones.add(Shape(r.landing_date, "", None, *of_key))
+        elif r.kind == "row" and r.table_name is not None and names:
+            schema_id = schemas.id_of(Carried(r.start_hash, r.schema_id))
+            shape = Shape(r.landing_date, r.table_name, schema_id, *of_key)
+            shapes[shape] = shapes.get(shape, 0) + r.records
     return KeySurvey(shapes, frozenset(tombstones))
-
-
-_BLANK_SCHEMA = hashlib.sha256(b"{}").hexdigest()
-
-
-def _key_kinds() -> tuple[Column, Column]:
-    """The JSON types of a raw key's members, where no schema of the message says them."""
-    has_schema = F.col("schema_id").isNotNull() & (F.col("schema_id") != _BLANK_SCHEMA)
-    key = F.when(~has_schema & F.col("key_schema").isNull(), F.col("key_raw"))
-    # The text is canonical JSON: within a string, the quotes would be escaped.
-    unquoted = F.regexp_replace(key, r'":"([+-]?\d{1,18})"', '":$1')
-    kinds = F.schema_of_variant(F.try_parse_json(key))
-    return kinds, F.schema_of_variant(F.try_parse_json(unquoted))
 
 
 def route(
@@ -898,54 +737,47 @@ def route(
         settled = _with_verdicts(parsed, verdicts, source)
         shapes.update(keys.of_tombstones(source.tables))
     keyed = with_canonical_keys(settled, source, sorted(shapes, key=str), schemas, misfits or {})
-    return keyed.withColumn("destination", _destination())
+    return with_columns(keyed, {"destination": _DESTINATION})
 
 
 def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig) -> DataFrame:
     """Give each tombstone its table and op: control, or the delete of a row."""
     joined = parsed.join(verdicts, list(_IDENTITY), "left")
-    is_lone = (
-        (F.col("kind") == "tombstone")
-        & F.col("reason").isNull()
-        & ~F.coalesce("follows_delete", F.lit(False))
-    )
-    no_table = is_lone & F.col("tombstone_table").isNull()
-    configured = F.coalesce(F.col("tombstone_table").isin(list(source.tables)), F.lit(False))
+    is_tombstone = "kind = 'tombstone'"
+    is_lone = f"({is_tombstone} AND reason IS NULL AND NOT coalesce(follows_delete, false))"
+    no_table = f"{is_lone} AND tombstone_table IS NULL"
     # O14: nothing says which row of a table without a key it deletes.
     unkeyed = [name for name, table in source.tables.items() if table.key in ("none", "row")]
-    of_unkeyed = is_lone & F.coalesce(F.col("tombstone_table").isin(unkeyed), F.lit(False))
-    no_key = is_lone & F.col("key_raw").isNull() & (F.col("message_key").isNull() | configured)
-    reason = (
-        F.when(no_table, "missing_table")
-        .when(of_unkeyed | (no_key & F.col("message_key").isNull()), "missing_key")
-        .when(no_key, "malformed_key")
+    of_unkeyed = f"({is_lone} AND {is_one_of('tombstone_table', unkeyed)})"
+    configured = is_one_of("tombstone_table", source.tables)
+    no_key = f"({is_lone} AND key_raw IS NULL AND (message_key IS NULL OR {configured}))"
+    reason = case(
+        (no_table, "'missing_table'"),
+        (f"{of_unkeyed} OR ({no_key} AND message_key IS NULL)", "'missing_key'"),
+        (no_key, "'malformed_key'"),
     )
-    detail = (
-        F.when(no_table, F.lit("a lone tombstone on a topic of no table, or of several"))
-        .when(of_unkeyed, F.lit("a lone tombstone of a table without a key"))
-        .when(no_key, F.lit("a lone tombstone without a readable key"))
+    detail = case(
+        (no_table, "'a lone tombstone on a topic of no table, or of several'"),
+        (of_unkeyed, "'a lone tombstone of a table without a key'"),
+        (no_key, "'a lone tombstone without a readable key'"),
     )
-    is_tombstone = F.col("kind") == "tombstone"
-    return joined.withColumns(
+    return with_replaced(
+        joined,
         {
-            "reason": F.coalesce("reason", reason),
-            "detail": F.coalesce(detail, "detail"),
-            "op": F.when(is_lone, "d").when(is_tombstone, "tombstone").otherwise(F.col("op")),
-            "table_name": F.when(is_tombstone, F.col("tombstone_table")).otherwise(
-                F.col("table_name")
-            ),
-            "is_snapshot": F.when(is_tombstone, F.lit(False)).otherwise(F.col("is_snapshot")),
-        }
+            "reason": f"coalesce(reason, {reason})",
+            "detail": f"coalesce({detail}, detail)",
+            "op": case((is_lone, "'d'"), (is_tombstone, "'tombstone'"), otherwise="op"),
+            "table_name": case((is_tombstone, "tombstone_table"), otherwise="table_name"),
+            "is_snapshot": case((is_tombstone, "false"), otherwise="is_snapshot"),
+        },
     ).drop("follows_delete", "tombstone_table")
 
 
-def _destination() -> Column:
-    return (
-        F.when(F.col("reason").isNotNull(), "quarantine")
-        .when(F.col("kind") == "row", "changes")
-        .when((F.col("kind") == "tombstone") & (F.col("op") == "d"), "changes")
-        .otherwise("control")
-    )
+_DESTINATION = case(
+    ("reason IS NOT NULL", "'quarantine'"),
+    ("kind = 'row' OR (kind = 'tombstone' AND op = 'd')", "'changes'"),
+    otherwise="'control'",
+)
 
 
 def _quarantined(landing: DataFrame, routed: DataFrame) -> DataFrame:
@@ -957,18 +789,16 @@ def _quarantined(landing: DataFrame, routed: DataFrame) -> DataFrame:
     )
     rows = landing.withColumn("value_hash", F.xxhash64("value"))
     same = [F.col(c).eqNullSafe(F.col(f"bad_{c}")) for c in _IDENTITY]
-    return rows.join(bad, same).select(*columns.QUARANTINE.names)
+    return rows.join(bad, same).to(columns.QUARANTINE)
 
 
 def _control(routed: DataFrame) -> DataFrame:
-    rows = routed.where("destination = 'control'").withColumn(
-        "key", F.coalesce("key", "message_key_json")
-    )
-    return rows.select(*columns.CONTROL.names)
+    rows = routed.where("destination = 'control'")
+    return with_replaced(rows, {"key": "coalesce(key, message_key_json)"}).to(columns.CONTROL)
 
 
 def _changes(routed: DataFrame) -> DataFrame:
-    return routed.where("destination = 'changes'").select(*columns.CHANGES.names)
+    return routed.where("destination = 'changes'").to(columns.CHANGES)
 
 
 def _ordered(rows: DataFrame) -> DataFrame:
@@ -983,25 +813,29 @@ def count_landed(lake: Lake, name: str, days: Sequence[date]) -> dict[date, int]
 
 
 def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str, Any]]:
-    """Figures of made days: records per destination, op, table and reason."""
+    """Figures of made days: records per destination, op, table and reason.
+
+    `written` is what the files of each destination hold, by their own metadata.
+    """
     figures: dict[date, dict[str, Any]] = {
-        day: {"landed": 0, "changes": {}, "control": {}, "quarantine": {}, "tables": {}}
+        day: {"landed": 0, "written": {}, "tables": {}, **{table: {} for table in DESTINATIONS}}
         for day in days
     }
-
-    def of(table: str, *by: str) -> list[Any]:
-        rows = lake.stage_days(name, table, days)
-        return list(rows.groupBy("landing_date", *by).count().collect())
-
     for day, count in count_landed(lake, name, days).items():
         figures[day]["landed"] = count
-    for row in of("changes", "table_name", "op", "source_op"):
-        of_day = figures[row.landing_date]
-        of_day["tables"][row.table_name] = of_day["tables"].get(row.table_name, 0) + row["count"]
-        label = f"{row.op}:{row.source_op}"
-        of_day["changes"][label] = of_day["changes"].get(label, 0) + row["count"]
-    for row in of("control", "op"):
-        figures[row.landing_date]["control"][row.op] = row["count"]
-    for row in of("quarantine", "reason"):
-        figures[row.landing_date]["quarantine"][row.reason] = row["count"]
+    for table in DESTINATIONS:
+        for day, files in lake.day_files(lake.stage(name, table), days).items():
+            figures[day]["written"][table] = files.records
+    for fact in read_facts(lake, name, days):
+        of_day = figures[fact.landing_date]
+        label = {
+            "changes": f"{fact.op}:{fact.source_op}",
+            "control": fact.op,
+            "quarantine": fact.reason,
+        }[fact.destination]
+        counts = of_day[fact.destination]
+        counts[label] = counts.get(label, 0) + fact.records
+        if fact.destination == "changes":
+            tables = of_day["tables"]
+            tables[fact.table_name] = tables.get(fact.table_name, 0) + fact.records
     return figures

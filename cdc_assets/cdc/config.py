@@ -35,7 +35,7 @@ from cdc_assets.cdc.strict_yaml import Place, kind_of, path_of, read_yaml, writt
 
 PLACEHOLDER = "__debezium_unavailable_value"
 RESERVED_PREFIX = "_cdc_"
-OWN_ASSETS = ("landing", "changes", "control", "quarantine", "lag", "schemas")
+OWN_ASSETS = ("landing", "changes", "control", "quarantine", "lag", "schemas", "facts")
 
 _COLUMN_TYPE = re.compile(
     r"(?:boolean|int|bigint|float|double|string|binary|date|timestamp|timestamp_ntz"

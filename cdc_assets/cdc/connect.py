@@ -1,96 +1,65 @@
-"""Message schemas that come with every message, read once each.
+"""Message schemas that come with every message, cut off before the message is read.
 
 Kafka Connect's JSON converter writes ``{"schema":…,"payload":…}``, the schema often five times
-the size of the event and the same in millions of them. Here the distinct ones are found
-first, and a message that starts with one of them is read without it. What is found is the same as
-by reading the whole message, by the grammar of JSON: where a document starts with
-``{"schema":`` and a whole JSON object and ``,"payload":``, that object is its schema, wherever
-else these texts occur.
+the size of the event and the same in millions of them. What stands before the first
+``,"payload":`` is a message's *start*; a message is read without it, and the few starts of a day
+are read once, by :mod:`cdc_assets.cdc.changes`. What is found is the same as by reading the whole
+message, by the grammar of JSON: where a document starts with ``{"schema":`` and a whole JSON
+object and ``,"payload":``, that object is its schema, wherever else these texts occur. A start
+that is no ``{"schema":`` and a whole object is not cut off.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
-from cdc_assets.cdc.jsontext import digits_of, is_object, with_strict_json
+from cdc_assets.cdc.jsontext import DOCUMENT, with_strict_json
+from cdc_assets.cdc.sqltext import Sql, case, get, literal, with_columns
 
-_START, _NEXT = '{"schema":', ',"payload":'
-_MOST = 1_000  # schemas; a source with more pays by reading messages whole
+SCHEMA, PAYLOAD = '{"schema":', ',"payload":'
 
 
-def known_starts(landing: DataFrame) -> DataFrame:
-    """The starts of messages that are ``{"schema":`` and a whole schema, few and small.
+def parts_of(text: Sql) -> Sql:
+    """A message's start and the rest behind it; null where there is no start.
 
-    Args:
-        landing: rows with `value`.
-
-    Returns:
-        `start` (text up to the payload), `start_length` (characters), `start_schema` (VARIANT),
-        `start_schema_id` (SHA-256 of the schema as canonical JSON).
+    Splitting by a regular expression, which a plain text is too, finds it by skipping; Spark's own
+    search compares at each byte.
     """
-    value = F.col("value")
-    texts = landing.where(value.startswith(F.lit(_START.encode()))).select(
-        value.cast("string").alias("text")
+    # An empty schema is none (L1). Splitting would replace bytes that are no UTF-8.
+    is_start = (
+        f"startswith({text}, {literal(SCHEMA + '{')}) "
+        f"AND NOT startswith({text}, {literal(SCHEMA + '{}')}) AND is_valid_utf8({text})"
     )
-    starts = (
-        texts.where(F.is_valid_utf8("text") & F.col("text").contains(_NEXT))
-        .select(F.substring_index("text", _NEXT, 1).alias("start"))
-        .distinct()
-        .limit(_MOST)
-    )
-    read = with_strict_json(starts, schema=F.expr(f"substring(start, {len(_START) + 1})"))
-    schema = F.try_variant_get("schema", "$[0]", "variant")
-    return (
-        read.withColumn("start_schema", schema)
-        .where(is_object(F.col("start_schema")))
-        .select(
-            "start",
-            F.length("start").alias("start_length"),
-            "start_schema",
-            schema_id(F.col("start_schema")).alias("start_schema_id"),
-        )
-    )
+    return case((is_start, f"split({text}, {literal(PAYLOAD)}, 2)"))
 
 
-def schema_id(schema: Column) -> Column:
-    """SHA-256 of a schema (VARIANT) as canonical JSON."""
-    return F.sha2(F.to_json(schema), 256)
+def with_document(
+    records: DataFrame, cut: bool = True, hashed: bool = True, **texts: Sql
+) -> DataFrame:
+    """Add `doc`, the value as strict JSON, its text `body`, and `start_hash`.
 
-
-def with_document(records: DataFrame, starts: DataFrame | None, **texts: Column) -> DataFrame:
-    """Add `doc`, the value as strict JSON, `digits`, `start_schema` and `start_schema_id`.
-
-    Where a start is known, `doc` is the document without its schema, and the two last
-    columns are not null. `digits` is :func:`~cdc_assets.cdc.jsontext.digits_of` of `doc`.
+    `doc` is as :func:`~cdc_assets.cdc.jsontext.with_strict_json` makes it.
 
     Args:
         records: has `value_text`.
-        starts: of :func:`known_starts`; None reads every message whole.
+        cut: read messages without their starts, where they have one.
+        hashed: tell starts by their hash; without it, nothing is cut.
         texts: more texts to read as strict JSON.
+
+    Returns:
+        `start_hash` is XXH64 of the start's text, null where there is none.
     """
-    text = F.col("value_text")
-    if starts is None:
-        none = records.sparkSession.sql("SELECT parse_json('null') AS v LIMIT 0").schema["v"]
-        nothing = {
-            "start_schema": F.lit(None).cast(none.dataType),
-            "start_schema_id": F.lit(None).cast("string"),
-        }
-        read = with_strict_json(records.withColumns(nothing), doc=text, **texts)
-        return read.withColumn("digits", digits_of(F.col("doc"), text))
-    start = F.when(text.startswith(_START), F.substring_index(text, _NEXT, 1))
-    known = F.broadcast(starts)
-    joined = records.withColumn("own_start", start).join(
-        known, F.col("own_start") == F.col("start"), "left"
-    )
-    is_known = F.col("start_schema_id").isNotNull()
-    # The comma behind the schema becomes the brace that opens the rest.
-    rest = F.concat(F.lit("{"), F.expr("substring(value_text, start_length + 2)"))
-    cut = joined.withColumn("own_text", F.when(is_known, rest).otherwise(text))
-    read = with_strict_json(cut, doc=F.col("own_text"), **texts)
-    names_it_twice = F.try_variant_get("doc", "$[0].schema", "variant").isNotNull()
-    return (
-        read.withColumn("doc", F.when(~(is_known & names_it_twice), F.col("doc")))
-        .withColumn("digits", digits_of(F.col("doc"), F.col("own_text")))
-        .drop("own_start", "own_text", "start", "start_length")
-    )
+    parts = parts_of("value_text") if hashed else "CAST(NULL AS array<string>)"
+    has_start = "size(_parts) = 2"
+    rest = f"concat({literal('{' + PAYLOAD[1:])}, _parts[1])"
+    body = case((has_start, rest), otherwise="value_text") if cut and hashed else "value_text"
+    split = with_columns(records, {"_parts": parts})
+    opened = with_columns(
+        split, {"body": body, "start_hash": case((has_start, "xxhash64(_parts[0])"))}
+    ).drop("_parts")
+    if not (cut and hashed):
+        return with_strict_json(opened, doc="body", **texts)
+    read = with_strict_json(opened, _doc="body", **texts)
+    # A message that names its schema twice is no strict JSON.
+    twice = f"start_hash IS NOT NULL AND {get('_doc', DOCUMENT + '.schema')} IS NOT NULL"
+    return with_columns(read, {"doc": f"CASE WHEN NOT ({twice}) THEN _doc END"}).drop("_doc")

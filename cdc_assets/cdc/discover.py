@@ -21,6 +21,8 @@ from cdc_assets.cdc.connect import with_document
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.kept import keeping
+from cdc_assets.cdc.message_schemas import KnownSchemas
+from cdc_assets.cdc.parse import with_texts
 from cdc_assets.cdc.placeholders import placeholder_forms
 
 SAMPLE = 2_000  # records on which the formats are tried
@@ -130,10 +132,10 @@ def look_at(landing: DataFrame, placeholder: str | None = None) -> Findings:
         tried = try_formats(landing.orderBy(order).limit(SAMPLE))
         found = Findings(best_format(tried), tried)
         source = bare_source(found.format, **settings)
-        parsed = kept.keep(_slim(changes.parse(landing, source)))
-        schemas = changes.landed_schemas(parsed, landing, source)
+        reading = changes.read_records(landing, source, kept)
+        parsed = kept.keep(_slim(reading.parsed))
         _add_records(found, parsed)
-        _add_members(found, parsed, schemas, source)
+        _add_members(found, parsed, reading.landed_schemas(source), source)
     return found
 
 
@@ -148,8 +150,7 @@ def try_formats(sample: DataFrame) -> list[Tried]:
     """
     filled = sample.where(F.length("value") > 0)
     with keeping() as kept:
-        texts = filled.withColumn("value_text", F.col("value").cast("string"))
-        documents = kept.keep(with_document(texts, None))
+        documents = kept.keep(with_document(with_texts(filled), cut=False, hashed=False))
         unreadable = F.when(F.col("offset").isNull(), "malformed_landing_line").when(
             F.col("doc").isNull(), "malformed_json"
         )
@@ -304,7 +305,7 @@ _EXACT = 2**53  # integers up to here are exact in a double
 
 
 def _add_members(
-    found: Findings, parsed: DataFrame, schemas: changes.KnownSchemas, source: SourceConfig
+    found: Findings, parsed: DataFrame, schemas: KnownSchemas, source: SourceConfig
 ) -> None:
     """Count the values of each column by kind: one job, a row a column and kind."""
     blank = {key for key, columns in schemas.columns.items() if not columns}

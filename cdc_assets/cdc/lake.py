@@ -39,6 +39,7 @@ from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake_errors import is_conflict, is_contention
 from cdc_assets.cdc.names import TableName, ddl_of, escape, quote
 from cdc_assets.cdc.spark import CATALOG
+from cdc_assets.cdc.sqltext import literal
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,16 @@ EXPIRED = "cdc.expired"  # table property: the newest day whose tag was dropped 
 KEY = "cdc.key"  # table property: the key's columns, as JSON
 TIMEZONE = "cdc.timezone"  # table property: the zone in which its days are cut
 EMPTY = "empty"  # the tag of a state table before its first day
+
+_STAGE_FILES = {
+    # Stages sort their own output; a hash by day would put a day on one core.
+    "write.distribution-mode": "none",
+    # Events shrink to a few percent in a file: in parts of Iceberg's default size, 128 MB, a day of
+    # millions would be read on one core.
+    "write.parquet.row-group-size-bytes": "8388608",
+    "read.split.target-size": "4194304",
+    "read.split.open-file-cost": "65536",
+}
 
 PATIENCE_SECONDS = 60  # how long a commit is tried again
 
@@ -154,6 +165,7 @@ class DayFiles:
 
     files: int = 0
     bytes: int = 0
+    records: int = 0
 
 
 class DayCommits(dict[date, DayCommit]):
@@ -288,11 +300,7 @@ class Lake:
                 schema,
                 comment,
                 partition="landing_date" if partitioned else None,
-                # Stages sort their own output; a hash by day would put a day on one core.
-                properties={
-                    "write.distribution-mode": "none",
-                    TIMEZONE: self.config.timezone,
-                },
+                properties={**_STAGE_FILES, TIMEZONE: self.config.timezone},
             )
         return identifier
 
@@ -414,10 +422,14 @@ class Lake:
             self.spark.table(f"{identifier}.files")
             .where(landed_on(days, "partition.landing_date"))
             .groupBy(F.col("partition.landing_date").alias("day"))
-            .agg(F.count("*").alias("files"), F.sum("file_size_in_bytes").alias("bytes"))
+            .agg(
+                F.count("*").alias("files"),
+                F.sum("file_size_in_bytes").alias("bytes"),
+                F.sum("record_count").alias("records"),
+            )
             .collect()
         )
-        return {row.day: DayFiles(row.files, row.bytes) for row in rows}
+        return {row.day: DayFiles(row.files, row.bytes, row.records) for row in rows}
 
     # --- days of state tables
 
@@ -521,7 +533,8 @@ class Lake:
 
 def landed_on(days: Iterable[date], name: str = "landing_date") -> Column:
     """True for rows of some days."""
-    return F.col(name).isin([F.lit(day) for day in days])
+    listed = ", ".join(map(literal, days))
+    return F.expr(f"{name} IN ({listed})" if listed else "false")
 
 
 BRANCH_PREFIX = "ld_"

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc import types
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.kept import Kept
-from cdc_assets.cdc.names import column
+from cdc_assets.cdc.names import column, quote
 from cdc_assets.cdc.positions import (
     cut_before,
     directly_after,
@@ -22,8 +21,10 @@ from cdc_assets.cdc.positions import (
     real_part,
     says_order,
 )
+from cdc_assets.cdc.sqltext import Sql, case, literal, with_columns
 from cdc_assets.cdc.table_columns import POSITION, Columns
 from cdc_assets.cdc.unchanged import Unchanged
+from cdc_assets.cdc.values import grown, of_member, read_key
 
 if TYPE_CHECKING:
     from cdc_assets.cdc.snapshots import TableDay
@@ -100,21 +101,22 @@ class Keyed:
 
     def keyed(self, events: DataFrame) -> DataFrame:
         """Add `k` and `ok`: key and old key as structs of the table's own types."""
-        docs = events.withColumns(
-            {"kv": F.try_parse_json("key"), "okv": F.try_parse_json("old_key")}
-        )
-        return docs.withColumns({"k": self._struct("kv"), "ok": self._struct("okv")}).drop(
-            "kv", "okv"
-        )
+        texts = {"k": "key", "ok": "old_key"}
+        docs = with_columns(events, {f"{k}v": f"try_parse_json({t})" for k, t in texts.items()})
+        typed = with_columns(docs, {f"{k}t": self._struct(f"{k}v") for k in texts})
+        complete = {
+            k: " AND ".join(f"{k}t.{work} IS NOT NULL" for work in self.columns.key_work)
+            for k in texts
+        }
+        keyed = with_columns(typed, {k: case((complete[k], f"{k}t")) for k in texts})
+        return keyed.drop(*(f"{k}{part}" for k in texts for part in "vt"))
 
-    def _struct(self, document: str) -> Column:
-        members, complete = [], F.lit(True)
-        for name, work in zip(self.columns.key_names, self.columns.key_work, strict=True):
-            at = types.of_member(F.col(document), name)
-            value = types.read_key(at, self._types[name])
-            complete = complete & value.isNotNull()
-            members.append(value.alias(work))
-        return F.when(complete, F.struct(*members))
+    def _struct(self, document: Sql) -> Sql:
+        members = (
+            f"{literal(work)}, {read_key(of_member(document, name), self._types[name])}"
+            for name, work in zip(self.columns.key_names, self.columns.key_work, strict=True)
+        )
+        return f"named_struct({', '.join(members)})"
 
     def target(self) -> DataFrame | None:
         """The table at the end of the day before: `k`, `pos` and its columns."""
@@ -141,7 +143,7 @@ class Keyed:
         )
         values = [
             (
-                types.grown(column(c.lake), table.schema[c.lake].dataType, c.spark)
+                F.expr(grown(quote(c.lake), table.schema[c.lake].dataType, c.spark))
                 if c.lake in present
                 else F.lit(None).cast(c.spark)
             ).alias(c.work)

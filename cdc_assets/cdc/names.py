@@ -83,16 +83,15 @@ def _split(text: str) -> list[str]:
         rest = rest[1:]
 
 
-def table_name(namespace: Column, table: Column) -> Column:
-    """``namespace.table`` of two columns, spelled as :class:`TableName` does."""
-    from pyspark.sql import functions as F
+def table_name_sql(namespace: str, table: str) -> str:
+    """``namespace.table`` of two SQL expressions, spelled as :class:`TableName` does."""
 
-    def part(name: Column) -> Column:
-        odd = name.contains(".") | name.contains('"')
-        quoted = F.concat(F.lit('"'), F.replace(name, F.lit('"'), F.lit('""')), F.lit('"'))
-        return F.when(odd, quoted).otherwise(name)
+    def part(name: str) -> str:
+        odd = f"contains({name}, '.') OR contains({name}, '\"')"
+        quoted = f"concat('\"', replace({name}, '\"', '\"\"'), '\"')"
+        return f"CASE WHEN {odd} THEN {quoted} ELSE {name} END"
 
-    return F.concat(part(namespace), F.lit("."), part(table))
+    return f"concat({part(namespace)}, '.', {part(table)})"
 
 
 def quote(*parts: str) -> str:

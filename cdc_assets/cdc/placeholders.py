@@ -9,6 +9,18 @@ _DEFAULT = "__debezium_unavailable_value"
 _UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 
 
+def placeholder_cores(placeholder: str) -> list[str]:
+    """Texts of which a JSON text holds one where it holds a form of the placeholder."""
+    codes = ",".join(str(ord(char)) for char in placeholder)
+    text = json.dumps(placeholder, ensure_ascii=False)[1:-1]
+    coded = base64.b64encode(placeholder.encode()).decode()
+    cores = [text, coded, codes]
+    # Within a text that is JSON itself its signs are escaped again.
+    if (again := json.dumps(text, ensure_ascii=False)[1:-1]) != text:
+        cores.append(again)
+    return [*cores, _UUID] if placeholder == _DEFAULT else cores
+
+
 def placeholder_forms(placeholder: str) -> list[str]:
     """The JSON texts that a placeholder takes, by column type (R2)."""
     codes = json.dumps([ord(char) for char in placeholder], separators=(",", ":"))

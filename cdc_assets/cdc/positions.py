@@ -13,15 +13,14 @@ or more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.jsontext import string_of
+from cdc_assets.cdc.sqltext import Sql, case, literal, literals, whole
 
 _POSITION = "array<bigint>"
 _NUMBER_WIDTH, _NUMBER_PARTS = 13, 3
@@ -29,137 +28,145 @@ _TAIL = 4  # order in the transaction, rank, partition, offset
 _OTHER_BASIS = -2  # below every source element; -1 marks an effective position
 
 
-class Reader(Protocol):
-    """Reads a dotted member of the event as a type."""
-
-    def __call__(self, path: str, kind: str, /) -> Column: ...
-
-
 @dataclass(frozen=True)
 class Elements:
-    """The source elements of an event (O8): ARRAY<BIGINT>, a missing one is null.
+    """The source elements of an event (O8): ARRAY<BIGINT>; SQL expressions.
 
-    `basis` names the members of the source that they are; `stand_in` (BIGINT) is the source time,
-    which takes their place where they are absent or all 0.
+    `own` has a null for each that is missing; `ordered` has 0 there, and nothing below 0. `basis`
+    names the members of the source that they are; `stand_in` (BIGINT) is the source time, which
+    takes their place where they are absent or all 0.
     """
 
-    own: Column
-    basis: Column
-    stand_in: Column
+    own: Sql
+    ordered: Sql
+    basis: Sql
+    stand_in: Sql
 
 
 SOURCE_TIME = "ts_ms"
 _LSN, _BINLOG = "lsn", "file,pos,row"
 _COMMIT_LSN, _SCN = "commit_lsn,change_lsn,event_serial_no", "commit_scn,scn,ssn"
 _COMMIT_TS, _ORDINAL = "commit_ts", "ts_ms,ord"
-_BASIS = {
-    "postgresql": _LSN,
-    "mysql": _BINLOG,
-    "mariadb": _BINLOG,
-    "sqlserver": _COMMIT_LSN,
-    "db2": _COMMIT_LSN,
-    "informix": _COMMIT_LSN,
-    "oracle": _SCN,
-    "ticdc": _COMMIT_TS,
-    "mongodb": _ORDINAL,
+_CONNECTORS = {
+    _LSN: ("postgresql",),
+    _BINLOG: ("mysql", "mariadb"),
+    _COMMIT_LSN: ("sqlserver", "db2", "informix"),
+    _SCN: ("oracle",),
+    _COMMIT_TS: ("ticdc",),
+    _ORDINAL: ("mongodb",),
 }
+# What of a Debezium event's `source` its position is made of, beside `ts_ms`.
+SOURCE_MEMBERS = (
+    "lsn", "pos", "row", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn",
+    "scn", "ssn", "commit_ts", "ord",
+)  # fmt: skip
 
 
-def debezium_elements(connector: Column, at: Reader) -> Elements:
+def debezium_elements(connector: Sql, of_source: Callable[[str], Sql], file: Sql) -> Elements:
     """The source elements of a Debezium or Lindorm event (O2, O8).
 
     Args:
         connector: the event's connector, null for Lindorm.
-        at: reads a member of the event's `source`.
+        of_source: the text of a member of the event's `source`.
+        file: its member `file`, null where that is no JSON string.
     """
 
-    def number(path: str) -> Column:
-        return at(path, "bigint")
+    def number(name: str) -> Sql:
+        return whole(of_source(name))
 
-    file_number = F.regexp_extract(string_of(at("file", "variant")), r"(\d+)$", 1)
-    elements = {
+    file_number = f"regexp_extract({file}, '([0-9]+)$', 1)"
+    members = {
         _LSN: [number("lsn")],
-        _BINLOG: [
-            F.nullif(file_number, F.lit("")).try_cast("bigint"),
-            number("pos"),
-            number("row"),
-        ],
+        _BINLOG: [whole(f"nullif({file_number}, '')"), number("pos"), number("row")],
         _COMMIT_LSN: [
-            *_lsn_parts(at("commit_lsn", "string")),
-            *_lsn_parts(at("change_lsn", "string")),
+            *_lsn_parts(of_source("commit_lsn")),
+            *_lsn_parts(of_source("change_lsn")),
             number("event_serial_no"),
         ],
         _SCN: [number("commit_scn"), number("scn"), number("ssn")],
         _COMMIT_TS: [number("commit_ts")],
         _ORDINAL: [number("ts_ms"), number("ord")],
     }
-    of_connector = F.lower(connector)
     is_of = {
-        name: of_connector.isin([c for c, basis in _BASIS.items() if basis == name])
-        for name in elements
+        basis: f"lower({connector}) IN ({literals(names)})" for basis, names in _CONNECTORS.items()
     }
-    own = [F.when(is_of[name], F.array(*members)) for name, members in elements.items()]
-    basis = [F.when(is_of[name], F.lit(name)) for name in elements]
+    time = [number("ts_ms")]
+
+    def of_connector(value: Callable[[list[Sql]], Sql]) -> Sql:
+        branches = ((is_of[basis], value(parts)) for basis, parts in members.items())
+        return case(*branches, otherwise=value(time))
+
     return Elements(
-        own=F.coalesce(*own, F.array(number("ts_ms"))),
-        basis=F.coalesce(*basis, F.lit(SOURCE_TIME)),
+        own=of_connector(lambda parts: f"array({', '.join(parts)})"),
+        ordered=of_connector(lambda parts: f"array({', '.join(map(_element, parts))})"),
+        basis=case(
+            *((is_of[basis], literal(basis)) for basis in members), otherwise=literal(SOURCE_TIME)
+        ),
         stand_in=number("ts_ms"),
     )
 
 
-def wide_number(digits: Column) -> Column:
+def wide_number(digits: Sql) -> list[Sql]:
     """A decimal text of up to 39 digits as three elements of 13 digits (O10); nulls if unfit."""
-    padded = F.lpad(digits, _NUMBER_WIDTH * _NUMBER_PARTS, "0")
-    parts = F.array(
-        *(
-            F.substring(padded, 1 + i * _NUMBER_WIDTH, _NUMBER_WIDTH).cast("bigint")
-            for i in range(_NUMBER_PARTS)
+    padded = f"lpad({digits}, {_NUMBER_WIDTH * _NUMBER_PARTS}, '0')"
+    is_number = f"{digits} RLIKE '^[0-9]{{1,39}}$'"
+    return [
+        case(
+            (
+                is_number,
+                whole(f"substring({padded}, {1 + i * _NUMBER_WIDTH}, {_NUMBER_WIDTH})"),
+            )
         )
+        for i in range(_NUMBER_PARTS)
+    ]
+
+
+def elements_of(parts: Sequence[Sql], basis: str, stand_in: Sql) -> Elements:
+    """The elements of a format that has one basis."""
+    return Elements(
+        own=f"array({', '.join(parts)})",
+        ordered=f"array({', '.join(map(_element, parts))})",
+        basis=literal(basis),
+        stand_in=stand_in,
     )
-    nulls = F.array(*[F.lit(None).cast("bigint")] * _NUMBER_PARTS)
-    return F.when(digits.rlike(r"^\d{1,39}$"), parts).otherwise(nulls)
 
 
-def _element(value: Column) -> Column:
+def _element(value: Sql) -> Sql:
     """No null and nothing below 0: -1 marks an effective position."""
-    return F.greatest(F.coalesce(value, F.lit(0)), F.lit(0)).cast("bigint")
+    return f"greatest(coalesce({value}, 0L), 0L)"
 
 
 _HEX_PARTS = r"^([0-9a-fA-F]{1,32}):([0-9a-fA-F]{1,32}):([0-9a-fA-F]{1,32})$"
 
 
-def _lsn_parts(lsn: Column) -> list[Column]:
+def _lsn_parts(lsn: Sql) -> list[Sql]:
     """``00000027:00000ac0:0002``, as SQL Server and Db2 write it, or one decimal (Informix)."""
 
-    def part(number: int) -> Column:
+    def part(number: int) -> Sql:
         # conv() fails above 64 bits; longer parts are no LSN.
-        digits = F.regexp_extract(F.regexp_extract(lsn, _HEX_PARTS, number), "^0*(.{1,15})$", 1)
-        of_hex = F.conv(F.nullif(digits, F.lit("")), 16, 10).try_cast("bigint")
-        whole = lsn.try_cast("bigint") if number == 1 else F.lit(0).cast("bigint")
-        return F.when(lsn.rlike(r"^\d{1,18}$"), whole).otherwise(of_hex)
+        hexadecimal = f"regexp_extract({lsn}, {literal(_HEX_PARTS)}, {number})"
+        digits = f"regexp_extract({hexadecimal}, '^0*(.{{1,15}})$', 1)"
+        of_hex = whole(f"conv(nullif({digits}, ''), 16, 10)")
+        decimal = whole(lsn) if number == 1 else "0L"
+        return case((f"{lsn} RLIKE '^[0-9]{{1,18}}$'", decimal), otherwise=of_hex)
 
     return [part(number) for number in (1, 2, 3)]
 
 
 def position(
-    elements: Column,
-    tx_order: Column,
-    rank: Column,
-    kafka_ts_ms: Column,
-    resets: Sequence[datetime],
-) -> Column:
+    ordered: Sql, tx_order: Sql, rank: Sql, kafka_ts_ms: Sql, resets: Sequence[datetime]
+) -> Sql:
     """A position of landing columns `partition` and `offset` and these (O4, O11)."""
-    epoch = F.lit(0).cast("bigint")
-    for instant in resets:
-        reached = kafka_ts_ms >= F.lit(int(instant.timestamp() * 1000))
-        epoch = epoch + F.when(reached, 1).otherwise(0)
-    tail = F.array(
-        _element(tx_order),
-        rank.cast("bigint"),
-        F.col("partition").cast("bigint"),
-        F.col("offset").cast("bigint"),
+    reached = [
+        f"CASE WHEN {kafka_ts_ms} >= {int(instant.timestamp() * 1000)}L THEN 1L ELSE 0L END"
+        for instant in resets
+    ]
+    epoch = " + ".join(["0L", *reached])
+    tail = (
+        f"array({_element(tx_order)}, CAST({rank} AS bigint), CAST(partition AS bigint), "
+        "CAST(offset AS bigint))"
     )
-    return F.concat(F.array(epoch), F.transform(elements, _element), tail).cast(_POSITION)
+    return f"concat(array({epoch}), {ordered}, {tail})"
 
 
 def says_order(elements: Column) -> Column:

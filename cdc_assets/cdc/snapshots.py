@@ -15,11 +15,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, timedelta
-from functools import reduce
-from operator import or_
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc import changes
@@ -144,7 +142,7 @@ class TableDay:
         figures: dict[str, Any] = {"rows": rows_before}
         # Without a key there are only truncates, of a table that never had a row.
         if self.survey.events and (columns.key_names or self.config.key in ("none", "row")):
-            figures = self._merge(branch.identifier, columns)
+            figures = self._merge(branch, columns, self._starts_empty(state))
         return DayReport(
             table=self.table,
             day=str(self.day),
@@ -360,7 +358,14 @@ class TableDay:
         own = on_basis(F.col("position"), F.col("position_basis"), self.bases)
         return events.withColumn("position", own)
 
-    def _merge(self, branch: str, columns: Columns) -> dict[str, Any]:
+    def _starts_empty(self, state: TableState | None) -> bool:
+        base = self._base(state)
+        if base is None or state is None:
+            return True
+        return state.snapshots[base].summary.get("total-records") == "0"
+
+    def _merge(self, on: DayBranch, columns: Columns, is_empty: bool) -> dict[str, Any]:
+        branch = on.identifier
         if self.config.key in ("none", "row"):
             return self._merge_unkeyed(branch, columns)
         keyed = Keyed(self, columns)
@@ -374,6 +379,8 @@ class TableDay:
             # Unsent values are looked for several times in the same moves.
             moves = kept.keep(keyed.moves()) if self.may_be_unsent else keyed.moves()
             winners = keyed.winners(moves, unchanged, kept)
+            if is_empty and not self.may_be_unsent:
+                return self._append(on, columns.typed(winners, unchanged), columns, unchanged)
             rows = kept.keep(columns.typed(winners, unchanged))
             figures = self._values_audit(rows, columns, unchanged, keyed.standing())
             truncated = keyed.truncated
@@ -388,6 +395,38 @@ class TableDay:
             unreadable = self._unreadable_keys(columns)
             audited = self._audit_keys(branch, rows, columns)
             return {**figures, **unreadable, **audited}
+
+    def _append(
+        self, branch: DayBranch, rows: DataFrame, columns: Columns, unchanged: Unchanged
+    ) -> dict[str, Any]:
+        """The winners of a table without rows, in one job: there is nothing that they could meet.
+
+        Raises:
+            AuditError: the commit has not as many rows as there are winners.
+        """
+        observed = Observation()
+        winners = rows.where("NOT is_removal").observe(observed, *self._value_counts(columns))
+        typed = winners.alias("s").selectExpr(*columns.inserted(unchanged))
+        with_retry(lambda: typed.writeTo(branch.identifier).append())
+        found = observed.get
+        state = self.lake.read_state(self.identifier)
+        assert state is not None
+        summary = state.snapshots[state.refs[branch.name]].summary
+        written = int(summary.get("added-records", 0))
+        if written != found["n"]:
+            raise AuditError(
+                self.label,
+                self.day,
+                f"{found['n']} keys were written and {written} rows have them",
+                check="keys_unique",
+            )
+        return {
+            **self._judge_values(found, columns),
+            "unresolved": 0,
+            **self._unreadable_keys(columns),
+            "rows": written,
+            "keys_audited": written,
+        }
 
     def _delete_below(self, branch: str, position: Sequence[int]) -> None:
         """D12: a truncate removes every row whose position is lower than its own."""
@@ -428,22 +467,32 @@ class TableDay:
         base: DataFrame | None,
     ) -> dict[str, Any]:
         """Count what its columns can't hold (R4), in one pass over the day's rows."""
-        unfit = [(c, F.col(c.unfit)) for c in columns.own]
-        differ = [F.col(c.contradicted) for c in columns.own if c.name in columns.key_names]
-        aggregates = [
-            F.count("*").alias("n"),
-            F.count_if(reduce(or_, differ, F.lit(False))).alias("contradicted"),
-        ]
-        for c, text in unfit:
-            aggregates += [
-                F.count(text).alias(f"{c.work}_n"),
-                F.min(F.substring(text, 1, 60)).alias(f"{c.work}_x"),
-            ]
-        found = rows.where("NOT is_removal").agg(*aggregates).first()
+        found = rows.where("NOT is_removal").agg(*self._value_counts(columns)).first()
         assert found is not None
+        unresolved = 0
+        judged = self._judge_values(found.asDict(), columns)
+        if unchanged.columns:
+            unresolved = columns.unresolved(rows, base, unchanged)
+        return {**judged, "unresolved": unresolved}
+
+    def _value_counts(self, columns: Columns) -> list[Column]:
+        """`n` rows, how many contradict their key, and what each column can't hold."""
+        differ = [c.contradicted for c in columns.own if c.name in columns.key_names]
+        aggregates = [
+            "count(*) AS n",
+            f"count_if({' OR '.join(differ) or 'false'}) AS contradicted",
+        ]
+        for c in columns.own:
+            aggregates += [
+                f"count({c.unfit}) AS {c.work}_n",
+                f"min(substring({c.unfit}, 1, 60)) AS {c.work}_x",
+            ]
+        return [F.expr(sql) for sql in aggregates]
+
+    def _judge_values(self, found: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
         report = {
             c.lake: {"count": found[f"{c.work}_n"], "example": found[f"{c.work}_x"]}
-            for c, _ in unfit
+            for c in columns.own
             if found[f"{c.work}_n"]
         }
         for c in columns.own:
@@ -456,10 +505,7 @@ class TableDay:
                     f"in cdc.yaml: sources.{self.name}.tables.{self.table}.columns: "
                     f"{{{json.dumps(c.name, ensure_ascii=False)}: string}}",
                 )
-        unresolved = 0
-        if unchanged.columns:
-            unresolved = columns.unresolved(rows, base, unchanged)
-        return {"unfit": report, "unresolved": unresolved, "contradicted": found["contradicted"]}
+        return {"unfit": report, "contradicted": found["contradicted"]}
 
     def _unreadable_keys(self, columns: Columns) -> dict[str, int]:
         """Events whose key the table's inferred key columns can't hold; such change no row."""

@@ -48,6 +48,9 @@ SMALL_DAYS = {
 # Spark walks a document of up to 1,000 nested levels by recursion, from deep within a plan: Java's
 # default stack of 1 MB overflows, which ends the JVM.
 _DEEP_STACK = "-Xss16m"
+# What Spark generates to read an event is longer than the 8,000 bytes of bytecode up to which Java
+# compiles a method: reading took half as long again.
+_COMPILE_ALL = "-XX:-DontCompileHugeMethods"
 _SHORT_NAMES = {
     "packages": "spark.jars.packages",
     "memory": "spark.driver.memory",
@@ -64,8 +67,9 @@ def spark_conf(config: Config) -> dict[str, str]:
     own = {_conf_name(name): value for name, value in config.spark.items()}
     for side in ("driver", "executor"):
         options = f"spark.{side}.extraJavaOptions"
-        if "-Xss" not in (given := own.get(options, "")):
-            own[options] = f"{_DEEP_STACK} {given}".strip()
+        for flag, sign in ((_DEEP_STACK, "-Xss"), (_COMPILE_ALL, "DontCompileHugeMethods")):
+            if sign not in (given := own.get(options, "")):
+                own[options] = f"{flag} {given}".strip()
     driver = "spark.driver.extraJavaOptions"
     if "ArchiveClassesAtExit" not in own[driver]:
         own[driver] = f"{own[driver]} {class_archive_options()}".strip()

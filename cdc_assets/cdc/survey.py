@@ -1,4 +1,4 @@
-"""What the days of a run need to know before they are made, read in few jobs for all of them."""
+"""What the days of a run need to know before they are made, read at once for all of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
 from pyspark.sql import Row
-from pyspark.sql import functions as F
 
-from cdc_assets.cdc import changes
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.facts import read_facts
 from cdc_assets.cdc.lake import DayCommit, Lake
-from cdc_assets.cdc.placeholders import placeholder_forms
+from cdc_assets.cdc.message_schemas import KnownSchemas, known_schemas
 from cdc_assets.cdc.positions import SOURCE_TIME
 from cdc_assets.cdc.types import Columns
 
@@ -90,7 +89,7 @@ class Facts:
     """What the days of a run need to know of their source, read once for all of them."""
 
     surveys: Mapping[tuple[str, date], Survey]
-    schemas: changes.KnownSchemas
+    schemas: KnownSchemas
     commits: Mapping[str, Mapping[date, DayCommit]]
 
     def columns_of(self, table: str, days: Iterable[date]) -> Columns:
@@ -107,7 +106,7 @@ def gather(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -
     listed = list(tables)
     return Facts(
         survey(lake, name, listed, days),
-        changes.known_schemas(lake, name, listed),
+        known_schemas(lake, name, listed),
         {
             table: lake.day_commits(lake.stage(name, table))
             for table in ("landing", "changes", "control", "quarantine")
@@ -135,94 +134,52 @@ def pair_window_of(lake: Lake, name: str, day: date) -> list[date]:
 def survey(
     lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]
 ) -> dict[tuple[str, date], Survey]:
-    """Survey the changes of some tables and days in one job, with the days they look back on."""
-    source = lake.config.source(name)
-    identifier = lake.stage(name, "changes")
-    if not days or not lake.exists(identifier):
+    """What the days hold for some tables, with the days that they look back on."""
+    if not days:
         return {}
-    first = min([days[0], *window_of(lake, name, days[0])])
-    forms = placeholder_forms(source.unavailable_value)
-    has_form = F.lit(False)
-    for form in forms:
-        has_form = has_form | F.col("after").contains(form)
-    is_half = F.col("source_op").isin(*BEFORE_OPS)
-    is_second = (F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()
-    rows = (
-        lake.spark.table(identifier)
-        .where(
-            F.col("landing_date").between(F.lit(first), F.lit(days[-1]))
-            & F.col("table_name").isin(list(tables))
-        )
-        .groupBy(
-            "table_name",
-            "landing_date",
-            F.get("position", F.lit(0)).alias("epoch"),
-            F.when(F.col("position").isNotNull(), F.col("position_basis")).alias("basis"),
-            "schema_id",
-        )
-        .agg(
-            F.count("*").alias("events"),
-            F.count_if(F.col("op") == "t").alias("truncates"),
-            F.count_if(F.col("position").isNull()).alias("without_position"),
-            F.count_if(F.col("position").isNull() & (F.col("op") == "d")).alias("tombstones"),
-            F.count_if((F.col("op") == "d") | F.col("old_key").isNotNull()).alias("removals"),
-            F.count_if(is_half | is_second).alias("halves"),
-            F.count_if(has_form).alias("maybe_unchanged"),
-            F.count_if(F.col("schema_id").isNull() & F.col("after").isNotNull()).alias(
-                "without_schema"
-            ),
-            F.collect_set(F.json_object_keys("key")).alias("key_names"),
-            F.min("position").alias("lowest"),
-            F.max("position").alias("highest"),
-            *(
-                # A split update's first half is no change of its own (W2).
-                F.count_if((F.col("op") == op) & ~F.coalesce(is_half, F.lit(False))).alias(
-                    f"op_{op}"
-                )
-                for op in "cudrt"
-            ),
-        )
-        .collect()
-    )
+    window = [*window_of(lake, name, days[0]), *days]
     parts: dict[tuple[str, date], list[Row]] = {}
-    for row in rows:
-        parts.setdefault((row.table_name, row.landing_date), []).append(row)
+    for fact in read_facts(lake, name, sorted({*window}), list(tables)):
+        if fact.destination == "changes":
+            parts.setdefault((fact.table_name, fact.landing_date), []).append(fact)
     return {place: _whole_day(of_day) for place, of_day in parts.items()}
 
 
-_COUNTED = (
-    "events",
-    "truncates",
-    "without_position",
-    "tombstones",
-    "removals",
-    "halves",
-    "maybe_unchanged",
-    "without_schema",
-)
+def _whole_day(facts: Sequence[Row]) -> Survey:
+    """One survey of a table's day."""
 
+    def total(name: str, chosen: Iterable[Row] = facts) -> int:
+        return sum(fact[name] for fact in chosen)
 
-def _whole_day(parts: Sequence[Row]) -> Survey:
-    """One survey of a table's day from those of its epochs and bases."""
-
-    def total(name: str) -> int:
-        return sum(part[name] for part in parts)
-
-    ops = {op: total(f"op_{op}") for op in "cudrt"}
-    names = {tuple(sorted(names)) for part in parts for names in part.key_names if names}
+    halves = [fact for fact in facts if fact.source_op in BEFORE_OPS]
+    # A split update's first half is no change of its own (W2).
+    whole = [fact for fact in facts if fact.source_op not in BEFORE_OPS]
+    ops: Counter[str] = Counter()
+    for fact in whole:
+        ops[fact.op] += fact.records
     schemas: Counter[str] = Counter()
     ranges: dict[tuple[int, str], PositionRange] = {}
-    for part in parts:
-        if part.schema_id is not None:
-            schemas[part.schema_id] += part.events
-        if part.epoch is not None:
-            place = (part.epoch, part.basis)
-            found = PositionRange(*place, part.events, tuple(part.lowest), tuple(part.highest))
+    for fact in facts:
+        if fact.schema_id is not None:
+            schemas[fact.schema_id] += fact.records
+        if fact.epoch is not None:
+            place = (fact.epoch, fact.basis)
+            found = PositionRange(*place, fact.records, tuple(fact.lowest), tuple(fact.highest))
             ranges[place] = found.joined(ranges[place]) if place in ranges else found
+    deletes = [fact for fact in facts if fact.op == "d"]
     return Survey(
-        ops={op: count for op, count in ops.items() if count},
-        **{name: total(name) for name in _COUNTED},
+        events=total("records"),
+        ops={op: ops[op] for op in "cudrt" if ops[op]},
+        truncates=total("records", (fact for fact in facts if fact.op == "t")),
+        without_position=total("without_position"),
+        tombstones=total("without_position", deletes),
+        removals=total("records", deletes)
+        + total("moves", (fact for fact in facts if fact.op != "d")),
+        halves=total("records", halves)
+        + total("without_before", (f for f in whole if f.source_op == "UPDATE_AFTER")),
+        maybe_unchanged=total("maybe_unsent"),
+        without_schema=total("without_schema"),
         schema_ids=tuple(sorted(schemas, key=lambda i: (-schemas[i], i))),
-        key_names=tuple(sorted(names)),
+        key_names=tuple(sorted({tuple(sorted(n)) for fact in facts for n in fact.key_names if n})),
         ranges=tuple(ranges.values()),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -23,12 +23,13 @@ from pyspark.sql.types import (
 from cdc_assets.cdc import types
 from cdc_assets.cdc.config import RESERVED_PREFIX
 from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
-from cdc_assets.cdc.jsontext import field as json_field
 from cdc_assets.cdc.jsontext import shallow
 from cdc_assets.cdc.lake import KEY, TableState, column_ddl, with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, is_column_name, quote
 from cdc_assets.cdc.placeholders import placeholder_forms
+from cdc_assets.cdc.sqltext import Sql, case, is_present, literal, with_columns
 from cdc_assets.cdc.unchanged import Unchanged
+from cdc_assets.cdc.values import At, itself, member, of_member, read_value
 
 if TYPE_CHECKING:
     from cdc_assets.cdc.snapshots import TableDay
@@ -96,11 +97,6 @@ def _paths(name: str, kind: str) -> set[str]:
 def _holds_keys(column: str, keys: str, whole: bool) -> bool:
     """Can a column hold keys that came as this type? `whole`: their texts are whole numbers."""
     return column in (keys, "string") or (column == "bigint" and whole)
-
-
-def key_of(c: OwnColumn, of_key: Mapping[str, str]) -> Column:
-    """The member of the typed key `k` that a key column holds."""
-    return F.col(f"k.{of_key[c.name]}")
 
 
 class Columns:
@@ -188,19 +184,19 @@ class Columns:
         # What a delete says of a row after it is no row.
         writes = F.col("op").isin("c", "r", "u") & F.col("after").isNotNull()
         rows = self.day._events([self.day.day]).where(has_none & writes)
-        after = F.col("after")
+        after = "after"
         # A value that was not sent says nothing of its column's type (R2). The longest first: a
         # map's placeholder holds the text's.
         for form in sorted(placeholder_forms(self.day.source.unavailable_value), key=len)[::-1]:
-            after = F.replace(after, F.lit(f":{form}"), F.lit(":null"))
+            after = f"replace({after}, {literal(f':{form}')}, ':null')"
         names = sorted({name for names in self.day.survey.key_names for name in names})
-        key = F.try_parse_json("key")
         row = rows.agg(
-            F.schema_of_variant_agg(shallow(after)).alias("kind"),
-            F.schema_of_variant_agg(shallow(F.col("key"))).alias("of_keys"),
+            F.expr(f"schema_of_variant_agg({shallow(after)})").alias("kind"),
+            F.expr(f"schema_of_variant_agg({shallow('key')})").alias("of_keys"),
             *(
-                F.count_if(
-                    ~F.coalesce(json_field(key, name, "string").rlike(r"^[+-]?\d+$"), F.lit(True))
+                F.expr(
+                    f"count_if({member('try_parse_json(key)', name, 'string')} "
+                    "NOT RLIKE '^[+-]?[0-9]+$')"
                 )
                 for name in names
             ),
@@ -332,7 +328,7 @@ class Columns:
         if not missing or not self.day.survey.events:
             return {}
         rows = self.day._events([self.day.day])
-        row = rows.agg(F.schema_of_variant_agg(shallow(F.col("key"))).alias("kind")).first()
+        row = rows.agg(F.expr(f"schema_of_variant_agg({shallow('key')})").alias("kind")).first()
         inferred = types.columns_of_inference(row.kind if row and row.kind else "")
         return {self._lake_name(n): inferred[n].spark for n in missing if n in inferred}
 
@@ -441,46 +437,40 @@ class Columns:
 
     def typed(self, winners: DataFrame, unchanged: Unchanged) -> DataFrame:
         """Each winner's row as typed columns `c<i>`, and `x<i>` what a column can't hold."""
-        opened = winners.withColumn("row", F.try_parse_json("after"))
-        by_work: dict[str, Column] = {}
+        opened = with_columns(winners, {"row": "try_parse_json(after)"})
+        values: dict[str, Sql] = {}
+        unfit: dict[str, Sql] = {}
+        fills: dict[str, Sql] = {}
         of_key = dict(zip(self.key_names, self.key_work, strict=True))
         for c in self.own:
-            value = self._value(F.col("row"), c)
-            raw = json_field(F.col("row"), c.name, "variant")
-            is_sent = raw.isNotNull() & ~F.is_variant_null(raw)
+            value, sent = self._value(of_member("row", c.name), c, "schema_id"), f"s{c.index}"
+            raw = member("row", c.name)
+            is_sent = is_present(raw)
+            unfit[c.unfit] = case((f"{c.work} IS NULL", sent))
             if c.name in of_key:
                 # D5: key columns hold the key, whatever the image says of them.
-                by_work[c.contradicted] = is_sent & ~value.eqNullSafe(key_of(c, of_key))
-                by_work[c.work] = key_of(c, of_key)
-                by_work[f"s{c.index}"] = F.lit(None).cast("string")
+                key = f"k.{of_key[c.name]}"
+                values[c.contradicted] = f"{is_sent} AND NOT ({value} <=> {key})"
+                values[c.work], values[sent] = key, "CAST(NULL AS string)"
                 continue
             if c.lake in unchanged.columns:
-                is_sent = is_sent & ~F.col(unchanged.flag(c.index))
-                value = F.when(~F.col(unchanged.flag(c.index)), value)
-            by_work[c.work] = value
-            by_work[f"s{c.index}"] = F.when(is_sent, F.to_json(raw))
-        valued = opened.withColumns(by_work)
-        fills = {
-            unchanged.fill(c.index): self._value_of_text(c, unchanged)
-            for c in self.own
-            if c.lake in unchanged.columns
-        }
-        unfit = {c.unfit: F.when(F.col(c.work).isNull(), F.col(f"s{c.index}")) for c in self.own}
-        return valued.withColumns({**unfit, **fills}).drop(
+                flag = unchanged.flag(c.index)
+                is_sent = f"{is_sent} AND NOT {flag}"
+                value = case((f"NOT {flag}", value))
+                fills[unchanged.fill(c.index)] = self._last_sent(c, unchanged.carried(c.index))
+            values[c.work], values[sent] = value, case((is_sent, f"to_json({raw})"))
+        valued = with_columns(opened, values)
+        return with_columns(valued, {**unfit, **fills}).drop(
             "row", "after", *(f"s{c.index}" for c in self.own)
         )
 
-    def _value(self, row: Column, c: OwnColumn) -> Column:
-        return self._by_kind(types.of_member(row, c.name), c, F.col("schema_id"))
+    def _last_sent(self, c: OwnColumn, carried: str) -> Sql:
+        """The last value that was sent: from a row of the table, or from an event's JSON."""
+        text = f"try_parse_json({carried}.json)"
+        value = self._value(itself(text), c, f"{carried}.schema_id")
+        return f"coalesce(CAST({carried}.row AS {c.spark}), {value})"
 
-    def _value_of_text(self, c: OwnColumn, unchanged: Unchanged) -> Column:
-        carried = F.col(unchanged.carried(c.index))
-        text = F.try_parse_json(carried["json"])
-        at: types.At = lambda kind: F.try_variant_get(text, "$", kind)  # noqa: E731
-        value = self._by_kind(at, c, carried["schema_id"])
-        return F.coalesce(carried["row"].cast(c.spark), value)
-
-    def _by_kind(self, at: types.At, c: OwnColumn, schema_id: Column) -> Column:
+    def _value(self, at: At, c: OwnColumn, schema_id: Sql) -> Sql:
         """The value by its schema's type; one branch a type, not one a schema."""
         ids: dict[types.ColumnType | None, list[str | None]] = {}
         for schema, columns in self._by_schema.items():
@@ -492,16 +482,18 @@ class Columns:
             # Inferred on an earlier day; today only an old row may have it.
             kinds = [types.inferred_as(c.spark)]
         if not kinds:
-            return F.lit(None).cast(c.spark)
-        result: Column | None = None
-        for kind in kinds[:-1]:
-            of_kind = F.lit(False)
-            for schema in ids[kind]:
-                of_kind = of_kind | schema_id.eqNullSafe(F.lit(schema))
-            value = types.read_value(at, kind, c.spark)
-            result = F.when(of_kind, value) if result is None else result.when(of_kind, value)
-        last = types.read_value(at, kinds[-1], c.spark)
-        return last if result is None else result.otherwise(last)
+            return f"CAST(NULL AS {c.spark})"
+        *others, last = kinds
+        return case(
+            *(
+                (
+                    " OR ".join(f"{schema_id} <=> {literal(schema)}" for schema in ids[kind]),
+                    read_value(at, kind, c.spark),
+                )
+                for kind in others
+            ),
+            otherwise=read_value(at, last, c.spark),
+        )
 
     # --- SQL
 
@@ -517,21 +509,27 @@ class Columns:
             f"t.{SOURCE_TS} = s.source_ts_ms",
             f"t.{LANDED} = DATE'{self.day.day}'",
         ]
-        names = ", ".join([*(quote(c.lake) for c in self.own), POSITION, SOURCE_TS, LANDED])
-        values = ", ".join(
-            [
-                *(self._insert(c, unchanged) for c in self.own),
-                "s.pos",
-                "s.source_ts_ms",
-                f"DATE'{self.day.day}'",
-            ]
-        )
+        row = self._row(unchanged)
+        names, values = ", ".join(row), ", ".join(row.values())
         return (
             f"MERGE INTO {branch} t USING (SELECT * FROM {view}) s ON {on} "
             f"WHEN MATCHED AND s.pos > t.{POSITION} AND s.is_removal THEN DELETE "
             f"WHEN MATCHED AND s.pos > t.{POSITION} THEN UPDATE SET {', '.join(updates)} "
             f"WHEN NOT MATCHED AND NOT s.is_removal THEN INSERT ({names}) VALUES ({values})"
         )
+
+    def inserted(self, unchanged: Unchanged) -> list[Sql]:
+        """The columns of new rows, from a frame of winners named `s`."""
+        return [f"{sql} AS {name}" for name, sql in self._row(unchanged).items()]
+
+    def _row(self, unchanged: Unchanged) -> dict[str, Sql]:
+        """By quoted name what a new row has in each column of the table."""
+        return {
+            **{quote(c.lake): self._insert(c, unchanged) for c in self.own},
+            POSITION: "s.pos",
+            SOURCE_TS: "s.source_ts_ms",
+            LANDED: f"DATE'{self.day.day}'",
+        }
 
     def _update(self, c: OwnColumn, unchanged: Unchanged) -> str:
         if c.lake not in unchanged.columns:

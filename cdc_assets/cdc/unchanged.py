@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.jsontext import field as json_field
 from cdc_assets.cdc.kept import Kept
 from cdc_assets.cdc.placeholders import placeholder_forms
 from cdc_assets.cdc.positions import is_one_change, of_removal
+from cdc_assets.cdc.sqltext import Sql, case, is_one_of, with_columns
+from cdc_assets.cdc.values import member
 
 
 class Unchanged:
@@ -78,34 +79,37 @@ class Unchanged:
             self.columns = self._concerned(moves, own)
         if not self.columns:
             return moves
-        moves = moves.withColumn("row", F.try_parse_json("after"))
-        added: dict[str, Column] = {}
-        for index, name, kind in self.columns.values():
-            value = json_field(F.col("row"), name, "variant")
-            unsent = F.coalesce(F.to_json(value).isin(self._forms), F.lit(False))
+        opened = with_columns(moves, {"row": "try_parse_json(after)"})
+        texts = {f"j{i}": f"to_json({member('row', n)})" for i, n, _ in self.columns.values()}
+        flags: dict[str, Sql] = {}
+        for index, _, _ in self.columns.values():
+            unsent = is_one_of(f"j{index}", self._forms)
             if self._keep_missing:
-                unsent = unsent | value.isNull()
-            sent = F.struct(
-                F.to_json(value).alias("json"), "schema_id", F.lit(None).cast(kind).alias("row")
+                unsent = f"({unsent} OR j{index} IS NULL)"
+            flags[self.flag(index)] = f"{unsent} AND NOT is_removal"
+        carried: dict[str, Sql] = {}
+        for index, _, kind in self.columns.values():
+            sent = (
+                f"named_struct('json', j{index}, 'schema_id', schema_id, "
+                f"'row', CAST(NULL AS {kind}))"
             )
-            added[self.flag(index)] = unsent & ~F.col("is_removal")
-            added[self.carried(index)] = F.when(~F.col("is_removal") & ~unsent, sent)
-        return moves.withColumns(added).drop("row")
+            is_sent = f"NOT is_removal AND NOT {self.flag(index)}"
+            carried[self.carried(index)] = case((is_sent, sent))
+        found = with_columns(with_columns(with_columns(opened, texts), flags), carried)
+        return found.drop("row", *texts)
 
     def _concerned(
         self, moves: DataFrame, own: Mapping[str, tuple[int, str, str]]
     ) -> dict[str, tuple[int, str, str]]:
         """The columns with unsent values; and whether any key changed."""
-        row = F.try_parse_json("after")
-        counts = moves.withColumn("row", row).agg(
-            F.count_if(F.col("link").isNotNull()).alias("links"),
-            *(
-                F.count_if(
-                    F.to_json(json_field(F.col("row"), name, "variant")).isin(self._forms)
-                ).alias(self.flag(index))
-                for index, name, _ in own.values()
-                if not self._keep_missing
-            ),
+        unsent = {
+            self.flag(index): is_one_of(f"to_json({member('row', name)})", self._forms)
+            for index, name, _ in own.values()
+            if not self._keep_missing
+        }
+        counts = with_columns(moves, {"row": "try_parse_json(after)"}).selectExpr(
+            "count_if(link IS NOT NULL) AS links",
+            *(f"count_if({sql}) AS {flag}" for flag, sql in unsent.items()),
         )
         found = counts.first()
         assert found is not None

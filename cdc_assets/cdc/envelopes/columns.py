@@ -101,6 +101,25 @@ SCHEMAS = _schema(
     ("first_landed", DateType(), "first day that it landed"),
 )
 
+FACTS = _schema(
+    ("landing_date", DateType(), "the day that the records landed"),
+    ("destination", _TEXT, "changes, control or quarantine"),
+    *_only(CHANGES, "table_name", "op", "source_op"),
+    ("reason", _TEXT, "why they are in quarantine"),
+    ("epoch", _LONG, "first element of their positions"),
+    ("basis", _TEXT, "members of the source that the positions are made of"),
+    *_only(CHANGES, "schema_id"),
+    ("records", _LONG, "how many there are"),
+    ("without_position", _LONG, "how many have no position"),
+    ("moves", _LONG, "how many changed their row's key"),
+    ("without_before", _LONG, "how many say nothing of the row before"),
+    ("without_schema", _LONG, "how many have a row after and no schema"),
+    ("maybe_unsent", _LONG, "how many may hold a value that was not sent"),
+    ("key_names", ArrayType(ArrayType(_TEXT)), "the key columns that they have"),
+    ("lowest", ArrayType(_LONG), "lowest position"),
+    ("highest", ArrayType(_LONG), "highest position"),
+)
+
 LAG = _schema(
     ("landing_date", DateType(), "the day that the records landed"),
     ("table_name", _TEXT, "namespace.table"),

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from pyspark.sql import DataFrame
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
+from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.envelopes.registry import Envelope
-from cdc_assets.cdc.jsontext import at_path, is_object, is_present, string_of
-from cdc_assets.cdc.names import table_name
-from cdc_assets.cdc.positions import Reader, wide_number
+from cdc_assets.cdc.jsontext import DOCUMENT
+from cdc_assets.cdc.names import table_name_sql
+from cdc_assets.cdc.positions import elements_of, wide_number
+from cdc_assets.cdc.sqltext import (
+    Sql,
+    case,
+    get,
+    is_present,
+    is_text,
+    literal,
+    literals,
+    members_of,
+    string_of,
+    struct,
+    whole,
+    with_columns,
+)
 
 # W2: case-sensitive, an open list. Both spellings of the first half are met.
 BEFORE_OPS = ("UPDATE_BEFOR", "UPDATE_BEFORE")
@@ -40,137 +52,147 @@ CONTROL_OPS = {
 ROW_ID = "#alibaba_rds_row_id#"
 ORACLE_ROW_ID = "rowid"
 
+_IMAGE = struct(dataColumn="variant")
+_PAYLOAD = struct(
+    op="variant", before="variant", after="variant", sequenceId="variant", ddl="variant",
+    timestamp="variant",
+)  # fmt: skip
+_TIMES = struct(eventTime="string", systemTime="string")
+_SCHEMA = struct(
+    dataColumn="variant", primaryKey="array<string>",
+    source=struct(
+        dbType="string", dbName="variant", schemaName="variant", tableName="variant"
+    ),
+)  # fmt: skip
+
 
 def read_dataworks(records: DataFrame) -> DataFrame:
     """Read DataWorks events.
 
     Args:
-        records: has `doc`, the value as :func:`~cdc_assets.cdc.jsontext.with_strict_json`
-            gives it.
+        records: has the columns of :func:`~cdc_assets.cdc.connect.with_document`, read whole: the
+            schema names the table.
 
     Returns:
         The records with the columns of `Envelope`.
     """
-
-    def at(path: str, kind: str) -> Column:
-        name, _, rest = path.partition(".")
-        if name == "schema":
-            return at_path(F.col("v_schema"), f"$.{rest}", kind)
-        return at_path(F.col("doc"), f"$[0].{path}", kind)
-
-    schema = F.coalesce("start_schema", F.try_variant_get("doc", "$[0].schema", "variant"))
-    # Read once, named often: Spark would read a member anew wherever an expression names it.
-    records = records.withColumns(
+    opened = with_columns(
+        records, {"r": get("doc", DOCUMENT, struct(schema="variant", payload="variant"))}
+    )
+    cast = with_columns(
+        opened,
+        {"p": get("r.payload", "$", _PAYLOAD), "h": get("r.schema", "$", _SCHEMA)},
+    )
+    parts = with_columns(
+        cast,
         {
-            "v_payload": at("payload", "variant"),
-            "v_op": at("payload.op", "variant"),
-            "v_before": _exact("before.dataColumn", "variant"),
-            "v_after": _exact("after.dataColumn", "variant"),
-            "v_schema": schema,
-        }
+            "t": get("p.timestamp", "$", _TIMES),
+            "v_before": f"{get('p.before', '$', _IMAGE)}.dataColumn",
+            "v_after": f"{get('p.after', '$', _IMAGE)}.dataColumn",
+            "v_op": case((is_text("p.op"), get("p.op", "$", "string"))),
+            "is_null_payload": "coalesce(is_variant_null(r.payload), false)",
+        },
     )
-    payload = F.col("v_payload")
-    op_value = F.col("v_op")
-    op = F.when(F.schema_of_variant(op_value) == "STRING", at("payload.op", "string"))
-    known = is_object(at("schema.source", "variant"))
-    for name in ("timestamp", "before", "after", "sequenceId", "ddl"):
-        known = known | at(f"payload.{name}", "variant").isNotNull()
-    is_envelope = is_object(payload) & known & is_object(F.col("v_schema"))
-    row_op, control_op = _lookup(op, ROW_OPS), _lookup(op, CONTROL_OPS)
-    table = _table(at)
-    before, after = F.col("v_before"), F.col("v_after")
-    no_image = (op.isin("INSERT", "UPDATE_AFTER") & ~is_object(after)) | (
-        op.isin(*BEFORE_OPS) & ~is_object(before)
+    again = [members_of(get("digits", f"$.payload.{n}.dataColumn")) for n in ("before", "after")]
+    imaged = with_images(parts, members_of("v_before"), members_of("v_after"), (again[0], again[1]))
+    parts_known = ("timestamp", "before", "after", "sequenceId", "ddl")
+    known = " OR ".join(("h.source IS NOT NULL", *(f"p.{n} IS NOT NULL" for n in parts_known)))
+    named = with_columns(
+        imaged,
+        {
+            "v_is_envelope": f"p IS NOT NULL AND ({known}) AND h IS NOT NULL",
+            "v_row_op": _lookup("v_op", ROW_OPS),
+            "v_control_op": _lookup("v_op", CONTROL_OPS),
+            "v_db": string_of("h.source.dbName"),
+            "v_schema": string_of("h.source.schemaName"),
+            "v_table": string_of("h.source.tableName"),
+            "v_is_before": f"coalesce(v_op IN ({literals(BEFORE_OPS)}), false)",
+            # A number of 39 digits, too, is exact.
+            "v_sequence": f"coalesce({get('digits', '$.payload.sequenceId', 'string')}, "
+            f"{get('p.sequenceId', '$', 'string')})",
+        },
     )
-    reason = (
-        F.when(~is_envelope, "not_an_envelope")
-        .when(~is_present(op_value), "missing_op")
-        .when(row_op.isNull() & control_op.isNull(), "unknown_op")
-        .when(row_op.isNotNull() & table.isNull(), "missing_table")
-        .when(no_image, "missing_image")
+    namespace = "CASE WHEN v_db IS NOT NULL THEN concat_ws('__', v_db, v_schema) END"
+    tabled = with_columns(named, {"v_namespace": namespace})
+    judged = with_columns(tabled, {"v_name": table_name_sql("v_namespace", "v_table")})
+    no_image = (
+        "(v_op IN ('INSERT', 'UPDATE_AFTER') AND after_row IS NULL) "
+        "OR (v_is_before AND before_row IS NULL)"
     )
-    detail = (
-        F.when(reason == "not_an_envelope", F.lit("JSON that is no change event of this format"))
-        .when(reason == "missing_op", F.lit("an envelope without op"))
-        .when(
-            reason == "unknown_op", F.concat(F.lit("op "), F.substring(F.to_json(op_value), 1, 40))
-        )
-        .when(reason == "missing_table", F.lit("schema.source names no dbName and tableName"))
-        .when(reason == "missing_image", F.concat(F.lit("op "), op, F.lit(" without its image")))
+    reasoned = with_columns(
+        judged,
+        {
+            "v_reason": case(
+                ("NOT v_is_envelope", "'not_an_envelope'"),
+                (f"NOT {is_present('p.op')}", "'missing_op'"),
+                ("v_row_op IS NULL AND v_control_op IS NULL", "'unknown_op'"),
+                ("v_row_op IS NOT NULL AND v_name IS NULL", "'missing_table'"),
+                (no_image, "'missing_image'"),
+            )
+        },
     )
-    is_before = op.isin(*BEFORE_OPS)
+    event_time = whole("t.eventTime")
+    elements = elements_of(wide_number("v_sequence"), "sequenceId", event_time)
     return Envelope(
-        reason=F.when(~_is_null_payload(at), reason),
-        detail=detail,
-        kind=F.when(_is_null_payload(at), "tombstone")
-        .when(row_op.isNotNull(), "row")
-        .when(control_op.isNotNull(), "control"),
-        op=F.coalesce(row_op, control_op),
-        source_op=op,
-        connector=F.lit("dataworks"),
-        server=F.lit(None).cast("string"),
-        db=at("schema.source.dbName", "string"),
-        table_name=table,
-        before_row=F.when(is_object(before), before),
+        reason=case(("NOT is_null_payload", "v_reason")),
+        detail=case(
+            ("v_reason = 'not_an_envelope'", "'JSON that is no change event of this format'"),
+            ("v_reason = 'missing_op'", "'an envelope without op'"),
+            ("v_reason = 'unknown_op'", "concat('op ', substring(to_json(p.op), 1, 40))"),
+            ("v_reason = 'missing_table'", "'schema.source names no dbName and tableName'"),
+            ("v_reason = 'missing_image'", "concat('op ', v_op, ' without its image')"),
+        ),
+        kind=case(
+            ("is_null_payload", "'tombstone'"),
+            ("v_row_op IS NOT NULL", "'row'"),
+            ("v_control_op IS NOT NULL", "'control'"),
+        ),
+        op="coalesce(v_row_op, v_control_op)",
+        source_op="v_op",
+        connector="'dataworks'",
+        server="CAST(NULL AS string)",
+        db=get("h.source.dbName", "$", "string"),
+        table_name="v_name",
+        before_row="before_row",
         # The half that says how the row was says nothing of how it is.
-        after_row=F.when(is_object(after) & ~is_before, after),
-        key_names=_key_names(at, F.coalesce(after, before)),
-        source_ts_ms=at("payload.timestamp.eventTime", "bigint"),
-        processed_ts_ms=at("payload.timestamp.systemTime", "bigint"),
-        elements=wide_number(_exact("sequenceId", "string")),
-        basis=F.lit("sequenceId"),
-        stand_in=at("payload.timestamp.eventTime", "bigint"),
-        tx_id=F.lit(None).cast("string"),
-        tx_order=F.lit(None).cast("bigint"),
-        rank=F.when(is_before, 0).otherwise(1),
-        is_snapshot=F.lit(False),
-        schema=F.when(_has_columns(at), F.col("v_schema")),
+        after_row=case(("NOT v_is_before", "after_row")),
+        before="before",
+        after=case(("NOT v_is_before", "after")),
+        key_names=_key_names(),
+        source_ts_ms=event_time,
+        processed_ts_ms=whole("t.systemTime"),
+        elements=elements.own,
+        ordered=elements.ordered,
+        basis=elements.basis,
+        stand_in=elements.stand_in,
+        tx_id="CAST(NULL AS string)",
+        tx_order="CAST(NULL AS bigint)",
+        rank="CASE WHEN v_is_before THEN 0 ELSE 1 END",
+        is_snapshot="false",
+        schema=case((f"start_hash IS NULL AND {_has_columns()}", "r.schema")),
+        start=case((_has_columns(), "start_hash")),
         # W7: ddlMeta is a serialised object; it stays text in the landing.
-        payload=F.when(control_op == "ddl", at("payload.ddl.text", "string")),
-    ).add_to(records)
+        payload=case(("v_control_op = 'ddl'", get("p.ddl", "$.text", "string"))),
+    ).add_to(reasoned)
 
 
-def _exact(path: str, kind: str) -> Column:
-    """A member of the payload; numbers that VARIANT can't hold as texts."""
-    whole = f"$[0].payload.{path}"
-    return F.coalesce(*(F.try_variant_get(of, whole, kind) for of in ("digits", "doc")))
+def _lookup(op: Sql, table: dict[str, str]) -> Sql:
+    return case(*((f"{op} = {literal(name)}", literal(short)) for name, short in table.items()))
 
 
-def _lookup(op: Column, table: dict[str, str]) -> Column:
-    return F.element_at(F.create_map(*(F.lit(x) for x in chain(*table.items()))), op)
-
-
-def _is_null_payload(at: Reader) -> Column:
-    return F.coalesce(F.is_variant_null(at("payload", "variant")), F.lit(False))
-
-
-def _has_columns(at: Reader) -> Column:
-    kind = F.schema_of_variant(at("schema.dataColumn", "variant"))
+def _has_columns() -> Sql:
     # Among objects there may be what is none.
-    return F.coalesce(kind.startswith("ARRAY<OBJECT") | (kind == "ARRAY<VARIANT>"), F.lit(False))
+    return "coalesce(schema_of_variant(h.dataColumn) RLIKE '^ARRAY<(OBJECT|VARIANT>)', false)"
 
 
-def _table(at: Reader) -> Column:
-    """W1: ``dbName.tableName``; with a schema name ``dbName__schemaName.tableName``."""
-
-    def name(part: str) -> Column:
-        return string_of(at(f"schema.source.{part}", "variant"))
-
-    namespace = F.when(
-        name("dbName").isNotNull(), F.concat_ws("__", name("dbName"), name("schemaName"))
-    )
-    return table_name(namespace, name("tableName"))
-
-
-def _key_names(at: Reader, image: Column) -> Column:
+def _key_names() -> Sql:
     """The primary key that the message names, else the row id column (W4)."""
-    primary = at("schema.primaryKey", "array<string>")
-    row_id = F.try_variant_get(image, f'$["{ROW_ID}"]', "variant").isNotNull()
-    oracle = (F.lower(at("schema.source.dbType", "string")) == "oracle") & F.try_variant_get(
-        image, f"$.{ORACLE_ROW_ID}", "variant"
-    ).isNotNull()
-    return (
-        F.when(F.size(primary) > 0, primary)
-        .when(row_id, F.array(F.lit(ROW_ID)))
-        .when(oracle, F.array(F.lit(ORACLE_ROW_ID)))
+    image = "coalesce(after_row, before_row)"
+    return case(
+        ("size(h.primaryKey) > 0", "h.primaryKey"),
+        (f"map_contains_key({image}, {literal(ROW_ID)})", f"array({literal(ROW_ID)})"),
+        (
+            f"lower(h.source.dbType) = 'oracle' AND map_contains_key({image}, '{ORACLE_ROW_ID}')",
+            f"array('{ORACLE_ROW_ID}')",
+        ),
     )

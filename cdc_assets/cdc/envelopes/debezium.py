@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
 
 from cdc_assets.cdc import positions
+from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.envelopes.registry import Envelope
-from cdc_assets.cdc.jsontext import at_path, is_object, is_present, string_of, text_of
-from cdc_assets.cdc.names import table_name
+from cdc_assets.cdc.jsontext import DOCUMENT
+from cdc_assets.cdc.names import table_name_sql
+from cdc_assets.cdc.sqltext import (
+    Sql,
+    case,
+    get,
+    is_object,
+    is_present,
+    literal,
+    literals,
+    members_of,
+    struct,
+    was_text,
+    whole,
+    with_columns,
+)
 
 ROW_OPS = ("c", "u", "d", "r", "t")
 MESSAGE_OP = "m"
@@ -20,12 +37,36 @@ _UNREAD_CONNECTORS = {
 }
 
 
+# What of `source` is read as text, and the names, which must be texts.
+SOURCE_TEXTS = (
+    "connector", "name", "snapshot", "ts_ms", "txId", *positions.SOURCE_MEMBERS,
+)  # fmt: skip
+SOURCE_NAMES = ("db", "schema", "namespace", "table", "file")
+# An event by one cast. A member that is no object where one is wanted is null.
+EVENT = struct(
+    op="string", source=struct(**dict.fromkeys((*SOURCE_TEXTS, *SOURCE_NAMES), "string")),
+    before="map<string, variant>", after="map<string, variant>", ts_ms="string",
+    transaction=struct(id="string", total_order="string"), ddl="variant", status="string",
+    id="string", tableChanges="variant", message=struct(content="string"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    """The members of an event's `source`, as SQL expressions.
+
+    `text` gives a member's text, `name` that of one that is a JSON string and not empty.
+    """
+
+    text: Callable[[str], Sql]
+    name: Callable[[str], Sql]
+
+
 def read_debezium(records: DataFrame) -> DataFrame:
     """Read Debezium events of any connector.
 
     Args:
-        records: has `doc`, the value as :func:`~cdc_assets.cdc.jsontext.with_strict_json`
-            gives it.
+        records: has the columns of :func:`~cdc_assets.cdc.connect.with_document`.
 
     Returns:
         The records with the columns of `Envelope`.
@@ -39,236 +80,203 @@ def read_lindorm(records: DataFrame) -> DataFrame:
 
 
 def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFrame:
-    opened = with_event(records).withColumns(
+    events = with_columns(with_event(records), {"e": member(kind=EVENT)})
+    # No other value than the text becomes the text of a known op.
+    is_known = f"e.op IN ({literals((*row_ops, MESSAGE_OP))})"
+    present = " OR ".join(
+        f"e.{name} IS NOT NULL OR {member(name)} IS NOT NULL"
+        for name in ("source", "after", "before")
+    )
+    parts = with_columns(
+        events,
         {
-            "v_op": of_event("op", "variant"),
-            "v_source": of_event("source", "variant"),
-            "v_before": of_image("before"),
-            "v_after": of_image("after"),
-            "v_ts_ms": of_event("ts_ms", "bigint"),
-            "v_total_order": of_event("transaction.total_order", "bigint"),
-            "v_transaction": of_event("transaction.id", "string"),
-        }
+            "v_op_text": case((f"{is_known} OR {was_text('e.op', member('op'))}", "e.op")),
+            "v_has_op": "e.op IS NOT NULL",
+            "v_has_body": present,
+            "v_has_source": "e.source IS NOT NULL",
+            "v_ts_ms": whole("e.ts_ms"),
+            "v_total_order": whole("e.transaction.total_order"),
+            "v_transaction": "e.transaction.id",
+            # Avro's JSON encoding writes {"long": 1} where Connect's converter writes 1, and
+            # wraps rows in the names of their types.
+            "v_is_avro_json": f"startswith(e.ts_ms, '{{') AND {is_object(member('ts_ms'))}",
+        },
     )
-    # Avro's JSON encoding writes {"long": 1} where Connect's converter writes 1, and wraps rows in
-    # the names of their types.
-    is_avro_json = F.col("v_ts_ms").isNull() & is_object(of_event("ts_ms", "variant"))
-    opened = opened.withColumn("v_is_avro_json", is_avro_json)
+    again = [
+        members_of(
+            f"CASE WHEN is_wrapped THEN {get('digits', f'$.payload.{name}')} "
+            f"ELSE {get('digits', f'$.{name}')} END"
+        )
+        for name in ("before", "after")
+    ]
+    imaged = with_images(parts, "e.before", "e.after", (again[0], again[1]))
 
-    def of_source(path: str, kind: str) -> Column:
-        return at_path(F.col("v_source"), f"$.{path}", kind)
+    def name(of: str) -> Sql:
+        text = f"e.source.{of}"
+        is_text = was_text(text, member(f"source.{of}"))
+        return f"CASE WHEN {is_text} THEN nullif({text}, '') END"
 
-    return read_envelope(opened, of_source, row_ops, F.lit(not lindorm), lindorm)
-
-
-def of_event(path: str, kind: str) -> Column:
-    """A member of the column `event` as a type."""
-    return at_path(F.col("event"), f"$.{path}", kind)
-
-
-def of_image(path: str) -> Column:
-    """A member of the event, numbers that VARIANT can't hold as texts."""
-    return F.coalesce(
-        F.try_variant_get("event_digits", f"$.{path}", "variant"), of_event(path, "variant")
-    )
+    source = Source(text=lambda of: f"e.source.{of}", name=name)
+    may_be_message = "false" if lindorm else "true"
+    return read_envelope(imaged, source, row_ops, member("op"), may_be_message, lindorm)
 
 
 def read_envelope(
     opened: DataFrame,
-    of_source: positions.Reader,
+    source: Source,
     row_ops: tuple[str, ...],
-    may_be_message: Column,
+    sent_op: Sql,
+    may_be_message: Sql,
     lindorm: bool = False,
 ) -> DataFrame:
     """Judge and name the parts of Debezium events.
 
     Args:
-        opened: has :func:`with_event`'s columns and the parts of the envelope: `v_op`,
-            `v_source`, `v_before`, `v_after` (VARIANT), `v_ts_ms`, `v_total_order` (BIGINT),
-            `v_transaction` (STRING), `v_is_avro_json` (BOOLEAN).
-        of_source: reads a member of the event's `source`.
+        opened: has :func:`with_event`'s columns, :func:`~.images.with_images`'s, `e` (`EVENT`) and
+            the parts of the envelope: `v_op_text` (STRING, null where the op is no text),
+            `v_ts_ms`, `v_total_order` (BIGINT), `v_transaction` (STRING), `v_has_op`, `v_has_body`
+            (source or an image is there, if only as null), `v_has_source` (it is an object) and
+            `v_is_avro_json` (BOOLEAN).
+        source: the event's `source`.
         row_ops: the ops that change rows.
+        sent_op: the op as it was sent (VARIANT).
         may_be_message: where op `m` is a logical message (D13).
         lindorm: the table is `source.namespace`.
     """
-    parts = ("namespace",) if lindorm else ("schema", "db")
-    # Read once, named often: Spark would read a member anew wherever an expression names it.
-    opened = opened.withColumns(
-        {
-            "v_ddl": of_event("ddl", "variant"),
-            "v_status": of_event("status", "string"),
-            "v_id": of_event("id", "string"),
-            "v_table_member": of_source("table", "variant"),
-            **{f"v_{part}": of_source(part, "variant") for part in parts},
-        }
-    )
-    source = F.col("v_source")
-
+    of_source = source.text
     # A schema that is there and no text names no table; only without one the database does.
-    own, *others = (F.col(f"v_{part}") for part in parts)
-    namespace = string_of(own)
-    for other in others:
-        namespace = F.when(is_present(own), namespace).otherwise(string_of(other))
-    table = string_of(F.col("v_table_member"))
-    opened = opened.withColumns(
+    own = "namespace" if lindorm else "schema"
+    namespace = source.name(own)
+    if not lindorm:
+        is_there = f"{of_source(own)} IS NOT NULL"
+        namespace = case((is_there, namespace), otherwise=source.name("db"))
+    named = with_columns(opened, {"v_namespace": namespace, "v_table": source.name("table")})
+    op = "v_op_text"
+    row_op = f"coalesce({op} IN ({literals(row_ops)}), false)"
+    is_event = "v_has_op AND v_has_body"
+    is_message = f"{is_event} AND coalesce({op} = '{MESSAGE_OP}', false) AND {may_be_message}"
+    # A heartbeat is an object of times alone: `ts_ms`, in later versions also `ts_us` … (D16).
+    times = f"forall(json_object_keys(to_json({member()})), name -> startswith(name, 'ts_'))"
+    judged = with_columns(
+        named,
         {
-            "v_op_text": F.when(
-                F.schema_of_variant("v_op") == "STRING", F.try_variant_get("v_op", "$", "string")
+            "v_name": table_name_sql("v_namespace", "v_table"),
+            "v_is_event": is_event,
+            "v_control": case(
+                (is_message, "'message'"),
+                ("NOT v_has_op AND e.ddl IS NOT NULL", "'ddl'"),  # D16: also JSON null
+                (
+                    "NOT v_has_op AND e.status IN ('BEGIN', 'END') AND e.id IS NOT NULL",
+                    "'transaction'",
+                ),
+                (
+                    f"NOT v_has_op AND NOT v_has_body AND {whole('e.ts_ms')} IS NOT NULL "
+                    f"AND coalesce({times}, false)",
+                    "'heartbeat'",
+                ),
             ),
-            "v_has_op": is_present(F.col("v_op")),
-            "v_source_is_object": is_object(source),
-            "v_before_is_object": is_object(F.col("v_before")),
-            "v_after_is_object": is_object(F.col("v_after")),
-            "v_namespace": namespace,
-            "v_table": table,
-            "v_connector": of_source("connector", "string"),
-            "v_mark": of_source("snapshot", "string"),
-        }
-    ).withColumn("v_name", table_name(F.col("v_namespace"), F.col("v_table")))
-    op_value, op = F.col("v_op"), F.col("v_op_text")
-    before, after = F.col("v_before"), F.col("v_after")
-    has_op, name = F.col("v_has_op"), F.col("v_name")
-    has_body = source.isNotNull() | before.isNotNull() | after.isNotNull()
-    is_event = has_op & has_body
-    has_ddl = ~has_op & F.col("v_ddl").isNotNull()  # D16: also JSON null
-    is_avro_json = F.col("v_is_avro_json")
-    is_mark = ~has_op & F.col("v_status").isin("BEGIN", "END") & F.col("v_id").isNotNull()
-    is_heartbeat = ~has_op & ~has_body & _only_times(F.col("event"))
-    is_message = is_event & (op == MESSAGE_OP) & may_be_message
-    is_row = is_event & op.isin(*row_ops)
-    is_control = has_ddl | is_mark | is_heartbeat | is_message
-    has_object = (
-        F.col("v_source_is_object") | F.col("v_before_is_object") | F.col("v_after_is_object")
+        },
     )
-    needs_after = op.isin("c", "r", "u")
-    reason = (
-        F.when(is_control, None)
-        .when(~has_op & has_object, "missing_op")
-        .when(~is_event | is_avro_json, "not_an_envelope")
-        .when(op.isNull() | ~op.isin(*row_ops), "unknown_op")
-        .when(name.isNull(), "missing_table")
-        .when(needs_after & ~F.col("v_after_is_object"), "missing_image")
+    has_object = "(v_has_source OR before_row IS NOT NULL OR after_row IS NOT NULL)"
+    reasoned = with_columns(
+        judged,
+        {
+            "v_reason": case(
+                ("v_control IS NOT NULL", "NULL"),
+                (f"NOT v_has_op AND {has_object}", "'missing_op'"),
+                ("NOT v_is_event OR coalesce(v_is_avro_json, false)", "'not_an_envelope'"),
+                (f"NOT {row_op}", "'unknown_op'"),
+                ("v_name IS NULL", "'missing_table'"),
+                (f"{op} IN ('c', 'r', 'u') AND after_row IS NULL", "'missing_image'"),
+            )
+        },
     )
-    unread = unread_connector(F.col("v_connector"))
-    detail = (
-        F.when(
-            reason.isin("missing_op", "not_an_envelope"),
-            F.coalesce(
-                F.when(is_avro_json, F.lit(_AVRO_JSON)),
-                foreign_format(),
-                F.when(reason == "missing_op", F.lit("an envelope without op")),
-                F.lit("JSON that is no change event of this format"),
-            ),
-        )
-        .when(
-            reason == "unknown_op",
-            F.coalesce(unread, F.concat(F.lit("op "), F.substring(F.to_json(op_value), 1, 40))),
-        )
-        .when(
-            reason == "missing_table",
-            F.coalesce(unread, _missing_table(F.col("v_namespace"), F.col("v_table"), lindorm)),
-        )
-        .when(
-            reason == "missing_image",
-            F.coalesce(unread, F.concat(F.lit("op "), op, F.lit(" without after"))),
-        )
-    )
-    control_op = (
-        F.when(is_message, "message")
-        .when(has_ddl, "ddl")
-        .when(is_mark, "transaction")
-        .when(is_heartbeat, "heartbeat")
-    )
-    mark = F.col("v_mark")
-    connector = F.lit(None).cast("string") if lindorm else F.col("v_connector")
-    elements = positions.debezium_elements(connector, of_source)
+    connector = "CAST(NULL AS string)" if lindorm else of_source("connector")
+    elements = positions.debezium_elements(connector, of_source, source.name("file"))
+    mark = of_source("snapshot")
     return Envelope(
-        reason=reason,
-        detail=detail,
-        kind=F.when(F.col("is_null_payload"), "tombstone")
-        .when(is_control, "control")
-        .when(is_row, "row"),
-        op=F.coalesce(control_op, op),
+        reason="v_reason",
+        detail=_detail(of_source("connector"), sent_op, lindorm),
+        kind=case(
+            (f"e IS NULL AND coalesce(is_variant_null({member()}), false)", "'tombstone'"),
+            ("v_control IS NOT NULL", "'control'"),
+            (f"v_is_event AND {row_op}", "'row'"),
+        ),
+        op=f"coalesce(v_control, {op})",
         source_op=op,
-        connector=F.coalesce("v_connector", F.lit("lindorm" if lindorm else None)),
-        server=of_source("name", "string"),
-        db=of_source("db", "string"),
-        table_name=name,
-        before_row=F.when(F.col("v_before_is_object"), before),
-        after_row=F.when(F.col("v_after_is_object"), after),
-        key_names=F.lit(None).cast("array<string>"),
-        source_ts_ms=of_source("ts_ms", "bigint"),
-        processed_ts_ms=F.col("v_ts_ms"),
+        connector=f"coalesce({of_source('connector')}, {literal('lindorm' if lindorm else None)})",
+        server=of_source("name"),
+        db=of_source("db"),
+        table_name="v_name",
+        before_row="before_row",
+        after_row="after_row",
+        before="before",
+        after="after",
+        key_names="CAST(NULL AS array<string>)",
+        source_ts_ms=whole(of_source("ts_ms")),
+        processed_ts_ms="v_ts_ms",
         elements=elements.own,
+        ordered=elements.ordered,
         basis=elements.basis,
         stand_in=elements.stand_in,
-        tx_id=F.coalesce("v_transaction", of_source("txId", "string")),
-        tx_order=F.col("v_total_order"),
-        rank=F.lit(1),
+        tx_id=f"coalesce(v_transaction, {of_source('txId')})",
+        tx_order="v_total_order",
+        rank="1",
         # D14: a mark that is not yet known counts as a snapshot read. No truncate is read from a
         # table: without a position of its own it would remove nothing.
-        is_snapshot=(op == "r") | F.coalesce((op != "t") & (mark != "false"), F.lit(False)),
-        schema=F.col("schema_member"),
-        payload=_payload(of_event, is_message, has_ddl, is_mark),
-    ).add_to(opened)
+        is_snapshot=f"{op} = 'r' OR coalesce({op} <> 't' AND {mark} <> 'false', false)",
+        schema=case(
+            (f"is_wrapped AND {is_object('doc', _of('schema'))}", get("doc", _of("schema")))
+        ),
+        start=case(("is_wrapped", "start_hash")),
+        payload=case(
+            ("v_control = 'message'", "e.message.content"),
+            (
+                "v_control = 'ddl'",
+                f"coalesce(nullif({get('e.ddl', '$', 'string')}, ''), "
+                f"{case((is_present('e.tableChanges'), 'to_json(e.tableChanges)'))})",
+            ),
+            ("v_control = 'transaction'", "concat_ws(' ', e.status, e.id)"),
+        ),
+    ).add_to(reasoned)
 
 
-def with_event(records: DataFrame, is_bare: Column | None = None) -> DataFrame:
-    """Add `event`, `event_digits`, `schema_member` (VARIANT) and `is_null_payload`.
-
-    Unwraps `{"schema": …, "payload": …}`; a bare envelope stays as it is (D1, D2).
+def with_event(records: DataFrame, is_bare: Sql | None = None) -> DataFrame:
+    """Add `is_wrapped`: is the event the payload of `{"schema": …, "payload": …}` (D1, D2)?
 
     Args:
         records: has the columns of :func:`~cdc_assets.cdc.connect.with_document`.
         is_bare: what tells a bare event, if not `op` beside an image or `source`.
     """
-    root = {
-        f"r_{name}": F.try_variant_get("doc", f"$[0].{name}", "variant")
-        for name in ("op", "source", "before", "after", "payload")
-    }
-    schema = F.coalesce("start_schema", F.try_variant_get("doc", "$[0].schema", "variant"))
-    root["r_schema"] = schema
-    read = records.withColumns(root)
-    has_body = F.col("r_source").isNotNull() | F.col("r_before").isNotNull()
-    has_body = has_body | F.col("r_after").isNotNull()
+
+    def is_there(name: str) -> Sql:
+        return f"{get('doc', _of(name))} IS NOT NULL"
+
     # A row may itself have a column called payload: op beside an image decides first.
-    if is_bare is None:
-        is_bare = F.col("r_op").isNotNull() & has_body
+    body = " OR ".join(
+        (is_object("doc", _of("source")), *map(is_there, ("before", "after", "source")))
+    )
+    bare = is_bare or f"{is_there('op')} AND ({body})"
     # Without an object in it, payload is the wrapper's only where nothing but schema is beside it.
-    names = F.map_keys(F.try_variant_get("doc", "$[0]", "map<string,variant>"))
-    is_alone = F.size(F.array_except(names, F.array(F.lit("schema"), F.lit("payload")))) == 0
-    is_wrapper = F.when(is_object(F.col("r_payload")), True).otherwise(is_alone)
-    # A column of its own: three others name it.
-    is_wrapped = ~is_bare & F.col("r_payload").isNotNull() & is_wrapper
-    read, wrapped = read.withColumn("r_wrapped", is_wrapped), F.col("r_wrapped")
-    bare = F.try_variant_get("doc", "$[0]", "variant")
-    has_schema = F.col("start_schema_id").isNotNull() | is_object(F.col("r_schema"))
-    return (
-        read.withColumns(
-            {
-                "event": F.when(wrapped, F.col("r_payload")).otherwise(bare),
-                "event_digits": F.when(
-                    F.col("digits").isNotNull(),
-                    F.when(
-                        wrapped, F.try_variant_get("digits", "$[0].payload", "variant")
-                    ).otherwise(F.try_variant_get("digits", "$[0]", "variant")),
-                ),
-                "schema_member": F.when(wrapped & has_schema, F.col("r_schema")),
-            }
-        )
-        .withColumn("is_null_payload", F.coalesce(F.is_variant_null("event"), F.lit(False)))
-        .drop(*root, "r_wrapped")
-    )
+    names = f"map_keys({get('doc', DOCUMENT, 'map<string, variant>')})"
+    is_alone = f"size(array_except({names}, array('schema', 'payload'))) = 0"
+    wraps = f"{is_object('doc', _of('payload'))} OR ({is_there('payload')} AND {is_alone})"
+    return with_columns(records, {"is_wrapped": f"coalesce(NOT ({bare}) AND ({wraps}), false)"})
 
 
-def _only_times(event: Column) -> Column:
-    """A heartbeat is an object of times alone: `ts_ms`, in later versions also `ts_us` … (D16)."""
-    names = F.json_object_keys(F.to_json(event))
-    return F.coalesce(
-        at_path(event, "$.ts_ms", "bigint").isNotNull()
-        & F.forall(names, lambda name: name.startswith("ts_")),
-        F.lit(False),
-    )
+def member(path: str = "", kind: str = "variant") -> Sql:
+    """What stands at a path of an event, or all of it, as a type.
+
+    An expression of the columns of :func:`with_event`, not a column: what few records are asked
+    for is read for those alone.
+    """
+    wrapped, bare = (f"{at}.{path}" if path else at for at in (_of("payload"), DOCUMENT))
+    return case(("is_wrapped", get("doc", wrapped, kind)), otherwise=get("doc", bare, kind))
+
+
+def _of(name: str) -> str:
+    """The path of a member of the document."""
+    return f"{DOCUMENT}.{name}"
 
 
 _AVRO_JSON = (
@@ -277,63 +285,67 @@ _AVRO_JSON = (
 )
 
 
-def foreign_format() -> Column:
-    """Which other format the column `event` is written in, and what to do; null if none is known.
+def _detail(connector: Sql, sent_op: Sql, lindorm: bool) -> Sql:
+    unread = unread_connector(connector)
+    no_op = case(("v_reason = 'missing_op'", "'an envelope without op'"))
+    no_event = "'JSON that is no change event of this format'"
+    return case(
+        (
+            "v_reason IN ('missing_op', 'not_an_envelope')",
+            f"coalesce({case(('v_is_avro_json', literal(_AVRO_JSON)))}, {foreign_format()}, "
+            f"{no_op}, {no_event})",
+        ),
+        (
+            "v_reason = 'unknown_op'",
+            f"coalesce({unread}, concat('op ', substring(to_json({sent_op}), 1, 40)))",
+        ),
+        ("v_reason = 'missing_table'", f"coalesce({unread}, {_missing_table(lindorm)})"),
+        (
+            "v_reason = 'missing_image'",
+            f"coalesce({unread}, concat('op ', v_op_text, ' without after'))",
+        ),
+    )
 
-    Only for events that have a reason: it looks at many members.
-    """
 
-    def has(*names: str) -> Column:
-        found = F.lit(True)
-        for name in names:
-            found = found & of_event(name, "variant").isNotNull()
-        return found
+def foreign_format() -> Sql:
+    """Which other format an event is written in, and what to do; null if none is."""
+    names = f"json_object_keys(to_json({member()}))"
 
-    other_tool = ": capture the database with Debezium, or have the tool write Debezium's format"
-    return (
-        F.when(has("isDdl", "database", "type"), F.lit("the format Canal is not read" + other_tool))
-        .when(
-            has("database", "table", "type"), F.lit("the format Maxwell is not read" + other_tool)
-        )
-        .when(
+    def has(*wanted: str) -> Sql:
+        return " AND ".join(f"array_contains({names}, {literal(name)})" for name in wanted)
+
+    other = ": capture the database with Debezium, or have the tool write Debezium's format"
+    return case(
+        (has("isDdl", "database", "type"), literal("the format Canal is not read" + other)),
+        (has("database", "table", "type"), literal("the format Maxwell is not read" + other)),
+        (
             has("op_type", "table"),
-            F.lit("the format of Oracle GoldenGate (op_type) is not read" + other_tool),
-        )
-        .when(
-            has("__op") | has("__deleted"),
-            F.lit("a flattened record (__op, __deleted): set `format: debezium-flat`"),
-        )
+            literal("the format of Oracle GoldenGate (op_type) is not read" + other),
+        ),
+        (
+            f"{has('__op')} OR {has('__deleted')}",
+            literal("a flattened record (__op, __deleted): set `format: debezium-flat`"),
+        ),
     )
 
 
-def unread_connector(connector: Column) -> Column:
+def unread_connector(connector: Sql) -> Sql:
     """Says that the events of a connector are not read; null for the others."""
-    said = F.lit(None).cast("string")
-    for name, where in _UNREAD_CONNECTORS.items():
-        text = f"events of the connector {name} are not read: their table is in {where}"
-        said = F.when(connector == name, F.lit(text)).otherwise(said)
-    return said
-
-
-def _missing_table(namespace: Column, table: Column, lindorm: bool) -> Column:
-    wanted = "namespace" if lindorm else "schema (or db)"
-    missing = F.concat_ws(
-        " and ",
-        F.when(namespace.isNull(), F.lit(wanted)),
-        F.when(table.isNull(), F.lit("table")),
-    )
-    return F.concat(F.lit("source lacks "), missing)
-
-
-def _payload(at: positions.Reader, message: Column, ddl: Column, mark: Column) -> Column:
-    """What a control event says, as text."""
-    return (
-        F.when(message, at("message.content", "string"))
-        .when(
-            ddl,
-            F.coalesce(
-                F.nullif(at("ddl", "string"), F.lit("")), text_of(at("tableChanges", "variant"))
-            ),
+    return case(
+        *(
+            (
+                f"{connector} = {literal(name)}",
+                literal(f"events of the connector {name} are not read: their table is in {where}"),
+            )
+            for name, where in _UNREAD_CONNECTORS.items()
         )
-        .when(mark, F.concat_ws(" ", at("status", "string"), at("id", "string")))
     )
+
+
+def _missing_table(lindorm: bool) -> Sql:
+    wanted = literal("namespace" if lindorm else "schema (or db)")
+    missing = (
+        f"concat_ws(' and ', CASE WHEN v_namespace IS NULL THEN {wanted} END, "
+        "CASE WHEN v_table IS NULL THEN 'table' END)"
+    )
+    return f"concat('source lacks ', {missing})"

@@ -7,142 +7,178 @@ start with ``__``: ``__op``, ``__deleted``, ``__table``, ``__source_ts_ms``, ``_
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from cdc_assets.cdc.envelopes.debezium import (
+    EVENT,
     ROW_OPS,
+    SOURCE_NAMES,
+    SOURCE_TEXTS,
+    Source,
     foreign_format,
-    of_event,
+    member,
     read_envelope,
     unread_connector,
     with_event,
 )
-from cdc_assets.cdc.jsontext import at_path, is_object, is_present, string_of
+from cdc_assets.cdc.envelopes.images import with_images
+from cdc_assets.cdc.jsontext import DOCUMENT
+from cdc_assets.cdc.sqltext import (
+    Sql,
+    case,
+    get,
+    is_present,
+    is_text,
+    literal,
+    literals,
+    members_of,
+    string_of,
+    struct,
+    whole,
+    with_columns,
+)
 
 MARK = "__"
 _ADD_FIELDS = (
     ": set add.fields=op,schema,table,lsn,source.ts_ms (MySQL: op,db,table,file,pos,row,"
     "source.ts_ms) on ExtractNewRecordState"
 )
+_KINDS = {**dict.fromkeys(SOURCE_TEXTS, "string"), **dict.fromkeys(SOURCE_NAMES, "variant")}
+# `__ts_ms` is the envelope's, not the source's.
+_FLAT = struct(
+    __op="variant", __deleted="variant", __ts_ms="string", __transaction_id="string",
+    __transaction_total_order="string", __collection="string", __source_collection="string",
+    **{f"__source_{name}": kind for name, kind in _KINDS.items()},
+    **{f"__{name}": kind for name, kind in _KINDS.items() if name != "ts_ms"},
+)  # fmt: skip
+_MESSAGE_SOURCE = struct(**_KINDS)
 
 
 def read_flat(records: DataFrame) -> DataFrame:
     """Read flattened events; what the transform leaves as it was (D13, D16) is control.
 
     Args:
-        records: has `doc`, the value as :func:`~cdc_assets.cdc.jsontext.with_strict_json`
-            gives it.
+        records: has the columns of :func:`~cdc_assets.cdc.connect.with_document`.
 
     Returns:
         The records with the columns of `Envelope`.
     """
-    opened = with_event(records, is_bare=_has_mark("doc", "$[0]")).withColumns(
+    marks = struct(__op="variant", __deleted="variant")
+    events = with_event(records, is_bare=_is_marked(get("doc", DOCUMENT, marks)))
+    cast = with_columns(events, {"f": member(kind=_FLAT), "e": member(kind=EVENT)})
+    marked = with_columns(
+        cast,
         {
-            "is_flat": _has_mark("event", "$"),
-            "flat_op": of_event("__op", "variant"),
-            "is_deleted": F.lower(of_event("__deleted", "string")) == "true",
-        }
+            "is_flat": _is_marked("f"),
+            "is_deleted": f"lower({get('f.__deleted', '$', 'string')}) = 'true'",
+            "is_message": "coalesce(e.op = 'm', false)",
+        },
     )
+    is_known = f"coalesce({get('f.__op', '$', 'string')} IN ({literals(ROW_OPS)}), false)"
     # With `__deleted` alone a record is a write or a delete; either way it says how the row is now.
-    is_delete = F.coalesce(F.col("is_deleted"), F.lit(False))
-    derived = F.when(is_delete, F.lit("d")).when(F.col("is_deleted").isNotNull(), F.lit("u"))
-    sent = F.col("flat_op")
-    is_known = F.coalesce(F.try_variant_get(sent, "$", "string").isin(*ROW_OPS), F.lit(False))
-    op = F.when(is_present(sent) & ~(is_delete & is_known), sent).otherwise(derived.cast("variant"))
-    plain = of_event("op", "variant")
-    is_message = F.try_variant_get("event", "$.op", "string") == "m"
-    opened = opened.withColumns(
-        {
-            "v_op": F.when(F.col("is_flat"), op).when(is_message, plain),
-            "own_row": F.when(F.col("is_flat"), _own_columns()),
-        }
-    ).withColumn("flat_op_text", F.try_variant_get("v_op", "$", "string"))
-    is_delete, is_truncate = F.col("flat_op_text") == "d", F.col("flat_op_text") == "t"
-    opened = opened.withColumns(
-        {
-            "v_source": F.when(F.col("is_flat"), F.col("event")).when(
-                is_message, of_event("source", "variant")
-            ),
-            "v_before": F.when(is_delete, F.col("own_row")),
-            "v_after": F.when(~is_delete & ~is_truncate, F.col("own_row")),
-            "v_ts_ms": F.when(F.col("is_flat"), of_event("__ts_ms", "bigint")).otherwise(
-                of_event("ts_ms", "bigint")
-            ),
-            "v_total_order": of_event("__transaction_total_order", "bigint"),
-            "v_transaction": of_event("__transaction_id", "string"),
-            "v_is_avro_json": F.lit(False),
-        }
+    derived = case(("is_deleted", "'d'"), ("NOT is_deleted", "'u'"))
+    is_plain = f"NOT (coalesce(is_deleted, false) AND {is_known})"
+    op = case(
+        (f"{is_present('f.__op')} AND {is_plain}", "f.__op"),
+        otherwise=f"CAST({derived} AS variant)",
     )
-    # An op that was worked out was not sent.
-    sent_op = F.when(F.col("is_flat"), string_of(F.col("flat_op"))).otherwise(F.col("e_source_op"))
-    return read_envelope(opened, _of_source, ROW_OPS, ~F.col("is_flat")).withColumns(
+    opened = with_columns(
+        marked,
         {
-            "e_source_op": sent_op,
-            "e_detail": F.when(F.col("e_reason").isNotNull(), _detail()),
-        }
+            "v_op": case(("is_flat", op), ("is_message", "CAST(e.op AS variant)")),
+            "v_has_body": f"is_flat OR (is_message AND {member('source')} IS NOT NULL)",
+            "v_has_source": "is_flat OR (is_message AND e.source IS NOT NULL)",
+            "s": case(("is_message", member("source", _MESSAGE_SOURCE))),
+            "v_ts_ms": case(("is_flat", whole("f.__ts_ms")), otherwise=whole("e.ts_ms")),
+            "v_total_order": whole("f.__transaction_total_order"),
+            "v_transaction": "f.__transaction_id",
+            "v_is_avro_json": "false",
+        },
     )
+    with_op = with_columns(
+        opened,
+        {
+            "flat_op_text": get("v_op", "$", "string"),
+            "v_op_text": case((is_text("v_op"), get("v_op", "$", "string"))),
+            "v_has_op": is_present("v_op"),
+        },
+    )
+    own = case(("is_flat", _own(member())))
+    exact = case(("is_flat", _own(_digits_event())))
+    is_before = "coalesce(flat_op_text = 'd', false)"
+    is_after = "coalesce(flat_op_text NOT IN ('d', 't'), false)"
+    imaged = with_images(
+        with_op,
+        case((is_before, own)),
+        case((is_after, own)),
+        (case((is_before, exact)), case((is_after, exact))),
+    )
+    sent_op = case(("is_flat", string_of("f.__op")), otherwise="e_source_op")
+    source = Source(text=_text_of_source, name=lambda name: string_of(_of_source(name)))
+    read = read_envelope(imaged, source, ROW_OPS, "v_op", "NOT is_flat")
+    renamed = with_columns(
+        read,
+        {"_op": sent_op, "_detail": case(("e_reason IS NOT NULL", _detail()))},
+    ).drop("e_source_op", "e_detail")
+    return renamed.withColumnsRenamed({"_op": "e_source_op", "_detail": "e_detail"})
 
 
-def _detail() -> Column:
+def _detail() -> Sql:
     """Which fields a record lacks, and the option of the transform that adds them."""
-    names_missing = F.concat_ws(
-        " and ",
-        F.when(F.col("v_namespace").isNull(), F.lit("__schema (or __db)")),
-        F.when(F.col("v_table").isNull(), F.lit("__table")),
+    missing = (
+        "concat_ws(' and ', CASE WHEN v_namespace IS NULL THEN '__schema (or __db)' END, "
+        "CASE WHEN v_table IS NULL THEN '__table' END)"
     )
     # ExtractNewDocumentState, the transform for MongoDB, names a collection.
-    is_document = F.coalesce(
-        of_event("__collection", "string"), of_event("__source_collection", "string")
-    ).isNotNull()
-    connector = F.when(is_document, "mongodb").otherwise(F.col("v_connector"))
-    is_envelope = is_present(of_event("op", "variant")) & is_object(of_event("source", "variant"))
-    return (
-        F.when(
-            F.col("e_reason") == "missing_table",
-            F.coalesce(
-                unread_connector(connector),
-                F.concat(F.lit("the record lacks "), names_missing, F.lit(_ADD_FIELDS)),
+    is_document = "coalesce(f.__collection, f.__source_collection) IS NOT NULL"
+    connector = case((is_document, "'mongodb'"), otherwise=_of_source("connector"))
+    is_envelope = "e.op IS NOT NULL AND e.source IS NOT NULL"
+    return case(
+        (
+            "e_reason = 'missing_table'",
+            f"coalesce({unread_connector(connector)}, "
+            f"concat('the record lacks ', {missing}, {literal(_ADD_FIELDS)}))",
+        ),
+        (
+            "e_reason = 'not_an_envelope'",
+            case(
+                (is_envelope, "'a whole envelope, not flattened: set `format: debezium`'"),
+                otherwise=f"coalesce({foreign_format()}, "
+                f"{literal('the record lacks __op and __deleted' + _ADD_FIELDS)})",
             ),
-        )
-        .when(
-            F.col("e_reason") == "not_an_envelope",
-            F.when(
-                is_envelope, F.lit("a whole envelope, not flattened: set `format: debezium`")
-            ).otherwise(
-                F.coalesce(
-                    foreign_format(), F.lit("the record lacks __op and __deleted" + _ADD_FIELDS)
-                )
-            ),
-        )
-        .otherwise(F.col("e_detail"))
+        ),
+        otherwise="e_detail",
     )
 
 
-def _has_mark(document: str, root: str) -> Column:
-    found = F.lit(False)
-    for name in ("__op", "__deleted"):
-        found = found | F.try_variant_get(document, f"{root}.{name}", "variant").isNotNull()
-    return found
+def _is_marked(cast: Sql) -> Sql:
+    return f"coalesce({cast}.__op IS NOT NULL OR {cast}.__deleted IS NOT NULL, false)"
 
 
-def _own_columns() -> Column:
-    """The row without the fields of the envelope."""
-    members = F.coalesce("event_digits", "event").try_cast("map<string,variant>")
-    own = F.map_filter(members, lambda name, _: ~name.startswith(MARK))
-    return F.when(is_object(F.col("event")), F.to_variant_object(own))
+def _own(event: Sql) -> Sql:
+    """The row without the fields of the envelope; null for what is no object."""
+    return f"map_filter({members_of(event)}, (name, value) -> NOT startswith(name, '{MARK}'))"
 
 
-def _of_source(path: str, kind: str) -> Column:
+def _digits_event() -> Sql:
+    return f"CASE WHEN is_wrapped THEN {get('digits', '$.payload')} ELSE digits END"
+
+
+def _text_of_source(name: str) -> Sql:
+    own = _of_source(name)
+    return get(own, "$", "string") if name in SOURCE_NAMES else own
+
+
+def _of_source(name: str) -> Sql:
     """A member of what `source` was: ``__source_lsn``, or ``__lsn`` where that is how it is named.
 
-    A logical message has its `source` still. ``__ts_ms`` is the envelope's, not the source's.
+    A logical message has its `source` still.
     """
-    found = [at_path(F.col("v_source"), f"$.__source_{path}", kind)]
-    if path != "ts_ms":
-        found.append(at_path(F.col("v_source"), f"$.__{path}", kind))
-    flat = F.coalesce(*found)
-    if path == "connector":
-        lsn = F.coalesce(of_event("__source_lsn", "bigint"), of_event("__lsn", "bigint"))
-        flat = F.coalesce(flat, F.when(lsn.isNotNull(), F.lit("postgresql")))
-    return F.when(F.col("is_flat"), flat).otherwise(at_path(F.col("v_source"), f"$.{path}", kind))
+    found = [f"f.__source_{name}"]
+    if name != "ts_ms":
+        found.append(f"f.__{name}")
+    if name == "connector":
+        # PostgreSQL's alone has LSNs.
+        lsn = f"coalesce({whole('f.__source_lsn')}, {whole('f.__lsn')})"
+        found.append(f"CASE WHEN {lsn} IS NOT NULL THEN 'postgresql' END")
+    return f"CASE WHEN is_flat THEN coalesce({', '.join(found)}) ELSE s.{name} END"

@@ -5,50 +5,58 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
+
+from cdc_assets.cdc.sqltext import Sql, with_columns
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """One event in the words that all formats share; a column each.
+    """One event in the words that all formats share; an SQL expression each.
 
     `reason` and `detail` say why the event can't be read (null: it can). `kind` is row,
-    control or tombstone. `before_row`, `after_row` and `schema` are VARIANT objects.
-    `key_names` are the key columns that the message itself names. `elements` are the source
-    elements of the position and `basis` says which members of the source they are; `stand_in`
-    takes their place where they say nothing (FORMATS O8). `rank` is 0 for the half of a change
-    that takes a row away while its other half writes one (O4).
+    control or tombstone. `before_row` and `after_row` are images as MAP<STRING, VARIANT>, `before`
+    and `after` their canonical JSON. `schema` is the schema (VARIANT) of a message without
+    a start, and `start` the hash of the start of one that has it (see
+    :mod:`cdc_assets.cdc.connect`). `key_names` are the key columns that the message itself names.
+    `elements` are the source
+    elements of the position, `basis` says which members of the source they are, `ordered` are they
+    without nulls and signs; `stand_in` takes their place where they say nothing (FORMATS O8).
+    `rank` is 0 for the half of a change that takes a row away while its other half
+    writes one (O4).
     """
 
-    reason: Column
-    detail: Column
-    kind: Column
-    op: Column
-    source_op: Column
-    connector: Column
-    server: Column
-    db: Column
-    table_name: Column
-    before_row: Column
-    after_row: Column
-    key_names: Column
-    source_ts_ms: Column
-    processed_ts_ms: Column
-    elements: Column
-    basis: Column
-    stand_in: Column
-    tx_id: Column
-    tx_order: Column
-    rank: Column
-    is_snapshot: Column
-    schema: Column
-    payload: Column
+    reason: Sql
+    detail: Sql
+    kind: Sql
+    op: Sql
+    source_op: Sql
+    connector: Sql
+    server: Sql
+    db: Sql
+    table_name: Sql
+    before_row: Sql
+    after_row: Sql
+    before: Sql
+    after: Sql
+    key_names: Sql
+    source_ts_ms: Sql
+    processed_ts_ms: Sql
+    elements: Sql
+    ordered: Sql
+    basis: Sql
+    stand_in: Sql
+    tx_id: Sql
+    tx_order: Sql
+    rank: Sql
+    is_snapshot: Sql
+    schema: Sql
+    start: Sql
+    payload: Sql
 
     def add_to(self, records: DataFrame) -> DataFrame:
-        """The records with these columns beside the landing columns."""
-        return records.select(
-            "*", *(getattr(self, f.name).alias(f"e_{f.name}") for f in fields(self))
-        )
+        """The records with these columns, prefixed by ``e_``."""
+        return with_columns(records, {f"e_{f.name}": getattr(self, f.name) for f in fields(self)})
 
 
 Reader = Callable[[DataFrame], DataFrame]

@@ -21,7 +21,8 @@ from cdc_assets.cdc.config import local_path
 from cdc_assets.cdc.envelopes.columns import LANDING
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
-from cdc_assets.cdc.jsontext import member, text_member, with_strict_json
+from cdc_assets.cdc.jsontext import DOCUMENT, with_strict_json
+from cdc_assets.cdc.sqltext import Sql, case, get, struct, was_text, whole, with_columns
 
 _GLOB = re.compile(r"([\\\[\]{}*?,])")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -179,80 +180,124 @@ def _where_from() -> tuple[Column, Column]:
     return folder.try_cast("date").alias("landing_date"), F.col("_metadata.file_name").alias("file")
 
 
+# What a line may hold; what must be a text stays VARIANT, to be asked what it is.
+_LINE = struct(
+    topic="string", partition="string", offset="string", ts="string", timestamp="string",
+    tstype="string", timestampType="int", headers="variant",
+    **dict.fromkeys(("key", "value", "payload"), "string"),
+    **dict.fromkeys(("key_base64", "value_base64", "payload_base64"), "string"),
+)  # fmt: skip
+_HEADERS = "array<struct<key: string, value: binary>>"
+
+
 def from_lines(lines: DataFrame) -> DataFrame:
     """Landing rows of text lines.
 
     Args:
         lines: `value` (the line's bytes as text), `landing_date`, `file`.
     """
-    line = F.col("line")
-    filled = lines.where(F.trim(F.regexp_replace("value", r"\r$", "")) != "")
-    parsed = with_strict_json(filled, line=F.col("value"))
-    topic = text_member(line, "topic")
-    offset = _whole(text_member(line, "offset"), "bigint")
-    partition = _whole(text_member(line, "partition"), "int")
-    timestamp, is_time = _timestamp(line)
-    value = _bytes(line, "payload", "value")
-    key = _bytes(line, "key")
-    is_record = (
-        topic.isNotNull()
-        & offset.isNotNull()
-        & partition.isNotNull()
-        & is_time
-        & _is_text_or_null(line, "payload", "value", "key")
+    # The first character that is none tells most lines from empty ones.
+    filled = lines.where("NOT value RLIKE '^ *\\\\r{0,2}\\\\z'")
+    parsed = with_columns(
+        with_strict_json(filled, line="value"), {"l": get("line", DOCUMENT, _LINE)}
     )
-
-    def of_record(field: Column) -> Column:
-        return F.when(F.col("is_record"), field)
-
-    return parsed.select("*", F.coalesce(is_record, F.lit(False)).alias("is_record")).select(
-        of_record(topic).alias("topic"),
-        of_record(partition).alias("partition"),
-        of_record(offset).alias("offset"),
-        of_record(timestamp).alias("timestamp"),
-        of_record(_timestamp_type(line)).cast("int").alias("timestamp_type"),
-        of_record(key).alias("key"),
-        F.when(F.col("is_record"), value).otherwise(F.col("value").cast("binary")).alias("value"),
-        of_record(_headers(line)).alias("headers"),
+    sent = "coalesce(l.ts, l.timestamp)"
+    millis = case((f"{sent} RLIKE '^-?[0-9]+$'", whole(sent)))
+    read = with_columns(
+        parsed,
+        {
+            "_topic": "l.topic",
+            "_partition": _count("l.partition", "int"),
+            "_offset": _count("l.offset", "bigint"),
+            "_sent": sent,
+            "_millis": millis,
+            **{f"_{name}_bytes": _coded(f"l.{name}_base64") for name in _BYTES},
+        },
+    )
+    timed = with_columns(
+        read,
+        {
+            "_timestamp": "coalesce("
+            f"CASE WHEN _millis >= 0 AND _millis < {_END_OF_TIME_MS} "
+            "THEN timestamp_millis(_millis) END, "
+            "CASE WHEN NOT _sent RLIKE '^[-+]?[0-9.]+$' "
+            f"AND try_cast(_sent AS timestamp) < timestamp_millis({_END_OF_TIME_MS}) "
+            "THEN try_cast(_sent AS timestamp) END)",
+            "_fits": " AND ".join(map(_is_text_or_null, _BYTES)),
+        },
+    )
+    is_time = f"(_sent IS NULL OR _timestamp IS NOT NULL OR _millis <=> {_NO_TIMESTAMP}L)"
+    judged = with_columns(
+        timed,
+        {
+            "is_record": "coalesce(_topic IS NOT NULL AND _offset IS NOT NULL "
+            f"AND _partition IS NOT NULL AND {is_time} AND _fits, false)"
+        },
+    )
+    key, value = _bytes("key"), _bytes("payload", "value")
+    of_record = {
+        "topic": "_topic",
+        "partition": "_partition",
+        "offset": "_offset",
+        "timestamp": "_timestamp",
+        "timestamp_type": _TIMESTAMP_TYPE,
+        "key": key,
+    }
+    return judged.selectExpr(
+        *(f"CASE WHEN is_record THEN {sql} END AS {name}" for name, sql in of_record.items()),
+        f"CASE WHEN is_record THEN {value} ELSE CAST(value AS binary) END AS value",
+        f"CASE WHEN is_record THEN {_headers()} END AS headers",
         "landing_date",
         "file",
     )
 
 
-def _bytes(line: Column, *names: str) -> Column:
-    """The bytes of a text member, or of its ``_base64`` twin."""
-    plain = [text_member(line, name).cast("binary") for name in names]
-    coded = [F.try_to_binary(text_member(line, f"{n}_base64"), F.lit("base64")) for n in names]
-    return F.coalesce(*coded, *plain)
+_BYTES = ("payload", "value", "key")
+# 0 CreateTime, 1 LogAppendTime, as in Spark's Kafka source.
+_TIMESTAMP_TYPE = (
+    "CAST(coalesce(l.timestampType, CASE l.tstype WHEN 'create' THEN 0 WHEN 'logappend' THEN 1 END)"
+    " AS int)"
+)
 
 
-def _is_text_or_null(line: Column, *names: str) -> Column:
-    """False where a member holds an object, a list or a number: its bytes are lost."""
-    fits = F.lit(True)
-    for name in names:
-        kind = F.schema_of_variant(member(line, name, "variant"))
-        fits = fits & F.coalesce(kind.isin("STRING", "VOID"), F.lit(True))
-        coded = text_member(line, f"{name}_base64")
-        broken = coded.isNotNull() & F.try_to_binary(coded, F.lit("base64")).isNull()
-        fits = fits & ~broken
-    return fits
-
-
-def _whole(digits: Column, kind: str) -> Column:
+def _count(digits: Sql, kind: str) -> Sql:
     """A number of 0 or more that its type holds; null for a fraction, a sign or an overflow."""
-    return F.when(digits.rlike(r"^\d+$"), digits.try_cast(kind))
+    return f"CASE WHEN {digits} RLIKE '^[0-9]+$' THEN try_cast({digits} AS {kind}) END"
 
 
-def _timestamp(line: Column) -> tuple[Column, Column]:
-    """kcat's `ts` in ms, or Spark's `timestamp` as ISO text or in ms; and whether it is a time."""
-    sent = F.coalesce(text_member(line, "ts"), text_member(line, "timestamp"))
-    millis = F.when(sent.rlike(r"^-?\d+$"), sent.try_cast("bigint"))
-    timestamp = F.coalesce(
-        _from_millis(millis),
-        F.when(~sent.rlike(r"^[-+]?[\d.]+$"), _until_end_of_time(sent.try_cast("timestamp"))),
+def _coded(text: Sql) -> Sql:
+    return f"try_to_binary({text}, 'base64')"
+
+
+def _bytes(*names: str) -> Sql:
+    """The bytes of a text member, or of its ``_base64`` twin."""
+    coded = [f"_{name}_bytes" for name in names]
+    plain = [f"CAST(l.{name} AS binary)" for name in names]
+    return f"coalesce({', '.join([*coded, *plain])})"
+
+
+def _is_text_or_null(name: str) -> Sql:
+    """False where a member holds an object, a list or a number: its bytes are lost."""
+    is_text = was_text(f"l.{name}", "line", f"{DOCUMENT}.{name}")
+    is_coded = f"l.{name}_base64 IS NULL OR _{name}_bytes IS NOT NULL"
+    return f"(l.{name} IS NULL OR {is_text}) AND ({is_coded})"
+
+
+def _headers() -> Sql:
+    """kcat's flat list ``[k, v, …]`` or Spark's ``[{key, value}, …]`` as one array of pairs."""
+    flat = get("l.headers", "$", "array<string>")
+    pairs = get("l.headers", "$", "array<struct<key: string, value: string>>")
+    from_flat = (
+        f"transform(sequence(0, CAST(size({flat}) / 2 AS int) - 1), i -> named_struct("
+        f"'key', get({flat}, i * 2), 'value', CAST(get({flat}, i * 2 + 1) AS binary)))"
     )
-    is_time = sent.isNull() | timestamp.isNotNull() | millis.eqNullSafe(F.lit(_NO_TIMESTAMP))
-    return timestamp, is_time
+    from_pairs = f"CAST({pairs} AS {_HEADERS})"
+    is_pairs = "startswith(schema_of_variant(l.headers), 'ARRAY<OBJECT')"
+    return case(
+        ("l.headers IS NULL", f"CAST(NULL AS {_HEADERS})"),
+        (is_pairs, from_pairs),
+        (f"size({flat}) >= 2", from_flat),
+    )
 
 
 def _from_millis(millis: Column) -> Column:
@@ -263,35 +308,6 @@ def _from_millis(millis: Column) -> Column:
 
 def _until_end_of_time(timestamp: Column) -> Column:
     return F.when(timestamp < F.timestamp_millis(F.lit(_END_OF_TIME_MS)), timestamp)
-
-
-def _timestamp_type(line: Column) -> Column:
-    """0 CreateTime, 1 LogAppendTime, as in Spark's Kafka source."""
-    kcat = text_member(line, "tstype")
-    return F.coalesce(
-        member(line, "timestampType", "int"),
-        F.when(kcat == "create", 0).when(kcat == "logappend", 1),
-    )
-
-
-def _headers(line: Column) -> Column:
-    """kcat's flat list ``[k, v, …]`` or Spark's ``[{key, value}, …]`` as one array of pairs."""
-    flat = member(line, "headers", "array<string>")
-    pairs = member(line, "headers", "array<struct<key:string,value:string>>")
-    from_flat = F.transform(
-        F.sequence(F.lit(0), (F.size(flat) / 2).cast("int") - 1),
-        lambda i: F.struct(
-            F.get(flat, i * 2).alias("key"), F.get(flat, i * 2 + 1).cast("binary").alias("value")
-        ),
-    )
-    from_pairs = F.transform(
-        pairs,
-        lambda pair: F.struct(
-            pair["key"].alias("key"), pair["value"].cast("binary").alias("value")
-        ),
-    )
-    is_pairs = F.schema_of_variant(member(line, "headers", "variant")).startswith("ARRAY<OBJECT")
-    return F.when(is_pairs, from_pairs).when(F.size(flat) >= 2, from_flat)
 
 
 def _from_parquet(spark: SparkSession, source: str, path: str) -> DataFrame:

@@ -1,0 +1,46 @@
+"""The images of rows in an event: as maps and as canonical JSON, exact to the last digit."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from cdc_assets.cdc.jsontext import digits_of
+from cdc_assets.cdc.sqltext import Sql, case, with_columns
+
+_DOUBLE = "[0-9]E[-0-9]|Infinity"  # what Spark writes of such a double
+
+
+def with_images(records: DataFrame, before: Sql, after: Sql, again: tuple[Sql, Sql]) -> DataFrame:
+    """Add `before_row`, `after_row` (MAP<STRING, VARIANT>, null for what is no object), `before`
+    and `after` (their JSON), and `digits`.
+
+    Args:
+        records: has `doc` and `body`.
+        before: an image as MAP<STRING, VARIANT>; `after` the other.
+        again: the same two of the column `digits`, the document with the digits of numbers that
+            VARIANT can't hold.
+    """
+    rows = with_columns(records, {"_b": before, "_a": after})
+    texts = with_columns(rows, {"_before": "to_json(_b)", "_after": "to_json(_a)"})
+    # Such numbers became doubles: with an exponent, or infinite.
+    odd = " OR ".join(
+        f"((contains({text}, 'E') OR contains({text}, 'Infinity')) AND {text} RLIKE '{_DOUBLE}')"
+        for text in ("_before", "_after")
+    )
+    checked = with_columns(texts, {"digits": case((odd, digits_of("doc", "body")))})
+    exact = {
+        name: f"CASE WHEN digits IS NULL THEN {read} ELSE {image} END"
+        for name, read, image in (
+            ("before_row", "_b", again[0]),
+            ("after_row", "_a", again[1]),
+        )
+    }
+    read_again = with_columns(checked, exact)
+    done = with_columns(
+        read_again,
+        {
+            name: f"CASE WHEN digits IS NULL THEN _{name} ELSE to_json({name}_row) END"
+            for name in ("before", "after")
+        },
+    )
+    return done.drop("_b", "_a", "_before", "_after")

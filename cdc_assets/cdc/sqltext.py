@@ -1,0 +1,128 @@
+"""SQL expressions as text.
+
+A text costs Spark one call from Python and a parse of a millisecond; the same expression built
+from `pyspark.sql.functions` costs a call for every node of it. Names and values from data come
+into a text only through :func:`~cdc_assets.cdc.names.quote` and :func:`literal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+Sql = str  # an expression of columns
+
+# How the text of a JSON number, boolean or list begins, or all of it.
+_OF_NO_TEXT = r"^(?:[-0-9\[]|true$|false$|Infinity$)"
+
+
+def literal(value: str | int | bool | date | None) -> Sql:
+    """A value as an SQL literal."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, int):
+        return f"{value}L"
+    if isinstance(value, date):
+        return f"DATE'{value}'"
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def literals(values: Iterable[str]) -> Sql:
+    """Texts as literals, in a list."""
+    return ", ".join(literal(value) for value in values)
+
+
+def is_one_of(value: Sql, listed: Iterable[str]) -> Sql:
+    """True where the value is one of these texts; false for null."""
+    texts = literals(listed)
+    return f"coalesce({value} IN ({texts}), false)" if texts else "false"
+
+
+def case(*branches: tuple[Sql, Sql], otherwise: Sql = "NULL") -> Sql:
+    """The value of the first condition that holds."""
+    if not branches:
+        return otherwise
+    whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in branches)
+    return f"CASE {whens} ELSE {otherwise} END"
+
+
+def get(value: Sql, path: str = "$", kind: str = "variant") -> Sql:
+    """What stands at a path of a VARIANT, as a type; null where it is absent or does not fit.
+
+    `path` is of names of the formats, never of names from data.
+    """
+    return f"try_variant_get({value}, {literal(path)}, {literal(kind)})"
+
+
+def whole(text: Sql) -> Sql:
+    """A text as BIGINT; `true`, 1.5 and the like, which a cast of a VARIANT takes, are null."""
+    return f"try_cast({text} AS bigint)"
+
+
+def is_present(value: Sql) -> Sql:
+    """True for a VARIANT that is there and is not JSON null."""
+    return f"({value} IS NOT NULL AND NOT is_variant_null({value}))"
+
+
+def is_text(value: Sql) -> Sql:
+    """True for a VARIANT that is a JSON string."""
+    return f"coalesce(schema_of_variant({value}) = 'STRING', false)"
+
+
+def was_text(text: Sql, value: Sql, path: str = "$") -> Sql:
+    """True where a JSON string stands at a path of a VARIANT, whose cast to a text is `text`.
+
+    Only a text that a number, a boolean or a list could have become is asked what it was.
+    """
+    return case(
+        (f"startswith({text}, '{{')", f"NOT {is_object(value, path)}"),
+        (f"{text} RLIKE {literal(_OF_NO_TEXT)}", is_text(get(value, path))),
+        otherwise=f"{text} IS NOT NULL",
+    )
+
+
+def string_of(value: Sql) -> Sql:
+    """The text of a VARIANT that is a JSON string and not empty, else null: 1 is no name."""
+    return f"CASE WHEN {is_text(value)} THEN nullif({get(value, '$', 'string')}, '') END"
+
+
+def is_object(value: Sql, path: str = "$") -> Sql:
+    """True for a VARIANT, or what stands at a path of one, that is a JSON object.
+
+    A cast to a struct asks for that alone, where a cast to a map copies each member.
+    """
+    return f"({get(value, path, 'struct<_: string>')} IS NOT NULL)"
+
+
+def members_of(value: Sql) -> Sql:
+    """A VARIANT object as MAP<STRING, VARIANT>, null for anything else."""
+    return f"try_cast({value} AS map<string, variant>)"
+
+
+def struct(**members: str) -> str:
+    """A struct type; what is asked to be a STRING is what a cast makes of any value."""
+    return f"struct<{', '.join(f'{name}: {kind}' for name, kind in members.items())}>"
+
+
+def with_columns(frame: DataFrame, columns: Mapping[str, Sql]) -> DataFrame:
+    """The frame and these new columns, in one step: none sees another."""
+    return frame.selectExpr("*", *(f"{sql} AS {name}" for name, sql in columns.items()))
+
+
+def with_replaced(frame: DataFrame, columns: Mapping[str, Sql]) -> DataFrame:
+    """The frame with these columns, in the place of those of the same names."""
+    return frame.withColumns({name: F.expr(sql) for name, sql in columns.items()})
+
+
+def few_rows(spark: SparkSession, rows: Iterable[tuple[Any, ...]], **columns: str) -> DataFrame:
+    """A few rows that the driver knows; `columns` are names and types."""
+    listed = ", ".join(f"({', '.join(map(literal, row))})" for row in rows)
+    names = ", ".join(columns)
+    typed = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in columns.items())
+    return spark.sql(f"SELECT {typed} FROM VALUES {listed} AS t({names})")
