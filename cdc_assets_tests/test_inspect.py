@@ -320,7 +320,7 @@ def test_the_list_of_reasons_is_closed() -> None:
     written = set()
     readers = sorted((cdc / "envelopes").glob("*.py"))
     for file in [cdc / "changes.py", cdc / "parse.py", *readers]:
-        written |= _when_values(ast.parse(file.read_text("utf-8")))
+        written |= _case_values(ast.parse(file.read_text("utf-8")))
     model = (ROOT / "cdc_assets_tests" / "model.py").read_text("utf-8")
     known = set(re.findall(r'(?:QuarantinedError\(|"quarantine", )"(\w+)"', model))
     known |= set(re.findall(r'QuarantinedError\("(\w+)" if .* else "\w+"\)', model))
@@ -329,7 +329,7 @@ def test_the_list_of_reasons_is_closed() -> None:
     assert set(REASONS) - known <= {"malformed_key"}, "a reason that the model does not know"
 
 
-def _when_values(tree: ast.Module) -> set[str]:
+def _case_values(tree: ast.Module) -> set[str]:
     """The texts of two words or more that some branch of an SQL CASE gives out."""
     texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)}
     of_case = [n.elts[1] for n in ast.walk(tree) if isinstance(n, ast.Tuple) and len(n.elts) == 2]

@@ -75,7 +75,8 @@ def read_schemas(
     wanted = set(examples.values())
     rows = landing.where(" OR ".join(f"({_is_at(place)})" for place in wanted))
     documents = with_document(with_texts(rows), cut=False)
-    start = case((f"size({parts_of('value_text')}) = 2", f"{parts_of('value_text')}[0]"))
+    parts = parts_of("value_text")
+    start = case((f"size({parts}) = 2", f"{parts}[0]"))
     texts = with_strict_json(
         with_columns(reader(source.format)(documents), {"_start": start}),
         start_schema=f"substring(_start, {len(SCHEMA) + 1})",

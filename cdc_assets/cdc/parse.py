@@ -5,8 +5,9 @@ JSON and names that stand twice, and keeps numbers to 38 digits; what it lets pa
 document, is caught by a mark (:func:`~cdc_assets.cdc.jsontext.with_strict_json`); the few numbers
 that it can't hold are read again with their digits (:mod:`~cdc_assets.cdc.envelopes.images`). The
 parsed value is cast once into the members that the format has. A cast makes texts of numbers, so
-members that must be texts (op, names) stay VARIANT and are asked what they are, and numbers are
-cast to text, then read: `true` and 1.5 are no BIGINT.
+where a text must stand (op, names), a member whose text another value could have become is asked
+what it was (:func:`~cdc_assets.cdc.sqltext.was_text`), and numbers are cast to text, then read:
+`true` and 1.5 are no BIGINT.
 """
 
 from __future__ import annotations
