@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -21,7 +22,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc import types
 from cdc_assets.cdc.config import Config, SourceConfig
-from cdc_assets.cdc.connect import parts_of
+from cdc_assets.cdc.connect import parts_of, start_hash
 from cdc_assets.cdc.envelopes import columns
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.facts import COMMENT, facts_of, read_facts
@@ -332,7 +333,21 @@ def _with_canonical(
     parsed: DataFrame, raws: Sequence[str], plans: Sequence[TypedNames]
 ) -> DataFrame:
     """Add the canonical text of each raw key; null where a column can't hold its value."""
-    documents = with_columns(parsed, {f"_{raw}": f"try_parse_json({raw})" for raw in raws})
+    forms = [(n, form) for n, plan in enumerate(plans) if (form := _canonical_form(plan))]
+    judged = with_columns(
+        parsed,
+        {
+            f"_{raw}_is_canonical": case(
+                *((f"key_plan = {n}", f"{raw} RLIKE {literal(form)}") for n, form in forms),
+                otherwise="false",
+            )
+            for raw in raws
+        },
+    )
+    documents = with_columns(
+        judged,
+        {f"_{raw}": case((f"NOT _{raw}_is_canonical", f"try_parse_json({raw})")) for raw in raws},
+    )
     # A member that is null is left out of the text.
     read = with_columns(
         documents,
@@ -351,10 +366,34 @@ def _with_canonical(
             for n, (names, _) in enumerate(plans)
         )
         canonical[raw.removesuffix("_raw")] = case(
-            (f"{raw} IS NULL", "CAST(NULL AS string)"), *whole, otherwise=raw
+            (f"{raw} IS NULL", "CAST(NULL AS string)"),
+            (f"_{raw}_is_canonical", raw),
+            *whole,
+            otherwise=raw,
         )
-    dropped = (f"_{raw}{part}" for raw in raws for part in ("", "_read"))
+    dropped = (f"_{raw}{part}" for raw in raws for part in ("", "_read", "_is_canonical"))
     return with_columns(read, canonical).drop(*dropped)
+
+
+# The JSON of values that are canonical as they were sent, by the type of their column.
+_CANONICAL = {
+    "int": "(?:0|-?[1-9][0-9]{0,8})",
+    "bigint": "(?:0|-?[1-9][0-9]{0,17})",
+    "string": r'"[^"\\]*"',
+}
+_PLAIN_NAME = re.compile("[A-Za-z0-9_]+")
+
+
+def _canonical_form(plan: TypedNames) -> str | None:
+    """A pattern of raw keys that are canonical, which most are; None where the types have none."""
+    names, typed = plan
+    known = {name: kind.wire for name, kind in typed}
+    members = [
+        f'"{name}":{_CANONICAL[known[name]]}'
+        for name in sorted(names)
+        if known.get(name) in _CANONICAL and _PLAIN_NAME.fullmatch(name)
+    ]
+    return rf"^\{{{','.join(members)}\}}\z" if len(members) == len(names) > 0 else None
 
 
 def _read_key(document: Sql, plan: TypedNames) -> Sql:
@@ -591,7 +630,8 @@ def read_records(landing: DataFrame, source: SourceConfig, kept: Kept) -> Readin
     if schemas.no_starts:
         # What stands before the payload is no schema: such messages are read whole.
         starts = ", ".join(f"{start}L" for start in schemas.no_starts)
-        hashed = f"xxhash64({parts_of('CAST(value AS string)')}[0])"
+        text = "CAST(value AS string)"
+        hashed = start_hash(text, parts_of(text))
         again = parse(landing.where(f"{hashed} IN ({starts})"), source, whole=True)
         cut = parsed.where(f"NOT coalesce(cut_hash IN ({starts}), false)")
         parsed = kept.keep(cut.unionByName(again))

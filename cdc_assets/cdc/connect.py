@@ -20,17 +20,30 @@ SCHEMA, PAYLOAD = '{"schema":', ',"payload":'
 
 
 def parts_of(text: Sql) -> Sql:
-    """A message's start and the rest behind it; null where there is no start.
+    """A message's text in two at the first end of a start; see :func:`has_start`.
 
     Splitting by a regular expression, which a plain text is too, finds it by skipping; Spark's own
     search compares at each byte.
     """
-    # An empty schema is none (L1). Splitting would replace bytes that are no UTF-8.
-    is_start = (
+    # An empty schema is none (L1).
+    may_start = (
         f"startswith({text}, {literal(SCHEMA + '{')}) "
-        f"AND NOT startswith({text}, {literal(SCHEMA + '{}')}) AND is_valid_utf8({text})"
+        f"AND NOT startswith({text}, {literal(SCHEMA + '{}')})"
     )
-    return case((is_start, f"split({text}, {literal(PAYLOAD)}, 2)"))
+    return case((may_start, f"split({text}, {literal(PAYLOAD)}, 2)"))
+
+
+def has_start(text: Sql, parts: Sql) -> Sql:
+    """Are these :func:`parts_of` a text its start and the rest?
+
+    Splitting replaces bytes that are no UTF-8; joined again they would not be what they were.
+    """
+    return f"(size({parts}) = 2 AND concat_ws({literal(PAYLOAD)}, {parts}) = {text})"
+
+
+def start_hash(text: Sql, parts: Sql) -> Sql:
+    """XXH64 of the text's start; null where it has none."""
+    return case((has_start(text, parts), f"xxhash64({parts}[0])"))
 
 
 def with_document(
@@ -50,13 +63,11 @@ def with_document(
         `start_hash` is XXH64 of the start's text, null where there is none.
     """
     parts = parts_of("value_text") if hashed else "CAST(NULL AS array<string>)"
-    has_start = "size(_parts) = 2"
-    rest = f"concat({literal('{' + PAYLOAD[1:])}, _parts[1])"
-    body = case((has_start, rest), otherwise="value_text") if cut and hashed else "value_text"
     split = with_columns(records, {"_parts": parts})
-    opened = with_columns(
-        split, {"body": body, "start_hash": case((has_start, "xxhash64(_parts[0])"))}
-    ).drop("_parts")
+    hashes = with_columns(split, {"start_hash": start_hash("value_text", "_parts")})
+    rest = f"concat({literal('{' + PAYLOAD[1:])}, _parts[1])"
+    body = case(("start_hash IS NOT NULL", rest), otherwise="value_text") if cut else "value_text"
+    opened = with_columns(hashes, {"body": body}).drop("_parts")
     if not (cut and hashed):
         return with_strict_json(opened, doc="body", **texts)
     read = with_strict_json(opened, _doc="body", **texts)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc import types
 from cdc_assets.cdc.config import SourceConfig
-from cdc_assets.cdc.connect import SCHEMA, parts_of, with_document
+from cdc_assets.cdc.connect import SCHEMA, has_start, parts_of, with_document
 from cdc_assets.cdc.envelopes import columns
 from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.jsontext import DOCUMENT, document_in, with_strict_json
@@ -76,7 +76,7 @@ def read_schemas(
     rows = landing.where(" OR ".join(f"({_is_at(place)})" for place in wanted))
     documents = with_document(with_texts(rows), cut=False)
     parts = parts_of("value_text")
-    start = case((f"size({parts}) = 2", f"{parts}[0]"))
+    start = case((has_start("value_text", parts), f"{parts}[0]"))
     texts = with_strict_json(
         with_columns(reader(source.format)(documents), {"_start": start}),
         start_schema=f"substring(_start, {len(SCHEMA) + 1})",

@@ -29,8 +29,9 @@ from cdc_assets.cdc.envelopes.keys import (
 )
 from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.jsontext import document_in
-from cdc_assets.cdc.sqltext import Sql, case, literal, with_columns
+from cdc_assets.cdc.sqltext import Sql, case, literal, rarely, with_columns, with_replaced
 
+_SHOWN, _UTF8 = 60, 4  # characters, and bytes at most of each
 _IS_REGISTRY = "length(value) >= 5 AND substring(value, 1, 1) = X'00'"
 
 
@@ -72,7 +73,9 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
         hashed=not whole,
         key_doc="key_text",
     )
-    events = reader(source.format)(documents)
+    # Of what can't be read, the beginning is shown; to carry the others' bytes on costs.
+    beginning = case(("doc IS NULL OR offset IS NULL", f"substring(value, 1, {_SHOWN * _UTF8})"))
+    events = reader(source.format)(with_replaced(documents, {"value": beginning}))
     keyed = with_raw_keys(with_header_keys(with_message_key(events)), source)
     is_record = "offset IS NOT NULL"
     marked = with_columns(
@@ -80,7 +83,7 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
         {
             "is_tombstone": f"coalesce({is_record} AND (is_empty OR e_kind = 'tombstone' "
             f"OR (NOT e_kind <=> 'row' AND is_variant_null({document_in('doc')}))), false)",
-            "says_order": "coalesce(array_max(e_ordered) > 0, false)",
+            "ordered": positions.ordered("e_elements"),
         },
     )
     unreadable = case(
@@ -96,12 +99,13 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
             "_has_source": "NOT is_tombstone AND (e_kind = 'row' OR e_op = 'message')",
             "_has_position": "NOT is_tombstone AND NOT coalesce(e_is_snapshot, false) "
             "AND (e_kind = 'row' OR e_op = 'message')",
+            "says_order": "coalesce(array_max(ordered) > 0, false)",
         },
     )
     rank = case((f"e_op = 'd' AND {has_header(NEW_KEY)}", "0"), otherwise="e_rank")
     of_time = "array(greatest(coalesce(e_stand_in, 0L), 0L))"
     position = positions.position(
-        f"CASE WHEN says_order THEN e_ordered ELSE {of_time} END",
+        f"CASE WHEN says_order THEN ordered ELSE {of_time} END",
         "e_tx_order",
         rank,
         "kafka_ts_ms",
@@ -111,7 +115,9 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
         "message_key": "key",
         "kind": "CASE WHEN is_tombstone THEN 'tombstone' ELSE e_kind END",
         "reason": "_reason",
-        "detail": f"coalesce({_unreadable_detail()}, e_detail, key_detail)",
+        "detail": rarely(
+            "_reason IS NOT NULL", f"coalesce({_unreadable_detail()}, e_detail, key_detail)"
+        ),
         "op": "e_op",
         "source_op": "CASE WHEN NOT is_tombstone THEN e_source_op END",
         **{name: f"e_{name}" for name in ("connector", "server", "db", "table_name")},
@@ -190,7 +196,7 @@ def _key_kinds() -> dict[str, Sql]:
 
 
 def _unreadable_detail() -> Sql:
-    text = "regexp_replace(substring(CAST(value AS string), 1, 60), '[\\\\p{Cntrl}]', ' ')"
+    text = f"regexp_replace(substring(CAST(value AS string), 1, {_SHOWN}), '[\\\\p{{Cntrl}}]', ' ')"
     shown = f"CASE WHEN is_valid_utf8({text}) THEN {text} ELSE 'bytes that are no UTF-8' END"
     return case(
         ("_reason = 'malformed_landing_line'", f"concat('no landed record: ', {shown})"),

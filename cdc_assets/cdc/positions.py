@@ -32,13 +32,12 @@ _OTHER_BASIS = -2  # below every source element; -1 marks an effective position
 class Elements:
     """The source elements of an event (O8): ARRAY<BIGINT>; SQL expressions.
 
-    `own` has a null for each that is missing; `ordered` has 0 there, and nothing below 0. `basis`
+    `own` has a null for each that is missing. `basis`
     names the members of the source that they are; `stand_in` (BIGINT) is the source time, which
     takes their place where they are absent or all 0.
     """
 
     own: Sql
-    ordered: Sql
     basis: Sql
     stand_in: Sql
 
@@ -62,11 +61,20 @@ SOURCE_MEMBERS = (
 )  # fmt: skip
 
 
-def debezium_elements(connector: Sql, of_source: Callable[[str], Sql], file: Sql) -> Elements:
+def debezium_basis(connector: Sql) -> Sql:
+    """Which members of the source say the order of a connector's events (O2)."""
+    branches = (
+        (f"lower({connector}) IN ({literals(names)})", literal(basis))
+        for basis, names in _CONNECTORS.items()
+    )
+    return case(*branches, otherwise=literal(SOURCE_TIME))
+
+
+def debezium_elements(basis: Sql, of_source: Callable[[str], Sql], file: Sql) -> Elements:
     """The source elements of a Debezium or Lindorm event (O2, O8).
 
     Args:
-        connector: the event's connector, null for Lindorm.
+        basis: :func:`debezium_basis`.
         of_source: the text of a member of the event's `source`.
         file: its member `file`, null where that is no JSON string.
     """
@@ -87,23 +95,12 @@ def debezium_elements(connector: Sql, of_source: Callable[[str], Sql], file: Sql
         _COMMIT_TS: [number("commit_ts")],
         _ORDINAL: [number("ts_ms"), number("ord")],
     }
-    is_of = {
-        basis: f"lower({connector}) IN ({literals(names)})" for basis, names in _CONNECTORS.items()
-    }
-    time = [number("ts_ms")]
-
-    def of_connector(value: Callable[[list[Sql]], Sql]) -> Sql:
-        branches = ((is_of[basis], value(parts)) for basis, parts in members.items())
-        return case(*branches, otherwise=value(time))
-
-    return Elements(
-        own=of_connector(lambda parts: f"array({', '.join(parts)})"),
-        ordered=of_connector(lambda parts: f"array({', '.join(map(_element, parts))})"),
-        basis=case(
-            *((is_of[basis], literal(basis)) for basis in members), otherwise=literal(SOURCE_TIME)
-        ),
-        stand_in=number("ts_ms"),
+    branches = (
+        (f"{basis} = {literal(name)}", f"array({', '.join(parts)})")
+        for name, parts in members.items()
     )
+    own = case(*branches, otherwise=f"array({number('ts_ms')})")
+    return Elements(own, basis, stand_in=number("ts_ms"))
 
 
 def wide_number(digits: Sql) -> list[Sql]:
@@ -125,10 +122,14 @@ def elements_of(parts: Sequence[Sql], basis: str, stand_in: Sql) -> Elements:
     """The elements of a format that has one basis."""
     return Elements(
         own=f"array({', '.join(parts)})",
-        ordered=f"array({', '.join(map(_element, parts))})",
         basis=literal(basis),
         stand_in=stand_in,
     )
+
+
+def ordered(elements: Sql) -> Sql:
+    """Source elements as they are compared."""
+    return f"transform({elements}, number -> {_element('number')})"
 
 
 def _element(value: Sql) -> Sql:
@@ -154,9 +155,12 @@ def _lsn_parts(lsn: Sql) -> list[Sql]:
 
 
 def position(
-    ordered: Sql, tx_order: Sql, rank: Sql, kafka_ts_ms: Sql, resets: Sequence[datetime]
+    elements: Sql, tx_order: Sql, rank: Sql, kafka_ts_ms: Sql, resets: Sequence[datetime]
 ) -> Sql:
-    """A position of landing columns `partition` and `offset` and these (O4, O11)."""
+    """A position of landing columns `partition` and `offset` and these (O4, O11).
+
+    `elements` are :func:`ordered`, the source's own or what stands in for them.
+    """
     reached = [
         f"CASE WHEN {kafka_ts_ms} >= {int(instant.timestamp() * 1000)}L THEN 1L ELSE 0L END"
         for instant in resets
@@ -166,7 +170,7 @@ def position(
         f"array({_element(tx_order)}, CAST({rank} AS bigint), CAST(partition AS bigint), "
         "CAST(offset AS bigint))"
     )
-    return f"concat(array({epoch}), {ordered}, {tail})"
+    return f"concat(array({epoch}), {elements}, {tail})"
 
 
 def says_order(elements: Column) -> Column:

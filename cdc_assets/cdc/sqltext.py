@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 
 Sql = str  # an expression of columns
 
-# How the text of a JSON number, boolean or list begins, or all of it.
-_OF_NO_TEXT = r"^(?:[-0-9\[]|true$|false$|Infinity$)"
+# How the text of a JSON number or list begins, and others that are no text's alone.
+_OF_NO_TEXT = ", ".join(str(ord(character)) for character in "-0123456789[")
+_WORDS = "'true', 'false', 'Infinity'"
 
 
 def literal(value: str | int | bool | date | None) -> Sql:
@@ -52,6 +53,14 @@ def case(*branches: tuple[Sql, Sql], otherwise: Sql = "NULL") -> Sql:
     return f"CASE {whens} ELSE {otherwise} END"
 
 
+def rarely(condition: Sql, value: Sql) -> Sql:
+    """The value where a condition holds that few records meet, else null.
+
+    Spark interprets a lambda: what stands in one is no part of the code that is compiled for all.
+    """
+    return f"get(transform(CASE WHEN {condition} THEN array(0) END, _ -> {value}), 0)"
+
+
 def get(value: Sql, path: str = "$", kind: str = "variant") -> Sql:
     """What stands at a path of a VARIANT, as a type; null where it is absent or does not fit.
 
@@ -82,7 +91,7 @@ def was_text(text: Sql, value: Sql, path: str = "$") -> Sql:
     """
     return case(
         (f"startswith({text}, '{{')", f"NOT {is_object(value, path)}"),
-        (f"{text} RLIKE {literal(_OF_NO_TEXT)}", is_text(get(value, path))),
+        (f"ascii({text}) IN ({_OF_NO_TEXT}) OR {text} IN ({_WORDS})", is_text(get(value, path))),
         otherwise=f"{text} IS NOT NULL",
     )
 

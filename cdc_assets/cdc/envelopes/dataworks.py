@@ -162,7 +162,6 @@ def read_dataworks(records: DataFrame) -> DataFrame:
         source_ts_ms=event_time,
         processed_ts_ms=whole("t.systemTime"),
         elements=elements.own,
-        ordered=elements.ordered,
         basis=elements.basis,
         stand_in=elements.stand_in,
         tx_id="CAST(NULL AS string)",

@@ -21,6 +21,7 @@ from cdc_assets.cdc.sqltext import (
     literal,
     literals,
     members_of,
+    rarely,
     struct,
     was_text,
     whole,
@@ -150,7 +151,15 @@ def read_envelope(
     if not lindorm:
         is_there = f"{of_source(own)} IS NOT NULL"
         namespace = case((is_there, namespace), otherwise=source.name("db"))
-    named = with_columns(opened, {"v_namespace": namespace, "v_table": source.name("table")})
+    connector = "CAST(NULL AS string)" if lindorm else of_source("connector")
+    named = with_columns(
+        opened,
+        {
+            "v_namespace": namespace,
+            "v_table": source.name("table"),
+            "v_basis": positions.debezium_basis(connector),
+        },
+    )
     op = "v_op_text"
     row_op = f"coalesce({op} IN ({literals(row_ops)}), false)"
     is_event = "v_has_op AND v_has_body"
@@ -191,12 +200,11 @@ def read_envelope(
             )
         },
     )
-    connector = "CAST(NULL AS string)" if lindorm else of_source("connector")
-    elements = positions.debezium_elements(connector, of_source, source.name("file"))
+    elements = positions.debezium_elements("v_basis", of_source, source.name("file"))
     mark = of_source("snapshot")
     return Envelope(
         reason="v_reason",
-        detail=_detail(of_source("connector"), sent_op, lindorm),
+        detail=rarely("v_reason IS NOT NULL", _detail(of_source("connector"), sent_op, lindorm)),
         kind=case(
             (f"e IS NULL AND coalesce(is_variant_null({member()}), false)", "'tombstone'"),
             ("v_control IS NOT NULL", "'control'"),
@@ -216,7 +224,6 @@ def read_envelope(
         source_ts_ms=whole(of_source("ts_ms")),
         processed_ts_ms="v_ts_ms",
         elements=elements.own,
-        ordered=elements.ordered,
         basis=elements.basis,
         stand_in=elements.stand_in,
         tx_id=f"coalesce(v_transaction, {of_source('txId')})",

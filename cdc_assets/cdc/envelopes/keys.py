@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 
 from cdc_assets.cdc.config import SourceConfig, TableConfig
-from cdc_assets.cdc.connect import SCHEMA, parts_of
+from cdc_assets.cdc.connect import SCHEMA, has_start, parts_of
 from cdc_assets.cdc.jsontext import DOCUMENT, digits_of, document_in
 from cdc_assets.cdc.placeholders import placeholder_forms
 from cdc_assets.cdc.sqltext import (
@@ -71,7 +71,7 @@ def with_message_key(records: DataFrame) -> DataFrame:
     sent = f"substring(_key_parts[0], {len(SCHEMA) + 1})"
     other = "try_element_at(_key_own, 'schema')"
     schema = case(
-        ("size(_key_parts) = 2", sent),
+        (has_start("key_text", "_key_parts"), sent),
         (f"_key_payload IS NOT NULL AND {is_object(other)}", f"to_json({other})"),
     )
     return with_columns(

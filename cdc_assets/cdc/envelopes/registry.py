@@ -19,11 +19,9 @@ class Envelope:
     and `after` their canonical JSON. `schema` is the schema (VARIANT) of a message without
     a start, and `start` the hash of the start of one that has it (see
     :mod:`cdc_assets.cdc.connect`). `key_names` are the key columns that the message itself names.
-    `elements` are the source
-    elements of the position, `basis` says which members of the source they are, `ordered` are they
-    without nulls and signs; `stand_in` takes their place where they say nothing (FORMATS O8).
-    `rank` is 0 for the half of a change that takes a row away while its other half
-    writes one (O4).
+    `elements` are the source elements of the position, `basis` says which members of the source
+    they are; `stand_in` takes their place where they say nothing (FORMATS O8). `rank` is 0 for the
+    half of a change that takes a row away while its other half writes one (O4).
     """
 
     reason: Sql
@@ -43,7 +41,6 @@ class Envelope:
     source_ts_ms: Sql
     processed_ts_ms: Sql
     elements: Sql
-    ordered: Sql
     basis: Sql
     stand_in: Sql
     tx_id: Sql

@@ -196,8 +196,11 @@ def from_lines(lines: DataFrame) -> DataFrame:
     Args:
         lines: `value` (the line's bytes as text), `landing_date`, `file`.
     """
-    # The first character that is none tells most lines from empty ones.
-    filled = lines.where("NOT value RLIKE '^ *\\\\r{0,2}\\\\z'")
+    # Of what begins otherwise, no line is empty; a regular expression reads all of a text.
+    is_empty = (
+        f"ascii(value) IN (0, {ord(' ')}, {ord(chr(13))}) AND value RLIKE '^ *\\\\r{{0,2}}\\\\z'"
+    )
+    filled = lines.where(f"NOT ({is_empty})")
     parsed = with_columns(
         with_strict_json(filled, line="value"), {"l": get("line", DOCUMENT, _LINE)}
     )
