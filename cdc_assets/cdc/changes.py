@@ -42,6 +42,7 @@ from cdc_assets.cdc.message_schemas import (
 )
 from cdc_assets.cdc.parse import parse
 from cdc_assets.cdc.sqltext import (
+    Query,
     Sql,
     case,
     few_rows,
@@ -151,7 +152,7 @@ def with_canonical_keys(
     shapes: Iterable[Shape],
     schemas: KnownSchemas,
     misfits: Mapping[Shape, str],
-) -> DataFrame:
+) -> Query:
     """Replace raw keys by canonical ones (DESIGN, column `key`) and judge unfit values.
 
     A key whose columns have no type that is known by its day is canonical as JSON wrote it.
@@ -162,7 +163,7 @@ def with_canonical_keys(
         if typed or shape in misfits:
             by_types.setdefault((shape.names, typed), []).append(shape)
     planned = _with_plans(parsed, list(by_types.values()), misfits)
-    keyed = _with_canonical(planned, RAW_KEYS, list(by_types))
+    keyed = _with_canonical(Query(planned), RAW_KEYS, list(by_types))
     is_change = "(kind = 'row' OR (kind = 'tombstone' AND op = 'd'))"
     is_unfit = "((key_raw IS NOT NULL AND key IS NULL) OR key_misfit IS NOT NULL)"
     malformed = (
@@ -170,8 +171,7 @@ def with_canonical_keys(
         f"AND {is_change} AND {is_unfit}"
     )
     says = "coalesce(key_misfit, concat('a key value does not fit its column: ', key_raw))"
-    return with_replaced(
-        keyed,
+    return keyed.replace(
         {
             # D10: a row that has the key that it had did not move.
             "old_key": "nullif(old_key, key)",
@@ -329,13 +329,10 @@ def _with_plans(
     return parsed.join(F.broadcast(known), same, "left").drop(*of_plan)
 
 
-def _with_canonical(
-    parsed: DataFrame, raws: Sequence[str], plans: Sequence[TypedNames]
-) -> DataFrame:
+def _with_canonical(parsed: Query, raws: Sequence[str], plans: Sequence[TypedNames]) -> Query:
     """Add the canonical text of each raw key; null where a column can't hold its value."""
     forms = [(n, form) for n, plan in enumerate(plans) if (form := _canonical_form(plan))]
-    judged = with_columns(
-        parsed,
+    judged = parsed.extend(
         {
             f"_{raw}_is_canonical": case(
                 *((f"key_plan = {n}", f"{raw} RLIKE {literal(form)}") for n, form in forms),
@@ -344,13 +341,11 @@ def _with_canonical(
             for raw in raws
         },
     )
-    documents = with_columns(
-        judged,
+    documents = judged.extend(
         {f"_{raw}": case((f"NOT _{raw}_is_canonical", f"try_parse_json({raw})")) for raw in raws},
     )
     # A member that is null is left out of the text.
-    read = with_columns(
-        documents,
+    read = documents.extend(
         {
             f"_{raw}_read": case(
                 *((f"key_plan = {n}", _read_key(f"_{raw}", plan)) for n, plan in enumerate(plans)),
@@ -372,7 +367,7 @@ def _with_canonical(
             otherwise=raw,
         )
     dropped = (f"_{raw}{part}" for raw in raws for part in ("", "_read", "_is_canonical"))
-    return with_columns(read, canonical).drop(*dropped)
+    return read.extend(canonical).drop(*dropped)
 
 
 # The JSON of values that are canonical as they were sent, by the type of their column.
@@ -689,7 +684,10 @@ def _make_run(
         verdicts = None
         if keys.tombstones:
             verdicts = kept.keep(settle_tombstones(lake, name, parsed, landing, days[0]))
+        # Kept, as Spark would push what tells the destinations apart down to where it is read, and
+        # so plan and work out all keys twice for each of them.
         routed = route(parsed, source, keys, schemas, verdicts, misfits)
+        routed = kept.keep(routed.select(*_ROUTED))
         facts = facts_of(routed, source).collect()
         register_schemas(lake, name, _used_by_changes(fresh, facts))
         reached = {fact.destination for fact in facts}
@@ -777,7 +775,7 @@ def route(
         settled = _with_verdicts(parsed, verdicts, source)
         shapes.update(keys.of_tombstones(source.tables))
     keyed = with_canonical_keys(settled, source, sorted(shapes, key=str), schemas, misfits or {})
-    return with_columns(keyed, {"destination": _DESTINATION})
+    return keyed.extend({"destination": _DESTINATION}).plan()
 
 
 def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig) -> DataFrame:
@@ -817,6 +815,13 @@ _DESTINATION = case(
     ("reason IS NOT NULL", "'quarantine'"),
     ("kind = 'row' OR (kind = 'tombstone' AND op = 'd')", "'changes'"),
     otherwise="'control'",
+)
+
+
+# What is written of a record, and what finds it in the landing again.
+_ROUTED = (
+    *dict.fromkeys((*columns.CHANGES.names, *columns.CONTROL.names)),
+    *("value_hash", "message_key_json", "reason", "detail", "destination"),
 )
 
 

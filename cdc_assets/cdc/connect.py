@@ -11,10 +11,8 @@ that is no ``{"schema":`` and a whole object is not cut off.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
 from cdc_assets.cdc.jsontext import DOCUMENT, with_strict_json
-from cdc_assets.cdc.sqltext import Sql, case, get, literal, with_columns
+from cdc_assets.cdc.sqltext import Query, Sql, case, get, literal
 
 SCHEMA, PAYLOAD = '{"schema":', ',"payload":'
 
@@ -46,9 +44,7 @@ def start_hash(text: Sql, parts: Sql) -> Sql:
     return case((has_start(text, parts), f"xxhash64({parts}[0])"))
 
 
-def with_document(
-    records: DataFrame, cut: bool = True, hashed: bool = True, **texts: Sql
-) -> DataFrame:
+def with_document(records: Query, cut: bool = True, hashed: bool = True, **texts: Sql) -> Query:
     """Add `doc`, the value as strict JSON, its text `body`, and `start_hash`.
 
     `doc` is as :func:`~cdc_assets.cdc.jsontext.with_strict_json` makes it.
@@ -63,14 +59,14 @@ def with_document(
         `start_hash` is XXH64 of the start's text, null where there is none.
     """
     parts = parts_of("value_text") if hashed else "CAST(NULL AS array<string>)"
-    split = with_columns(records, {"_parts": parts})
-    hashes = with_columns(split, {"start_hash": start_hash("value_text", "_parts")})
+    split = records.extend({"_parts": parts})
+    hashes = split.extend({"start_hash": start_hash("value_text", "_parts")})
     rest = f"concat({literal('{' + PAYLOAD[1:])}, _parts[1])"
     body = case(("start_hash IS NOT NULL", rest), otherwise="value_text") if cut else "value_text"
-    opened = with_columns(hashes, {"body": body}).drop("_parts")
+    opened = hashes.extend({"body": body}).drop("_parts")
     if not (cut and hashed):
         return with_strict_json(opened, doc="body", **texts)
     read = with_strict_json(opened, _doc="body", **texts)
     # A message that names its schema twice is no strict JSON.
     twice = f"start_hash IS NOT NULL AND {get('_doc', DOCUMENT + '.schema')} IS NOT NULL"
-    return with_columns(read, {"doc": f"CASE WHEN NOT ({twice}) THEN _doc END"}).drop("_doc")
+    return read.extend({"doc": f"CASE WHEN NOT ({twice}) THEN _doc END"}).drop("_doc")

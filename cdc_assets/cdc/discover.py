@@ -24,6 +24,7 @@ from cdc_assets.cdc.kept import keeping
 from cdc_assets.cdc.message_schemas import KnownSchemas
 from cdc_assets.cdc.parse import with_texts
 from cdc_assets.cdc.placeholders import placeholder_forms
+from cdc_assets.cdc.sqltext import Query
 
 SAMPLE = 2_000  # records on which the formats are tried
 
@@ -150,12 +151,13 @@ def try_formats(sample: DataFrame) -> list[Tried]:
     """
     filled = sample.where(F.length("value") > 0)
     with keeping() as kept:
-        documents = kept.keep(with_document(with_texts(filled), cut=False, hashed=False))
+        documents = kept.keep(with_document(with_texts(filled), cut=False, hashed=False).plan())
         unreadable = F.when(F.col("offset").isNull(), "malformed_landing_line").when(
             F.col("doc").isNull(), "malformed_json"
         )
         frames = [
-            reader(name)(documents)
+            reader(name)(Query(documents))
+            .plan()
             .groupBy(
                 F.col("e_kind").alias("kind"), F.coalesce(unreadable, "e_reason").alias("reason")
             )

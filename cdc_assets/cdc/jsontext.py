@@ -7,9 +7,7 @@ duplicate names; what it lets pass is trailing text, which :func:`with_strict_js
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
-from cdc_assets.cdc.sqltext import Sql, case, get, literal, members_of, with_columns
+from cdc_assets.cdc.sqltext import Query, Sql, case, get, literal, members_of
 
 # Numbers that VARIANT can't hold: integers of more than 38 digits would pass through a double (R3),
 # what no double holds would be infinity.
@@ -31,7 +29,7 @@ def is_utf8(text: Sql) -> Sql:
     return f"format_string('%s', {text}) = {text}"
 
 
-def with_strict_json(frame: DataFrame, **texts: Sql) -> DataFrame:
+def with_strict_json(frame: Query, **texts: Sql) -> Query:
     """Add VARIANTs of texts that are exactly one JSON document, else null.
 
     A text is parsed once, in an array in which its own hash follows: text behind the document
@@ -47,22 +45,20 @@ def with_strict_json(frame: DataFrame, **texts: Sql) -> DataFrame:
     Four projections, so that Spark computes each step once.
     """
     names = list(texts)
-    frame = with_columns(frame, {f"_{n}_text": text for n, text in texts.items()})
-    frame = with_columns(frame, {f"_{n}_mark": f"xxhash64(_{n}_text)" for n in names})
-    frame = with_columns(
-        frame,
+    frame = frame.extend({f"_{n}_text": text for n, text in texts.items()})
+    frame = frame.extend({f"_{n}_mark": f"xxhash64(_{n}_text)" for n in names})
+    frame = frame.extend(
         {
             f"_{n}_items": f"CASE WHEN {is_utf8(f'_{n}_text')} THEN "
             f"try_parse_json(concat('[', _{n}_text, ',', _{n}_mark, ']')) END"
             for n in names
-        },
+        }
     )
-    frame = with_columns(
-        frame,
+    frame = frame.extend(
         {
             n: f"CASE WHEN {get(f'_{n}_items', '$[1]', 'bigint')} = _{n}_mark THEN _{n}_items END"
             for n in names
-        },
+        }
     )
     return frame.drop(*(f"_{n}_{part}" for n in names for part in ("text", "mark", "items")))
 

@@ -19,7 +19,7 @@ from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.jsontext import DOCUMENT, document_in, with_strict_json
 from cdc_assets.cdc.lake import Lake, with_retry
 from cdc_assets.cdc.parse import with_texts
-from cdc_assets.cdc.sqltext import case, is_object, literal, with_columns
+from cdc_assets.cdc.sqltext import case, is_object, literal
 
 log = logging.getLogger(__name__)
 
@@ -78,15 +78,13 @@ def read_schemas(
     parts = parts_of("value_text")
     start = case((has_start("value_text", parts), f"{parts}[0]"))
     texts = with_strict_json(
-        with_columns(reader(source.format)(documents), {"_start": start}),
+        reader(source.format)(documents).extend({"_start": start}),
         start_schema=f"substring(_start, {len(SCHEMA) + 1})",
     )
     of_start = case(
         (is_object("start_schema", DOCUMENT), f"to_json({document_in('start_schema')})")
     )
-    found = with_columns(
-        texts, {"start_text": of_start, "schema_text": "to_json(e_schema)"}
-    ).selectExpr(
+    found = texts.extend({"start_text": of_start, "schema_text": "to_json(e_schema)"}).select(
         "start_hash",
         "start_text",
         "sha2(start_text, 256) AS start_id",
@@ -95,7 +93,7 @@ def read_schemas(
     )
     starts: dict[int, str | None] = {}
     by_id: dict[str, str] = {}
-    for row in found.collect():  # schemas are few
+    for row in found.plan().collect():  # schemas are few
         if row.start_hash is not None:
             starts[row.start_hash] = row.start_id
         for schema_id, text in ((row.start_id, row.start_text), (row.schema_id, row.schema_text)):

@@ -29,16 +29,15 @@ from cdc_assets.cdc.envelopes.keys import (
 )
 from cdc_assets.cdc.envelopes.registry import reader
 from cdc_assets.cdc.jsontext import document_in
-from cdc_assets.cdc.sqltext import Sql, case, literal, rarely, with_columns, with_replaced
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal, rarely
 
 _SHOWN, _UTF8 = 60, 4  # characters, and bytes at most of each
 _IS_REGISTRY = "length(value) >= 5 AND substring(value, 1, 1) = X'00'"
 
 
-def with_texts(landing: DataFrame) -> DataFrame:
+def with_texts(landing: DataFrame) -> Query:
     """Add `value_text`: the value's bytes as text, null where there is none to be read."""
-    return with_columns(
-        landing,
+    return Query(landing).extend(
         {
             "is_empty": "value IS NULL OR length(value) = 0",
             "is_registry": f"coalesce({_IS_REGISTRY}, false)",
@@ -48,7 +47,7 @@ def with_texts(landing: DataFrame) -> DataFrame:
             "value_hash": "xxhash64(value)",
             "kafka_ts_ms": "unix_millis(timestamp)",
             "key_text": MESSAGE_KEY,
-        },
+        }
     )
 
 
@@ -75,24 +74,22 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
     )
     # Of what can't be read, the beginning is shown; to carry the others' bytes on costs.
     beginning = case(("doc IS NULL OR offset IS NULL", f"substring(value, 1, {_SHOWN * _UTF8})"))
-    events = reader(source.format)(with_replaced(documents, {"value": beginning}))
+    events = reader(source.format)(documents.replace({"value": beginning}))
     keyed = with_raw_keys(with_header_keys(with_message_key(events)), source)
     is_record = "offset IS NOT NULL"
-    marked = with_columns(
-        keyed,
+    marked = keyed.extend(
         {
             "is_tombstone": f"coalesce({is_record} AND (is_empty OR e_kind = 'tombstone' "
             f"OR (NOT e_kind <=> 'row' AND is_variant_null({document_in('doc')}))), false)",
             "ordered": positions.ordered("e_elements"),
-        },
+        }
     )
     unreadable = case(
         (f"NOT ({is_record})", "'malformed_landing_line'"),
         ("is_registry", "'registry_encoded'"),
         ("doc IS NULL AND NOT is_empty", "'malformed_json'"),
     )
-    judged = with_columns(
-        marked,
+    judged = marked.extend(
         {
             "_reason": f"coalesce({unreadable}, "
             "CASE WHEN NOT is_tombstone THEN coalesce(e_reason, key_reason) END)",
@@ -100,7 +97,7 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
             "_has_position": "NOT is_tombstone AND NOT coalesce(e_is_snapshot, false) "
             "AND (e_kind = 'row' OR e_op = 'message')",
             "says_order": "coalesce(array_max(ordered) > 0, false)",
-        },
+        }
     )
     rank = case((f"e_op = 'd' AND {has_header(NEW_KEY)}", "0"), otherwise="e_rank")
     of_time = "array(greatest(coalesce(e_stand_in, 0L), 0L))"
@@ -158,8 +155,8 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
         "payload": "e_payload",
     }
     own = ("landing_date", "topic", "partition", "offset", "kafka_ts_ms", "value_hash")
-    read = judged.selectExpr(*own, *(f"{sql} AS {name}" for name, sql in columns.items()))
-    return with_columns(with_columns(read, _key_shape()), _key_kinds()).drop("_bare_key")
+    read = judged.select(*own, *(f"{sql} AS {name}" for name, sql in columns.items()))
+    return read.extend(_key_shape()).extend(_key_kinds()).drop("_bare_key").plan()
 
 
 _BLANK_SCHEMA = hashlib.sha256(b"{}").hexdigest()

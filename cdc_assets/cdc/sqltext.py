@@ -7,7 +7,9 @@ into a text only through :func:`~cdc_assets.cdc.names.quote` and :func:`literal`
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -117,6 +119,62 @@ def members_of(value: Sql) -> Sql:
 def struct(**members: str) -> str:
     """A struct type; what is asked to be a STRING is what a cast makes of any value."""
     return f"struct<{', '.join(f'{name}: {kind}' for name, kind in members.items())}>"
+
+
+# Each iteration of Spark's analyzer resolves the next of unresolved steps, and visits all of them.
+_STEPS_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Query:
+    """Steps over the rows of a frame, as text in Spark's pipe syntax.
+
+    Spark gets some of them at once, in a few calls, where each step of a DataFrame takes a call for
+    each column.
+    """
+
+    frame: DataFrame
+    steps: tuple[Sql, ...] = ()
+
+    def then(self, step: Sql) -> Query:
+        """The query and one more step."""
+        if len(self.steps) == _STEPS_AT_ONCE:
+            return Query(self.plan(), (step,))
+        return Query(self.frame, (*self.steps, step))
+
+    def extend(self, columns: Mapping[str, Sql]) -> Query:
+        """Add new columns; none sees another."""
+        return self.then(f"EXTEND {_listed(columns)}")
+
+    def replace(self, columns: Mapping[str, Sql]) -> Query:
+        """Put these columns in the place of those of the same names; they stand last."""
+        return self.then(f"SELECT * EXCEPT ({', '.join(columns)}), {_listed(columns)}")
+
+    def select(self, *columns: Sql) -> Query:
+        """These columns alone."""
+        return self.then(f"SELECT {', '.join(columns)}")
+
+    def drop(self, *names: str) -> Query:
+        """Without these columns."""
+        return self.then(f"DROP {', '.join(names)}")
+
+    def where(self, condition: Sql) -> Query:
+        """The rows for which this is true."""
+        return self.then(f"WHERE {condition}")
+
+    def plan(self) -> DataFrame:
+        """The frame that the steps make; nothing is computed yet."""
+        view = f"cdc_{uuid.uuid4().hex}"
+        self.frame.createOrReplaceTempView(view)
+        spark = self.frame.sparkSession
+        try:
+            return spark.sql(" |> ".join([f"FROM {view}", *self.steps]))
+        finally:
+            spark.catalog.dropTempView(view)
+
+
+def _listed(columns: Mapping[str, Sql]) -> Sql:
+    return ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
 
 
 def with_columns(frame: DataFrame, columns: Mapping[str, Sql]) -> DataFrame:

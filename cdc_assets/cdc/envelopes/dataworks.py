@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
 from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.envelopes.registry import Envelope
 from cdc_assets.cdc.jsontext import DOCUMENT
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.positions import elements_of, wide_number
 from cdc_assets.cdc.sqltext import (
+    Query,
     Sql,
     case,
     get,
@@ -21,7 +20,6 @@ from cdc_assets.cdc.sqltext import (
     string_of,
     struct,
     whole,
-    with_columns,
 )
 
 # W2: case-sensitive, an open list. Both spellings of the first half are met.
@@ -66,7 +64,7 @@ _SCHEMA = struct(
 )  # fmt: skip
 
 
-def read_dataworks(records: DataFrame) -> DataFrame:
+def read_dataworks(records: Query) -> Query:
     """Read DataWorks events.
 
     Args:
@@ -76,29 +74,24 @@ def read_dataworks(records: DataFrame) -> DataFrame:
     Returns:
         The records with the columns of `Envelope`.
     """
-    opened = with_columns(
-        records, {"r": get("doc", DOCUMENT, struct(schema="variant", payload="variant"))}
+    opened = records.extend(
+        {"r": get("doc", DOCUMENT, struct(schema="variant", payload="variant"))}
     )
-    cast = with_columns(
-        opened,
-        {"p": get("r.payload", "$", _PAYLOAD), "h": get("r.schema", "$", _SCHEMA)},
-    )
-    parts = with_columns(
-        cast,
+    cast = opened.extend({"p": get("r.payload", "$", _PAYLOAD), "h": get("r.schema", "$", _SCHEMA)})
+    parts = cast.extend(
         {
             "t": get("p.timestamp", "$", _TIMES),
             "v_before": f"{get('p.before', '$', _IMAGE)}.dataColumn",
             "v_after": f"{get('p.after', '$', _IMAGE)}.dataColumn",
             "v_op": case((is_text("p.op"), get("p.op", "$", "string"))),
             "is_null_payload": "coalesce(is_variant_null(r.payload), false)",
-        },
+        }
     )
     again = [members_of(get("digits", f"$.payload.{n}.dataColumn")) for n in ("before", "after")]
     imaged = with_images(parts, members_of("v_before"), members_of("v_after"), (again[0], again[1]))
     parts_known = ("timestamp", "before", "after", "sequenceId", "ddl")
     known = " OR ".join(("h.source IS NOT NULL", *(f"p.{n} IS NOT NULL" for n in parts_known)))
-    named = with_columns(
-        imaged,
+    named = imaged.extend(
         {
             "v_is_envelope": f"p IS NOT NULL AND ({known}) AND h IS NOT NULL",
             "v_row_op": _lookup("v_op", ROW_OPS),
@@ -110,17 +103,16 @@ def read_dataworks(records: DataFrame) -> DataFrame:
             # A number of 39 digits, too, is exact.
             "v_sequence": f"coalesce({get('digits', '$.payload.sequenceId', 'string')}, "
             f"{get('p.sequenceId', '$', 'string')})",
-        },
+        }
     )
     namespace = "CASE WHEN v_db IS NOT NULL THEN concat_ws('__', v_db, v_schema) END"
-    tabled = with_columns(named, {"v_namespace": namespace})
-    judged = with_columns(tabled, {"v_name": table_name_sql("v_namespace", "v_table")})
+    tabled = named.extend({"v_namespace": namespace})
+    judged = tabled.extend({"v_name": table_name_sql("v_namespace", "v_table")})
     no_image = (
         "(v_op IN ('INSERT', 'UPDATE_AFTER') AND after_row IS NULL) "
         "OR (v_is_before AND before_row IS NULL)"
     )
-    reasoned = with_columns(
-        judged,
+    reasoned = judged.extend(
         {
             "v_reason": case(
                 ("NOT v_is_envelope", "'not_an_envelope'"),
@@ -129,7 +121,7 @@ def read_dataworks(records: DataFrame) -> DataFrame:
                 ("v_row_op IS NOT NULL AND v_name IS NULL", "'missing_table'"),
                 (no_image, "'missing_image'"),
             )
-        },
+        }
     )
     event_time = whole("t.eventTime")
     elements = elements_of(wide_number("v_sequence"), "sequenceId", event_time)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
-
 from cdc_assets.cdc import positions
 from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.envelopes.registry import Envelope
 from cdc_assets.cdc.jsontext import DOCUMENT
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.sqltext import (
+    Query,
     Sql,
     case,
     get,
@@ -25,7 +24,6 @@ from cdc_assets.cdc.sqltext import (
     struct,
     was_text,
     whole,
-    with_columns,
 )
 
 ROW_OPS = ("c", "u", "d", "r", "t")
@@ -63,7 +61,7 @@ class Source:
     name: Callable[[str], Sql]
 
 
-def read_debezium(records: DataFrame) -> DataFrame:
+def read_debezium(records: Query) -> Query:
     """Read Debezium events of any connector.
 
     Args:
@@ -75,21 +73,20 @@ def read_debezium(records: DataFrame) -> DataFrame:
     return _read(records, row_ops=ROW_OPS, lindorm=False)
 
 
-def read_lindorm(records: DataFrame) -> DataFrame:
+def read_lindorm(records: Query) -> Query:
     """Read Lindorm events: Debezium's shape, `namespace` for the schema, ops c, u, d, r."""
     return _read(records, row_ops=("c", "u", "d", "r"), lindorm=True)
 
 
-def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFrame:
-    events = with_columns(with_event(records), {"e": member(kind=EVENT)})
+def _read(records: Query, row_ops: tuple[str, ...], lindorm: bool) -> Query:
+    events = with_event(records).extend({"e": member(kind=EVENT)})
     # No other value than the text becomes the text of a known op.
     is_known = f"e.op IN ({literals((*row_ops, MESSAGE_OP))})"
     present = " OR ".join(
         f"e.{name} IS NOT NULL OR {member(name)} IS NOT NULL"
         for name in ("source", "after", "before")
     )
-    parts = with_columns(
-        events,
+    parts = events.extend(
         {
             "v_op_text": case((f"{is_known} OR {was_text('e.op', member('op'))}", "e.op")),
             "v_has_op": "e.op IS NOT NULL",
@@ -101,7 +98,7 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
             # Avro's JSON encoding writes {"long": 1} where Connect's converter writes 1, and
             # wraps rows in the names of their types.
             "v_is_avro_json": f"startswith(e.ts_ms, '{{') AND {is_object(member('ts_ms'))}",
-        },
+        }
     )
     again = [
         members_of(
@@ -123,13 +120,13 @@ def _read(records: DataFrame, row_ops: tuple[str, ...], lindorm: bool) -> DataFr
 
 
 def read_envelope(
-    opened: DataFrame,
+    opened: Query,
     source: Source,
     row_ops: tuple[str, ...],
     sent_op: Sql,
     may_be_message: Sql,
     lindorm: bool = False,
-) -> DataFrame:
+) -> Query:
     """Judge and name the parts of Debezium events.
 
     Args:
@@ -152,13 +149,12 @@ def read_envelope(
         is_there = f"{of_source(own)} IS NOT NULL"
         namespace = case((is_there, namespace), otherwise=source.name("db"))
     connector = "CAST(NULL AS string)" if lindorm else of_source("connector")
-    named = with_columns(
-        opened,
+    named = opened.extend(
         {
             "v_namespace": namespace,
             "v_table": source.name("table"),
             "v_basis": positions.debezium_basis(connector),
-        },
+        }
     )
     op = "v_op_text"
     row_op = f"coalesce({op} IN ({literals(row_ops)}), false)"
@@ -166,8 +162,7 @@ def read_envelope(
     is_message = f"{is_event} AND coalesce({op} = '{MESSAGE_OP}', false) AND {may_be_message}"
     # A heartbeat is an object of times alone: `ts_ms`, in later versions also `ts_us` … (D16).
     times = f"forall(json_object_keys(to_json({member()})), name -> startswith(name, 'ts_'))"
-    judged = with_columns(
-        named,
+    judged = named.extend(
         {
             "v_name": table_name_sql("v_namespace", "v_table"),
             "v_is_event": is_event,
@@ -184,11 +179,10 @@ def read_envelope(
                     "'heartbeat'",
                 ),
             ),
-        },
+        }
     )
     has_object = "(v_has_source OR before_row IS NOT NULL OR after_row IS NOT NULL)"
-    reasoned = with_columns(
-        judged,
+    reasoned = judged.extend(
         {
             "v_reason": case(
                 ("v_control IS NOT NULL", "NULL"),
@@ -198,7 +192,7 @@ def read_envelope(
                 ("v_name IS NULL", "'missing_table'"),
                 (f"{op} IN ('c', 'r', 'u') AND after_row IS NULL", "'missing_image'"),
             )
-        },
+        }
     )
     elements = positions.debezium_elements("v_basis", of_source, source.name("file"))
     mark = of_source("snapshot")
@@ -248,7 +242,7 @@ def read_envelope(
     ).add_to(reasoned)
 
 
-def with_event(records: DataFrame, is_bare: Sql | None = None) -> DataFrame:
+def with_event(records: Query, is_bare: Sql | None = None) -> Query:
     """Add `is_wrapped`: is the event the payload of `{"schema": …, "payload": …}` (D1, D2)?
 
     Args:
@@ -268,7 +262,7 @@ def with_event(records: DataFrame, is_bare: Sql | None = None) -> DataFrame:
     names = f"map_keys({get('doc', DOCUMENT, 'map<string, variant>')})"
     is_alone = f"size(array_except({names}, array('schema', 'payload'))) = 0"
     wraps = f"{is_object('doc', _of('payload'))} OR ({is_there('payload')} AND {is_alone})"
-    return with_columns(records, {"is_wrapped": f"coalesce(NOT ({bare}) AND ({wraps}), false)"})
+    return records.extend({"is_wrapped": f"coalesce(NOT ({bare}) AND ({wraps}), false)"})
 
 
 def member(path: str = "", kind: str = "variant") -> Sql:

@@ -7,8 +7,6 @@ start with ``__``: ``__op``, ``__deleted``, ``__table``, ``__source_ts_ms``, ``_
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
 from cdc_assets.cdc.envelopes.debezium import (
     EVENT,
     ROW_OPS,
@@ -24,6 +22,7 @@ from cdc_assets.cdc.envelopes.debezium import (
 from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.jsontext import DOCUMENT
 from cdc_assets.cdc.sqltext import (
+    Query,
     Sql,
     case,
     get,
@@ -32,10 +31,10 @@ from cdc_assets.cdc.sqltext import (
     literal,
     literals,
     members_of,
+    rarely,
     string_of,
     struct,
     whole,
-    with_columns,
 )
 
 MARK = "__"
@@ -54,7 +53,7 @@ _FLAT = struct(
 _MESSAGE_SOURCE = struct(**_KINDS)
 
 
-def read_flat(records: DataFrame) -> DataFrame:
+def read_flat(records: Query) -> Query:
     """Read flattened events; what the transform leaves as it was (D13, D16) is control.
 
     Args:
@@ -65,14 +64,13 @@ def read_flat(records: DataFrame) -> DataFrame:
     """
     marks = struct(__op="variant", __deleted="variant")
     events = with_event(records, is_bare=_is_marked(get("doc", DOCUMENT, marks)))
-    cast = with_columns(events, {"f": member(kind=_FLAT), "e": member(kind=EVENT)})
-    marked = with_columns(
-        cast,
+    cast = events.extend({"f": member(kind=_FLAT), "e": member(kind=EVENT)})
+    marked = cast.extend(
         {
             "is_flat": _is_marked("f"),
             "is_deleted": f"lower({get('f.__deleted', '$', 'string')}) = 'true'",
             "is_message": "coalesce(e.op = 'm', false)",
-        },
+        }
     )
     is_known = f"coalesce({get('f.__op', '$', 'string')} IN ({literals(ROW_OPS)}), false)"
     # With `__deleted` alone a record is a write or a delete; either way it says how the row is now.
@@ -82,8 +80,7 @@ def read_flat(records: DataFrame) -> DataFrame:
         (f"{is_present('f.__op')} AND {is_plain}", "f.__op"),
         otherwise=f"CAST({derived} AS variant)",
     )
-    opened = with_columns(
-        marked,
+    opened = marked.extend(
         {
             "v_op": case(("is_flat", op), ("is_message", "CAST(e.op AS variant)")),
             "v_has_body": f"is_flat OR (is_message AND {member('source')} IS NOT NULL)",
@@ -93,15 +90,14 @@ def read_flat(records: DataFrame) -> DataFrame:
             "v_total_order": whole("f.__transaction_total_order"),
             "v_transaction": "f.__transaction_id",
             "v_is_avro_json": "false",
-        },
+        }
     )
-    with_op = with_columns(
-        opened,
+    with_op = opened.extend(
         {
             "flat_op_text": get("v_op", "$", "string"),
             "v_op_text": case((is_text("v_op"), get("v_op", "$", "string"))),
             "v_has_op": is_present("v_op"),
-        },
+        }
     )
     own = case(("is_flat", _own(member())))
     exact = case(("is_flat", _own(_digits_event())))
@@ -116,11 +112,8 @@ def read_flat(records: DataFrame) -> DataFrame:
     sent_op = case(("is_flat", string_of("f.__op")), otherwise="e_source_op")
     source = Source(text=_text_of_source, name=lambda name: string_of(_of_source(name)))
     read = read_envelope(imaged, source, ROW_OPS, "v_op", "NOT is_flat")
-    renamed = with_columns(
-        read,
-        {"_op": sent_op, "_detail": case(("e_reason IS NOT NULL", _detail()))},
-    ).drop("e_source_op", "e_detail")
-    return renamed.withColumnsRenamed({"_op": "e_source_op", "_detail": "e_detail"})
+    detail = rarely("e_reason IS NOT NULL", _detail())
+    return read.replace({"e_source_op": sent_op, "e_detail": detail})
 
 
 def _detail() -> Sql:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-
 from cdc_assets.cdc.jsontext import digits_of
-from cdc_assets.cdc.sqltext import Sql, case, with_columns
+from cdc_assets.cdc.sqltext import Query, Sql, case
 
 _DOUBLE = "[0-9]E[-0-9]|Infinity"  # what Spark writes of such a double
 
 
-def with_images(records: DataFrame, before: Sql, after: Sql, again: tuple[Sql, Sql]) -> DataFrame:
+def with_images(records: Query, before: Sql, after: Sql, again: tuple[Sql, Sql]) -> Query:
     """Add `before_row`, `after_row` (MAP<STRING, VARIANT>, null for what is no object), `before`
     and `after` (their JSON), and `digits`.
 
@@ -20,14 +18,14 @@ def with_images(records: DataFrame, before: Sql, after: Sql, again: tuple[Sql, S
         again: the same two of the column `digits`, the document with the digits of numbers that
             VARIANT can't hold.
     """
-    rows = with_columns(records, {"_b": before, "_a": after})
-    texts = with_columns(rows, {"_before": "to_json(_b)", "_after": "to_json(_a)"})
+    rows = records.extend({"_b": before, "_a": after})
+    texts = rows.extend({"_before": "to_json(_b)", "_after": "to_json(_a)"})
     # Such numbers became doubles: with an exponent, or infinite.
     odd = " OR ".join(
         f"((contains({text}, 'E') OR contains({text}, 'Infinity')) AND {text} RLIKE '{_DOUBLE}')"
         for text in ("_before", "_after")
     )
-    checked = with_columns(texts, {"digits": case((odd, digits_of("doc", "body")))})
+    checked = texts.extend({"digits": case((odd, digits_of("doc", "body")))})
     exact = {
         name: f"CASE WHEN digits IS NULL THEN {read} ELSE {image} END"
         for name, read, image in (
@@ -35,12 +33,11 @@ def with_images(records: DataFrame, before: Sql, after: Sql, again: tuple[Sql, S
             ("after_row", "_a", again[1]),
         )
     }
-    read_again = with_columns(checked, exact)
-    done = with_columns(
-        read_again,
+    read_again = checked.extend(exact)
+    done = read_again.extend(
         {
             name: f"CASE WHEN digits IS NULL THEN _{name} ELSE to_json({name}_row) END"
             for name in ("before", "after")
-        },
+        }
     )
     return done.drop("_b", "_a", "_before", "_after")

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
-
 from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.connect import SCHEMA, has_start, parts_of
 from cdc_assets.cdc.jsontext import DOCUMENT, digits_of, document_in
 from cdc_assets.cdc.placeholders import placeholder_forms
 from cdc_assets.cdc.sqltext import (
+    Query,
     Sql,
     case,
     get,
@@ -24,7 +23,6 @@ from cdc_assets.cdc.sqltext import (
     literal,
     literals,
     members_of,
-    with_columns,
 )
 
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
@@ -33,7 +31,7 @@ MESSAGE_KEY = "nullif(CAST(key AS string), '')"
 _NO_MEMBERS = "CAST(map() AS map<string, variant>)"
 
 
-def with_message_key(records: DataFrame) -> DataFrame:
+def with_message_key(records: Query) -> Query:
     """Add `key_row` (MAP<STRING, VARIANT>), `key_scalar` (VARIANT), `key_is_garbage`, `key_schema`.
 
     All are null or false where there is no message key (D6): null, empty, JSON null, or a struct
@@ -43,18 +41,15 @@ def with_message_key(records: DataFrame) -> DataFrame:
         records: has `key_text` (:data:`MESSAGE_KEY`) and `key_doc`, the same as strict JSON.
     """
     digits = case((_may_be_huge("key_text"), digits_of("key_doc", "key_text")))
-    exact = with_columns(records, {"_key_digits": digits, "_key_parts": parts_of("key_text")})
+    exact = records.extend({"_key_digits": digits, "_key_parts": parts_of("key_text")})
     own = case(
         ("_key_digits IS NOT NULL", members_of("_key_digits")),
         otherwise=get("key_doc", DOCUMENT, "map<string, variant>"),
     )
-    opened = with_columns(exact, {"_key_own": own})
+    opened = exact.extend({"_key_own": own})
     wraps = "map_contains_key(_key_own, 'schema') AND map_contains_key(_key_own, 'payload')"
-    wrapped = with_columns(
-        opened, {"_key_payload": case((wraps, "try_element_at(_key_own, 'payload')"))}
-    )
-    read = with_columns(
-        wrapped,
+    wrapped = opened.extend({"_key_payload": case((wraps, "try_element_at(_key_own, 'payload')"))})
+    read = wrapped.extend(
         {
             "_key_members": case(
                 ("_key_payload IS NOT NULL", members_of("_key_payload")), otherwise="_key_own"
@@ -64,7 +59,7 @@ def with_message_key(records: DataFrame) -> DataFrame:
                 ("_key_payload IS NOT NULL", "_key_payload"),
                 ("_key_own IS NULL", f"coalesce(_key_digits, {document_in('key_doc')})"),
             ),
-        },
+        }
     )
     is_list = "(_key_members IS NULL AND try_cast(_key_value AS array<variant>) IS NOT NULL)"
     # The schema as it was sent, where it stands first: rebuilding its text costs more than reading.
@@ -74,8 +69,7 @@ def with_message_key(records: DataFrame) -> DataFrame:
         (has_start("key_text", "_key_parts"), sent),
         (f"_key_payload IS NOT NULL AND {is_object(other)}", f"to_json({other})"),
     )
-    return with_columns(
-        read,
+    return read.extend(
         {
             "key_row": case(("size(_key_members) > 0", "_key_members")),
             "key_scalar": case(
@@ -86,7 +80,7 @@ def with_message_key(records: DataFrame) -> DataFrame:
             ),
             "key_schema": case(("size(_key_members) > 0", schema)),
             "key_is_garbage": f"key_text IS NOT NULL AND (key_doc IS NULL OR {is_list})",
-        },
+        }
     ).drop(*("_key_digits", "_key_parts", "_key_own", "_key_payload", "_key_members", "_key_value"))
 
 
@@ -94,18 +88,16 @@ def _may_be_huge(text: Sql) -> Sql:
     return f"length({text}) > 5 AND {text} RLIKE '[0-9][eE]|[0-9]{{39}}'"
 
 
-def with_header_keys(records: DataFrame) -> DataFrame:
+def with_header_keys(records: Query) -> Query:
     """Add `header_old_key` and `header_new_key`, raw key JSON of the D9 headers."""
     steps = {"header_old_key": OLD_KEY, "header_new_key": NEW_KEY}
-    texts = with_columns(records, {f"_{n}": _header_text(header) for n, header in steps.items()})
-    documents = with_columns(
-        texts,
-        {f"_{n}_doc": case((f"_{n} IS NOT NULL", f"try_parse_json(_{n})")) for n in steps},
+    texts = records.extend({f"_{n}": _header_text(header) for n, header in steps.items()})
+    documents = texts.extend(
+        {f"_{n}_doc": case((f"_{n} IS NOT NULL", f"try_parse_json(_{n})")) for n in steps}
     )
     # A text converter writes the struct's JSON as a JSON string.
     inner = {n: f"try_parse_json({get(f'_{n}_doc', '$', 'string')})" for n in steps}
-    unquoted = with_columns(
-        documents,
+    unquoted = documents.extend(
         {
             f"_{n}_key": case(
                 (f"_{n}_doc IS NULL", "NULL"),
@@ -113,7 +105,7 @@ def with_header_keys(records: DataFrame) -> DataFrame:
                 otherwise=f"_{n}_doc",
             )
             for n, text in inner.items()
-        },
+        }
     )
     keys = {}
     for n in steps:
@@ -123,7 +115,7 @@ def with_header_keys(records: DataFrame) -> DataFrame:
         )
         key = case((is_wrapped, payload), otherwise=document)
         keys[n] = case((f"{members_of(document)} IS NOT NULL", f"to_json({key})"))
-    read = with_columns(unquoted, keys)
+    read = unquoted.extend(keys)
     return read.drop(*(f"_{n}{part}" for n in steps for part in ("", "_doc", "_key")))
 
 
@@ -146,7 +138,7 @@ def has_header(name: str) -> Sql:
     return f"coalesce({case(('size(headers) > 0', found))}, false)"
 
 
-def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
+def with_raw_keys(records: Query, source: SourceConfig) -> Query:
     """Add `key_raw`, `old_key_raw`, `new_key_raw`, `key_reason` and `key_detail`.
 
     Args:
@@ -160,15 +152,14 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
         else is_one_of(table, [n for n, t in source.tables.items() if source.old_row_is_whole(t)])
     )
     named = "array_distinct(array_compact(e_key_names))"
-    rows = with_columns(
-        records,
+    rows = records.extend(
         {
             # What a delete says of a row after it is no row.
             "_after": case(("e_op <> 'd'", "e_after_row")),
             "_old": case((whole_old, "e_before_row")),
             # The configured columns, or those that the message names.
             "_names": f"coalesce({_configured_names(source)}, {named})",
-        },
+        }
     )
     # Where old rows are whole, an image says more than a message key without types.
     images = (
@@ -180,17 +171,16 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
     picks = {"_picked": _from_any(images, "_names", unsent, "key_scalar")}
     for name, image in (("_picked_old", "_old"), ("_picked_now", "_after")):
         picks[name] = case((has_both, _from_any([image], of_image, unsent, None)))
-    picked = with_columns(rows, picks)
-    judged = with_columns(
-        picked,
+    picked = rows.extend(picks)
+    judged = picked.extend(
         {
             "_complete": _is_complete("_picked", "_names"),
             "_has_null": "coalesce(exists(map_values(_picked), v -> is_variant_null(v)), false)",
             "_old_json": case((_is_complete("_picked_old", of_image), "to_json(_picked_old)")),
             "_now_json": case((_is_complete("_picked_now", of_image), "to_json(_picked_now)")),
-        },
+        }
     )
-    texts = with_columns(judged, {"_key": case(("_complete", "to_json(_picked)"))})
+    texts = judged.extend({"_key": case(("_complete", "to_json(_picked)"))})
     appends = is_one_of(table, [n for n, t in source.tables.items() if t.key == "none"])
     by_row = is_one_of(table, [n for n, t in source.tables.items() if t.key == "row"])
     # O14: the old row itself is the key.
@@ -207,10 +197,9 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
         (malformed, "'malformed_key'"),
         otherwise="'missing_key'",
     )
-    reasoned = with_columns(texts, {"key_reason": reason})
+    reasoned = texts.extend({"key_reason": reason})
     moved = case(("NOT (_old_json <=> coalesce(_now_json, _key))", "_old_json"))
-    return with_columns(
-        reasoned,
+    return reasoned.extend(
         {
             "key_raw": case((has_key, "_key")),
             "old_key_raw": case((has_key, f"coalesce({_same_columns('header_old_key')}, {moved})")),
@@ -225,7 +214,7 @@ def with_raw_keys(records: DataFrame, source: SourceConfig) -> DataFrame:
                 ),
                 otherwise="'neither the message key nor the images that may serve hold the key'",
             ),
-        },
+        }
     ).drop(
         *("_after", "_old", "_names", "_picked", "_picked_old", "_picked_now"),
         *("_complete", "_has_null", "_old_json", "_now_json", "_key"),

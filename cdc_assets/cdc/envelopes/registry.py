@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from pyspark.sql import DataFrame
-
-from cdc_assets.cdc.sqltext import Sql, with_columns
+from cdc_assets.cdc.sqltext import Query, Sql
 
 
 @dataclass(frozen=True)
@@ -51,12 +49,12 @@ class Envelope:
     start: Sql
     payload: Sql
 
-    def add_to(self, records: DataFrame) -> DataFrame:
+    def add_to(self, records: Query) -> Query:
         """The records with these columns, prefixed by ``e_``."""
-        return with_columns(records, {f"e_{f.name}": getattr(self, f.name) for f in fields(self)})
+        return records.extend({f"e_{f.name}": getattr(self, f.name) for f in fields(self)})
 
 
-Reader = Callable[[DataFrame], DataFrame]
+Reader = Callable[[Query], Query]
 
 
 def reader(format_name: str) -> Reader:

@@ -22,7 +22,7 @@ from cdc_assets.cdc.envelopes.columns import LANDING
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
 from cdc_assets.cdc.jsontext import DOCUMENT, with_strict_json
-from cdc_assets.cdc.sqltext import Sql, case, get, struct, was_text, whole, with_columns
+from cdc_assets.cdc.sqltext import Query, Sql, case, get, struct, was_text, whole
 
 _GLOB = re.compile(r"([\\\[\]{}*?,])")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -200,14 +200,11 @@ def from_lines(lines: DataFrame) -> DataFrame:
     is_empty = (
         f"ascii(value) IN (0, {ord(' ')}, {ord(chr(13))}) AND value RLIKE '^ *\\\\r{{0,2}}\\\\z'"
     )
-    filled = lines.where(f"NOT ({is_empty})")
-    parsed = with_columns(
-        with_strict_json(filled, line="value"), {"l": get("line", DOCUMENT, _LINE)}
-    )
+    filled = Query(lines).where(f"NOT ({is_empty})")
+    parsed = with_strict_json(filled, line="value").extend({"l": get("line", DOCUMENT, _LINE)})
     sent = "coalesce(l.ts, l.timestamp)"
     millis = case((f"{sent} RLIKE '^-?[0-9]+$'", whole(sent)))
-    read = with_columns(
-        parsed,
+    read = parsed.extend(
         {
             "_topic": "l.topic",
             "_partition": _count("l.partition", "int"),
@@ -215,10 +212,9 @@ def from_lines(lines: DataFrame) -> DataFrame:
             "_sent": sent,
             "_millis": millis,
             **{f"_{name}_bytes": _coded(f"l.{name}_base64") for name in _BYTES},
-        },
+        }
     )
-    timed = with_columns(
-        read,
+    timed = read.extend(
         {
             "_timestamp": "coalesce("
             f"CASE WHEN _millis >= 0 AND _millis < {_END_OF_TIME_MS} "
@@ -227,15 +223,14 @@ def from_lines(lines: DataFrame) -> DataFrame:
             f"AND try_cast(_sent AS timestamp) < timestamp_millis({_END_OF_TIME_MS}) "
             "THEN try_cast(_sent AS timestamp) END)",
             "_fits": " AND ".join(map(_is_text_or_null, _BYTES)),
-        },
+        }
     )
     is_time = f"(_sent IS NULL OR _timestamp IS NOT NULL OR _millis <=> {_NO_TIMESTAMP}L)"
-    judged = with_columns(
-        timed,
+    judged = timed.extend(
         {
             "is_record": "coalesce(_topic IS NOT NULL AND _offset IS NOT NULL "
             f"AND _partition IS NOT NULL AND {is_time} AND _fits, false)"
-        },
+        }
     )
     key, value = _bytes("key"), _bytes("payload", "value")
     of_record = {
@@ -246,13 +241,13 @@ def from_lines(lines: DataFrame) -> DataFrame:
         "timestamp_type": _TIMESTAMP_TYPE,
         "key": key,
     }
-    return judged.selectExpr(
+    return judged.select(
         *(f"CASE WHEN is_record THEN {sql} END AS {name}" for name, sql in of_record.items()),
         f"CASE WHEN is_record THEN {value} ELSE CAST(value AS binary) END AS value",
         f"CASE WHEN is_record THEN {_headers()} END AS headers",
         "landing_date",
         "file",
-    )
+    ).plan()
 
 
 _BYTES = ("payload", "value", "key")
