@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from cdc_assets.cdc.jsontext import is_utf8
 from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.sqltext import few_rows, is_one_of, literal, with_columns
+from cdc_assets.cdc.sqltext import Query, few_rows, is_one_of, literal, rarely, with_columns
 
 HOSTILE = [
     "", " ", "'", "''", '"', "`", "``", "\\", "\\'", "\\\\", "\\n", "\n", "\t", "\r\n", "\x01",
@@ -38,3 +39,58 @@ def test_a_quoted_name_is_one_column(spark: SparkSession) -> None:
     frame = spark.sql(f"SELECT {', '.join(f'{i} AS {quote(n)}' for i, n in enumerate(names))}")
     assert frame.columns == names
     assert list(frame.selectExpr(*map(quote, names)).first() or ()) == list(range(len(names)))
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4, 5, 9])
+def test_steps_are_done_in_their_order_however_many_there_are(
+    spark: SparkSession, steps: int
+) -> None:
+    query = Query(spark.range(2).selectExpr("id AS n", "'x' AS gone")).drop("gone")
+    for i in range(steps):
+        query = query.extend({f"was_{i}": "n"}).replace({"n": f"n + {i}"})
+    rows = query.where("n >= 0").plan().orderBy("n").collect()
+    assert [row.n for row in rows] == [start + sum(range(steps)) for start in (0, 1)]
+    assert [row[f"was_{steps - 1}"] for row in rows] == [
+        start + sum(range(steps - 1)) for start in (0, 1)
+    ]
+
+
+def test_columns_put_in_the_place_of_others_see_those_that_were_there(spark: SparkSession) -> None:
+    found = Query(spark.sql("SELECT 1 AS a, 2 AS b")).replace({"a": "b", "b": "a"}).plan()
+    assert found.select("a", "b").collect() == [(2, 1)]
+
+
+def test_texts_from_data_stay_texts_in_steps(spark: SparkSession) -> None:
+    rows = few_rows(spark, enumerate(HOSTILE), n="int", text="string")
+    is_same = " OR ".join(f"(n = {i} AND text = {literal(t)})" for i, t in enumerate(HOSTILE))
+    found = Query(rows).extend({"is_same": is_same}).where("is_same").plan()
+    assert found.count() == len(HOSTILE)
+
+
+def test_what_few_records_ask_for_is_null_for_the_others(spark: SparkSession) -> None:
+    found = Query(spark.range(3)).select("id", f"{rarely('id = 1', 'id + 10')} AS x").plan()
+    assert [row.x for row in found.orderBy("id").collect()] == [None, 11, None]
+
+
+OCTETS = [
+    b"", b"a", "é列😀".encode(), b"\x80", b"a\xff", b"\xc0\xaf", b"\xe0\x80\x80", b"\xed\xa0\x80",
+    b"\xed\xb0\x80", b"\xf0\x9f\x98", b"\xf4\x90\x80\x80", b"\xf8\x88\x80\x80\x80", b"\xef\xbf\xbd",
+    b"\x00", b"\xc3(", b"\xe2\x82", b"x" * 3000 + b"\xfe",
+]  # fmt: skip
+
+
+def test_bytes_that_are_no_utf8_are_told(spark: SparkSession) -> None:
+    def is_valid(octets: bytes) -> bool:
+        try:
+            octets.decode()
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    texts = spark.createDataFrame([(i, o) for i, o in enumerate(OCTETS)], "n int, octets binary")
+    found = texts.selectExpr("n", "CAST(octets AS string) AS text").selectExpr(
+        "n", f"{is_utf8('text')} AS is_valid", "is_valid_utf8(text) AS by_spark"
+    )
+    rows = found.orderBy("n").collect()
+    assert [row.is_valid for row in rows] == list(map(is_valid, OCTETS))
+    assert [row.by_spark for row in rows] == list(map(is_valid, OCTETS))

@@ -163,7 +163,7 @@ def with_canonical_keys(
         if typed or shape in misfits:
             by_types.setdefault((shape.names, typed), []).append(shape)
     planned = _with_plans(parsed, list(by_types.values()), misfits)
-    keyed = _with_canonical(Query(planned), RAW_KEYS, list(by_types))
+    keyed = with_canonical(Query(planned), RAW_KEYS, list(by_types))
     is_change = "(kind = 'row' OR (kind = 'tombstone' AND op = 'd'))"
     is_unfit = "((key_raw IS NOT NULL AND key IS NULL) OR key_misfit IS NOT NULL)"
     malformed = (
@@ -329,9 +329,9 @@ def _with_plans(
     return parsed.join(F.broadcast(known), same, "left").drop(*of_plan)
 
 
-def _with_canonical(parsed: Query, raws: Sequence[str], plans: Sequence[TypedNames]) -> Query:
+def with_canonical(parsed: Query, raws: Sequence[str], plans: Sequence[TypedNames]) -> Query:
     """Add the canonical text of each raw key; null where a column can't hold its value."""
-    forms = [(n, form) for n, plan in enumerate(plans) if (form := _canonical_form(plan))]
+    forms = [(n, form) for n, plan in enumerate(plans) if (form := canonical_form(plan))]
     judged = parsed.extend(
         {
             f"_{raw}_is_canonical": case(
@@ -379,7 +379,7 @@ _CANONICAL = {
 _PLAIN_NAME = re.compile("[A-Za-z0-9_]+")
 
 
-def _canonical_form(plan: TypedNames) -> str | None:
+def canonical_form(plan: TypedNames) -> str | None:
     """A pattern of raw keys that are canonical, which most are; None where the types have none."""
     names, typed = plan
     known = {name: kind.wire for name, kind in typed}
