@@ -352,7 +352,8 @@ def measure_large_day(folder: Path, tell: Callable[[str], None], events: int) ->
     """A day of changes through all stages, in a driver with a heap of 1 GB."""
     tell(f"writing {events} changes")
     size = write_day(folder / "landing", DAY_2, change_lines(events, LARGE_DAY_ROWS), events)
-    raw = {**_configuration(folder), "spark": {"spark.driver.memory": "1g"}}
+    own = {"start_date": DAY_2, "spark": {"spark.driver.memory": "1g"}}
+    raw = {**_configuration(folder), **own}
     config = parse_config(raw, folder)
     config = config.model_copy(
         update={"lake": config.lake.model_copy(update={"warehouse": str(folder / "warehouse")})}

@@ -443,26 +443,25 @@ class Columns:
         fills: dict[str, Sql] = {}
         of_key = dict(zip(self.key_names, self.key_work, strict=True))
         for c in self.own:
-            value, sent = self._value(of_member("row", c.name), c, "schema_id"), f"s{c.index}"
+            value = self._value(of_member("row", c.name), c, "schema_id")
             raw = member("row", c.name)
             is_sent = is_present(raw)
-            unfit[c.unfit] = case((f"{c.work} IS NULL", sent))
             if c.name in of_key:
                 # D5: key columns hold the key, whatever the image says of them.
                 key = f"k.{of_key[c.name]}"
                 values[c.contradicted] = f"{is_sent} AND NOT ({value} <=> {key})"
-                values[c.work], values[sent] = key, "CAST(NULL AS string)"
+                values[c.work], unfit[c.unfit] = key, "CAST(NULL AS string)"
                 continue
             if c.lake in unchanged.columns:
                 flag = unchanged.flag(c.index)
                 is_sent = f"{is_sent} AND NOT {flag}"
                 value = case((f"NOT {flag}", value))
                 fills[unchanged.fill(c.index)] = self._last_sent(c, unchanged.carried(c.index))
-            values[c.work], values[sent] = value, case((is_sent, f"to_json({raw})"))
+            values[c.work] = value
+            unfit[c.unfit] = case((f"{c.work} IS NULL AND {is_sent}", f"to_json({raw})"))
+        # What was sent is asked for where there is no value alone, and so a step later.
         valued = with_columns(opened, values)
-        return with_columns(valued, {**unfit, **fills}).drop(
-            "row", "after", *(f"s{c.index}" for c in self.own)
-        )
+        return with_columns(valued, {**unfit, **fills}).drop("row", "after")
 
     def _last_sent(self, c: OwnColumn, carried: str) -> Sql:
         """The last value that was sent: from a row of the table, or from an event's JSON."""
