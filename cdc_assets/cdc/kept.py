@@ -22,7 +22,7 @@ class Kept:
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """Compute the rows now (one job) and keep them, on disk where memory is short."""
-        rows = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK_DESER)
+        rows = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
         self._frames.append(rows)
         return rows
 
