@@ -684,10 +684,10 @@ def _make_run(
         verdicts = None
         if keys.tombstones:
             verdicts = kept.keep(settle_tombstones(lake, name, parsed, landing, days[0]))
-        # Kept, as Spark would push what tells the destinations apart down to where it is read, and
-        # so plan and work out all keys twice for each of them.
-        routed = route(parsed, source, keys, schemas, verdicts, misfits)
-        routed = kept.keep(routed.select(*_ROUTED))
+        of_records = route(parsed, source, keys, schemas, verdicts, misfits)
+        # Kept: each write asks for one destination, and Spark would push that condition below the
+        # keys, planning and working out all of them twice a write.
+        routed = kept.keep(of_records.select(*_ROUTED))
         facts = facts_of(routed, source).collect()
         register_schemas(lake, name, _used_by_changes(fresh, facts))
         reached = {fact.destination for fact in facts}

@@ -32,9 +32,9 @@ _OTHER_BASIS = -2  # below every source element; -1 marks an effective position
 class Elements:
     """The source elements of an event (O8): ARRAY<BIGINT>; SQL expressions.
 
-    `own` has a null for each that is missing. `basis`
-    names the members of the source that they are; `stand_in` (BIGINT) is the source time, which
-    takes their place where they are absent or all 0.
+    `own` has a null for each that is missing; `basis` names the members of the source that they
+    are; `stand_in` (BIGINT) is the source time, which takes their place where they are absent or
+    all 0.
     """
 
     own: Sql
