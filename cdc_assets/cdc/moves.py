@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
@@ -22,9 +22,10 @@ from cdc_assets.cdc.positions import (
     says_order,
 )
 from cdc_assets.cdc.sqltext import Sql, case, literal, with_columns
+from cdc_assets.cdc.survey import Survey
 from cdc_assets.cdc.table_columns import POSITION, Columns
 from cdc_assets.cdc.unchanged import Unchanged
-from cdc_assets.cdc.values import grown, of_member, read_key
+from cdc_assets.cdc.values import At, grown, of_member, read_key
 
 if TYPE_CHECKING:
     from cdc_assets.cdc.snapshots import TableDay
@@ -102,7 +103,7 @@ class Keyed:
     def keyed(self, events: DataFrame) -> DataFrame:
         """Add `k` and `ok`: key and old key as structs of the table's own types."""
         texts = {"k": "key", "ok": "old_key"}
-        docs = with_columns(events, {f"{k}v": f"try_parse_json({t})" for k, t in texts.items()})
+        docs = with_columns(events, {f"{k}v": self._document(t) for k, t in texts.items()})
         typed = with_columns(docs, {f"{k}t": self._struct(f"{k}v") for k in texts})
         complete = {
             k: " AND ".join(f"{k}t.{work} IS NOT NULL" for work in self.columns.key_work)
@@ -111,12 +112,28 @@ class Keyed:
         keyed = with_columns(typed, {k: case((complete[k], f"{k}t")) for k in texts})
         return keyed.drop(*(f"{k}{part}" for k in texts for part in "vt"))
 
+    @property
+    def _is_whole(self) -> bool:
+        """Are all key columns whole numbers, which `from_json` reads exactly, and faster?"""
+        return all(self._types[name] in ("int", "bigint") for name in self.columns.key_names)
+
+    def _document(self, key: Sql) -> Sql:
+        if not self._is_whole:
+            return f"try_parse_json({key})"
+        members = ", ".join(f"{quote(name)}: string" for name in self.columns.key_names)
+        return f"from_json({key}, {literal(f'struct<{members}>')})"
+
     def _struct(self, document: Sql) -> Sql:
         members = (
-            f"{literal(work)}, {read_key(of_member(document, name), self._types[name])}"
+            f"{literal(work)}, {read_key(self._member(document, name), self._types[name])}"
             for name, work in zip(self.columns.key_names, self.columns.key_work, strict=True)
         )
         return f"named_struct({', '.join(members)})"
+
+    def _member(self, document: Sql, name: str) -> At:
+        if not self._is_whole:
+            return of_member(document, name)
+        return lambda _: f"{document}.{quote(name)}"
 
     def target(self) -> DataFrame | None:
         """The table at the end of the day before: `k`, `pos` and its columns."""
@@ -300,32 +317,11 @@ class Keyed:
             base: the highest position of each key that landed before these days.
             past_cut: that of truncates.
         """
-        within = (
-            Window.partitionBy("k", "topic", "partition")
-            .orderBy("offset")
-            .rangeBetween(Window.unboundedPreceding, -1)
-        )
-        earlier_days = (
-            Window.partitionBy("k")
-            .orderBy(F.unix_date("landing_date"))
-            .rangeBetween(Window.unboundedPreceding, -1)
-        )
-        cuts = events.where("op = 't' AND position IS NOT NULL").agg(
-            F.collect_list(
-                F.struct("topic", "partition", "offset", "position", "landing_date")
-            ).alias("cuts")
-        )
-        seen = [F.max("position").over(within)]
-        if len(days) > 1:
-            seen.append(F.max("position").over(earlier_days))
-        placed = moves.crossJoin(F.broadcast(cuts)).withColumn("seen", latest(*seen))
-        cut_earlier_day = F.array_max(
-            F.transform(
-                F.filter("cuts", lambda t: t["landing_date"] < F.col("landing_date")),
-                lambda t: t["position"],
-            )
-        )
-        known = [F.col("seen"), cut_before(), cut_earlier_day, literal_position(past_cut)]
+        placed = moves.withColumn("seen", self._seen(days))
+        known = [F.col("seen"), literal_position(past_cut)]
+        if any(survey.truncates for survey in self._surveys(days)):
+            placed = placed.crossJoin(F.broadcast(_cuts(events)))
+            known += [cut_before(), _cut_earlier_day()]
         if base is not None:
             bases = base.select(F.col("k").alias("bk"), real_part(F.col("pos")).alias("base_pos"))
             placed = placed.join(bases, F.col("k") == F.col("bk"), "left")
@@ -336,6 +332,42 @@ class Keyed:
         return placed.withColumn("pos", F.coalesce("position", after)).drop(
             "cuts", "seen", "bk", "base_pos"
         )
+
+    def _surveys(self, days: Sequence[date]) -> list[Survey]:
+        surveys = self.day.facts.surveys
+        return [surveys[self.day.table, d] for d in days if (self.day.table, d) in surveys]
+
+    def _seen(self, days: Sequence[date]) -> Column:
+        """The highest position of a key that landed before a move on some days."""
+        if all(survey.without_position == survey.events for survey in self._surveys(days)):
+            return literal_position(None)  # as in a first load: there is none to look for
+        within = (
+            Window.partitionBy("k", "topic", "partition")
+            .orderBy("offset")
+            .rangeBetween(Window.unboundedPreceding, -1)
+        )
+        seen = [F.max("position").over(within)]
+        if len(days) > 1:
+            earlier_days = (
+                Window.partitionBy("k")
+                .orderBy(F.unix_date("landing_date"))
+                .rangeBetween(Window.unboundedPreceding, -1)
+            )
+            seen.append(F.max("position").over(earlier_days))
+        return latest(*seen)
+
+
+def _cuts(events: DataFrame) -> DataFrame:
+    """One row: `cuts`, the truncates that have a position, and where each stands in Kafka."""
+    place = ("topic", "partition", "offset", "position", "landing_date")
+    truncates = events.where("op = 't' AND position IS NOT NULL")
+    return truncates.agg(F.collect_list(F.struct(*place)).alias("cuts"))
+
+
+def _cut_earlier_day() -> Column:
+    """The highest truncate that landed on a day before; `cuts` lists them."""
+    earlier = F.filter("cuts", lambda t: t["landing_date"] < F.col("landing_date"))
+    return F.array_max(F.transform(earlier, lambda t: t["position"]))
 
 
 def _left(events: DataFrame) -> DataFrame:

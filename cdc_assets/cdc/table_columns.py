@@ -27,9 +27,9 @@ from cdc_assets.cdc.jsontext import shallow
 from cdc_assets.cdc.lake import KEY, TableState, column_ddl, with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, is_column_name, quote
 from cdc_assets.cdc.placeholders import placeholder_forms
-from cdc_assets.cdc.sqltext import Sql, case, is_present, literal, with_columns
+from cdc_assets.cdc.sqltext import Sql, case, is_present, literal, literals, with_columns
 from cdc_assets.cdc.unchanged import Unchanged
-from cdc_assets.cdc.values import At, itself, member, of_member, read_value
+from cdc_assets.cdc.values import At, itself, member, read_value
 
 if TYPE_CHECKING:
     from cdc_assets.cdc.snapshots import TableDay
@@ -63,6 +63,11 @@ class OwnColumn:
     def work(self) -> str:
         """The value's name in work frames, free of characters that need quoting."""
         return f"c{self.index}"
+
+    @property
+    def text(self) -> str:
+        """What the row's image holds, as a text."""
+        return f"t{self.index}"
 
     @property
     def contradicted(self) -> str:
@@ -184,6 +189,8 @@ class Columns:
         # What a delete says of a row after it is no row.
         writes = F.col("op").isin("c", "r", "u") & F.col("after").isNotNull()
         rows = self.day._events([self.day.day]).where(has_none & writes)
+        if known and not self._names_others(rows, known):
+            return {}
         after = "after"
         # A value that was not sent says nothing of its column's type (R2). The longest first: a
         # map's placeholder holds the text's.
@@ -213,6 +220,12 @@ class Columns:
             ):
                 inferred[name] = of_keys[name]
         return {name: kind for name, kind in inferred.items() if name not in known}
+
+    def _names_others(self, rows: DataFrame, known: set[str]) -> bool:
+        """Does an image name a column of no known type? Names are read far faster than types."""
+        names = rows.selectExpr("explode(json_object_keys(after)) AS name")
+        found = names.agg(F.expr(f"count_if(name NOT IN ({literals(sorted(known))}))")).first()
+        return found is not None and found[0] > 0
 
     def _key_names(self, existing: Sequence[str] | None) -> tuple[str, ...]:
         config = self.day.config.key
@@ -438,12 +451,13 @@ class Columns:
     def typed(self, winners: DataFrame, unchanged: Unchanged) -> DataFrame:
         """Each winner's row as typed columns `c<i>`, and `x<i>` what a column can't hold."""
         opened = with_columns(winners, {"row": "try_parse_json(after)"})
+        texts: dict[str, Sql] = {}
         values: dict[str, Sql] = {}
         unfit: dict[str, Sql] = {}
         fills: dict[str, Sql] = {}
         of_key = dict(zip(self.key_names, self.key_work, strict=True))
         for c in self.own:
-            value = self._value(of_member("row", c.name), c, "schema_id")
+            value = self._value(partial(self._read, texts, c), c, "schema_id")
             raw = member("row", c.name)
             is_sent = is_present(raw)
             if c.name in of_key:
@@ -460,8 +474,17 @@ class Columns:
             values[c.work] = value
             unfit[c.unfit] = case((f"{c.work} IS NULL AND {is_sent}", f"to_json({raw})"))
         # What was sent is asked for where there is no value alone, and so a step later.
-        valued = with_columns(opened, values)
-        return with_columns(valued, {**unfit, **fills}).drop("row", "after")
+        valued = with_columns(with_columns(opened, texts), values)
+        return with_columns(valued, {**unfit, **fills}).drop("row", "after", *texts)
+
+    @staticmethod
+    def _read(texts: dict[str, Sql], c: OwnColumn, kind: str) -> Sql:
+        """The column's value in `row`; its text, which most types ask for, once for all."""
+        value = member("row", c.name, kind)
+        if kind != "string":
+            return value
+        texts[c.text] = value
+        return c.text
 
     def _last_sent(self, c: OwnColumn, carried: str) -> Sql:
         """The last value that was sent: from a row of the table, or from an event's JSON."""

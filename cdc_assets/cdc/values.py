@@ -155,6 +155,7 @@ _FRACTION, _EXPONENT = r"\.(\d+)", r"[eE]([+-]?\d{1,9})$"
 # What of a number's text is no digit that counts.
 _NO_DIGITS = r"^-?0*\.?0*|\.|[eE].*$"
 _2_TO_63 = f"{2**63}D"
+_DIGITS_OF_A_DOUBLE = 15
 
 
 def _unrounded(text: Sql, target: str) -> Sql:
@@ -233,13 +234,29 @@ def _number_text(at: At) -> Sql:
     """
     text = at("string")
     digits = f"length({_replaced(text, _NO_DIGITS, '')})"
-    is_rounded = f"(schema_of_variant({at('variant')}) = 'DOUBLE' AND {digits} > 15)"
+    is_double = f"schema_of_variant({at('variant')}) = 'DOUBLE'"
+    is_rounded = f"({is_double} AND {digits} > {_DIGITS_OF_A_DOUBLE})"
     return case((f"NOT {is_rounded}", text))
 
 
 def _number(at: At, kind: ColumnType) -> Sql:
     """A configured decimal: a JSON number, or its text."""
-    return _exact(_number_text(at), kind.spark)
+    exact = _exact(_number_text(at), kind.spark)
+    return case(
+        (_matches(at("string"), _short_number(kind.spark)), _try_cast(at("string"), kind.spark)),
+        otherwise=exact,
+    )
+
+
+def _short_number(target: str) -> str:
+    """The pattern of numbers that fit a decimal type, and a double: most, and told at once."""
+    decimals = decimal_parts(target)
+    assert decimals is not None, target
+    precision, scale = decimals
+    places = min(scale, _DIGITS_OF_A_DOUBLE - 1)
+    digits = max(min(precision - scale, _DIGITS_OF_A_DOUBLE - places), 1)
+    fraction = rf"(\.\d{{1,{places}}})?" if places else ""
+    return rf"^-?\d{{1,{digits}}}{fraction}$"
 
 
 # --- text and bytes
@@ -291,6 +308,7 @@ def _local(per_second: int) -> Callable[[At, ColumnType], Sql]:
 
 
 _ISO = r"^[+-]?\d{4,6}-\d{2}-\d{2}"
+_ISO_USUAL = r"^[1-8]\d{3}-\d{2}-\d{2}"  # no zone brings such a year out of 1 to 9999
 _ZONE_OF_DATE = _ISO.replace("^", "^(") + r")(Z|[+-]\d{2}:?\d{2})$"
 
 
@@ -302,8 +320,9 @@ def _iso_value(text: Sql, spark: str) -> Sql:
     if spark == "date":
         # Debezium's IsoDate carries a zone, which no cast to a date takes: 2026-11-05Z.
         text = _replaced(text, _ZONE_OF_DATE, "$1")
-    value = case((_matches(text, _ISO), _try_cast(f"trim({text})", spark)))
-    return _let(value, lambda found: case((f"year({found}) BETWEEN 1 AND 9999", found)))
+    value = _try_cast(f"trim({text})", spark)
+    in_range = _let(value, lambda found: case((f"year({found}) BETWEEN 1 AND 9999", found)))
+    return case((_matches(text, _ISO_USUAL), value), (_matches(text, _ISO), in_range))
 
 
 def _number_or_iso(per_second: int) -> Callable[[At, ColumnType], Sql]:
