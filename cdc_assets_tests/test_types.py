@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation, localcontext
 from typing import Any
 
 import pytest
@@ -223,3 +223,31 @@ def test_the_decimal_of_a_connect_schema_is_exact_to_38_digits(spark: SparkSessi
     read = rows.selectExpr(f"{values.read_value(at, kind)} AS v")
     got = [row["v"] for row in lakes.plain(read)]
     assert got == [Decimal(n) for n in numbers]
+
+
+@pytest.mark.parametrize(
+    "kind", ["decimal(12,2)", "decimal(5,5)", "decimal(38,0)", "decimal(38,20)"]
+)
+def test_a_number_of_a_configured_decimal_is_exact_or_null(spark: SparkSession, kind: str) -> None:
+    digits = ["0", "7", "99999", "1234567890", "123456789012345", "9" * 20]
+    # Together 38 digits at most: what VARIANT makes a double of is told by other tests.
+    fractions = ["", ".5", ".50", ".000", ".12345", ".123456", f".{'1' * 14}", f".{'1' * 18}"]
+    texts = [f"{sign}{n}{f}" for sign in ("", "-") for n in digits for f in fractions]
+    texts += ["1e2", "1.5e-1", '"12.50"', '" 1.5"', '"x"', "true", "[1]", "null"]
+    (column,) = types.columns_of_config({"v": kind}).values()
+    documents = spark.createDataFrame([(f'{{"v":{t}}}',) for t in texts], "text string")
+    value = values.read_value(values.of_member("parse_json(text)", "v"), column)
+    got = [row["v"] for row in lakes.plain(documents.selectExpr(f"{value} AS v"))]
+    assert dict(zip(texts, got, strict=True)) == {t: _fitting(t, kind) for t in texts}
+
+
+def _fitting(text: str, kind: str) -> Decimal | None:
+    """What a decimal column holds of a JSON number or its text; null for what it would round."""
+    precision, scale = map(int, kind.removeprefix("decimal(").removesuffix(")").split(","))
+    try:
+        number = Decimal(text.strip('"') if '" ' not in text else "no number")
+    except InvalidOperation:
+        return None
+    with localcontext(prec=100):
+        fits = number == round(number, scale) and abs(number) < 10 ** (precision - scale)
+    return number if fits else None
