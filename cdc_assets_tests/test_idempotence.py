@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from cdc_assets.cdc.changes import made_by_other_rules
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake import Lake
-from cdc_assets.cdc.snapshots import TableDay
+from cdc_assets.cdc.table_columns import Columns
+from cdc_assets.cdc.unchanged import Unchanged
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -151,24 +153,42 @@ def test_making_an_old_day_again_replaces_its_tag_alone(
     lakes.assert_same_rows(lakes.rows_of(lake, name, "public.customers", days[1]), rows)
 
 
-def test_a_failed_audit_leaves_tags_and_main_as_they_were(
+OF_THE_DAY = "_cdc_landing_date = DATE'{1}'"
+FAULTS = {
+    "a row doubled": f"INSERT INTO {{0}} SELECT * FROM {{0}} WHERE {OF_THE_DAY}",
+    "a row lost": f"DELETE FROM {{0}} WHERE {OF_THE_DAY}",
+    "a wrong position": f"UPDATE {{0}} SET _cdc_position = array(1L) WHERE {OF_THE_DAY}",
+    "a wrong key": f"UPDATE {{0}} SET id = id + 100 WHERE {OF_THE_DAY}",
+}
+
+
+def test_a_fault_in_the_merge_leaves_tags_and_main_as_they_were(
     lake_of: LakeOf, tmp_path: Path, told: Landing, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also on a day of a late event, which no row of the table is of: the third."""
     lake = lake_of({name: lakes.source_config(tmp_path / "files", tables=TABLES)})
     lakes.run_all(lake, name, DAYS[:2])
     before = lakes.refs_of(lake, name, "public.customers")
     rows = lakes.rows_of(lake, name, "public.customers", "main")
     lakes.run_stages(lake, name, DAYS[:3])
 
-    def fails(self: TableDay, *_: Any) -> int:
-        raise AuditError(self.label, self.day, "a key stands twice")
+    merge = Columns.merge
+    for fault, sql in FAULTS.items():
 
-    with monkeypatch.context() as patch:
-        patch.setattr(TableDay, "_audit_keys", fails)
+        def fails(
+            self: Columns, rows: DataFrame, branch: str, unchanged: Unchanged, sql: str = sql
+        ) -> None:
+            merge(self, rows, branch, unchanged)
+            lake.spark.sql(sql.format(branch, self.day.day))
+
+        monkeypatch.setattr(Columns, "merge", fails)
         for days, force in (([DAYS[2]], False), ([DAYS[1]], True)):
             _, errors = lakes.run_tables(lake, name, days, ["public.customers"], force=force)
-            assert [type(error) for error in errors.values()] == [AuditError]
-            assert lakes.refs_of(lake, name, "public.customers") == before
+            (error,) = errors.values()
+            assert isinstance(error, AuditError), fault
+            assert "keys were written" in str(error), fault
+            assert lakes.refs_of(lake, name, "public.customers") == before, fault
+    monkeypatch.undo()
     lakes.assert_same_rows(lakes.rows_of(lake, name, "public.customers", "main"), rows)
     _, errors = lakes.run_tables(lake, name, [DAYS[2]], ["public.customers"])
     assert errors == {}

@@ -494,9 +494,10 @@ class Lake:
                 change = change.createTag(tag, snapshot)
             else:
                 change = change.replaceTag(tag, snapshot)
-            if max([*_days_of(refs), branch.day]) == branch.day:
+            names = self._names(refs)
+            if max([*_days_of(names), branch.day]) == branch.day:
                 change = _move_main(change, refs, snapshot)
-            for name in refs.keySet():
+            for name in names:
                 if name.startswith(_prefix(branch.day)):
                     change = change.removeBranch(name)
             change.commit()
@@ -510,11 +511,17 @@ class Lake:
             table = self.handle(identifier)
             change = table.manageSnapshots()
             refs = table.refs()
-            newest = refs.get(str(max(_days_of(refs)))).snapshotId()
+            newest = refs.get(str(max(_days_of(self._names(refs))))).snapshotId()
             if not refs.containsKey("main") or refs.get("main").snapshotId() != newest:
                 _move_main(change, refs, newest).commit()
 
         with_retry(commit)
+
+    def _names(self, refs: Any) -> list[str]:
+        """The names of a table's references, in one call however many there are."""
+        jvm: Any = self.spark._jvm
+        joined: str = jvm.String.join("\n", refs.keySet())
+        return joined.split("\n")
 
     def drop_branch(self, branch: DayBranch) -> None:
         """Remove a branch, if it is there."""
@@ -549,8 +556,8 @@ def _is_day(name: str) -> bool:
     return len(name) == 10 and name[4] == "-"
 
 
-def _days_of(refs: Any) -> Iterable[date]:
-    return (date.fromisoformat(name) for name in refs.keySet() if _is_day(name))
+def _days_of(names: Iterable[str]) -> Iterable[date]:
+    return (date.fromisoformat(name) for name in names if _is_day(name))
 
 
 def _move_main(change: Any, refs: Any, snapshot: int) -> Any:

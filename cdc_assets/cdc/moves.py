@@ -21,7 +21,7 @@ from cdc_assets.cdc.positions import (
     real_part,
     says_order,
 )
-from cdc_assets.cdc.sqltext import Sql, case, literal, with_columns
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal, with_columns
 from cdc_assets.cdc.survey import Survey
 from cdc_assets.cdc.table_columns import POSITION, Columns
 from cdc_assets.cdc.unchanged import Unchanged
@@ -54,15 +54,17 @@ class Keyed:
         """
         day = self.day
         events = self.keyed(day._events([day.day]))
-        past_cut = day._truncates_before()
-        self.removed = self._removed()
+        # Above all that landed before, events meet no removal and no truncate of it; yet an unsent
+        # value may be that of a row before its removal.
+        past_cut = None if day.is_all_after else day._truncates_before()
+        self.removed = None if day.is_all_after and not day.may_be_unsent else self._removed()
         moves = self._expand(self._linked(events))
         if day.survey.without_position:
             base = self._base_positions(self.removed)
-            moves = self._placed(moves, events, [day.day], base, past_cut)
+            placed = self._placed(moves, events, [day.day], base, past_cut)
+            moves = placed.drop("position", *_PLACE)
         else:
-            moves = moves.withColumn("pos", F.col("position"))
-        moves = moves.drop("position", *_PLACE)
+            moves = Query(moves).extend({"pos": "position"}).drop("position", *_PLACE).plan()
         if self._halves_near():
             moves = moves.unionByName(self._pair_removals(), allowMissingColumns=True)
         row = (
@@ -88,29 +90,29 @@ class Keyed:
         moves = unchanged.inherit(moves, self.removed, self.standing, kept)
         if self.removed is not None:
             moves = self._guarded(moves, self.removed)
-        removal_pos = F.max(F.when(F.col("is_removal"), F.col("pos")))
-        what = F.struct("is_removal", "pos", "after", "schema_id", "source_ts_ms", *unchanged.flags)
-        grouped = moves.groupBy("k").agg(
-            F.max_by(what, "pos").alias("w"),
-            removal_pos.alias("removed_pos"),
+        what = ("is_removal", "pos", "after", "schema_id", "source_ts_ms", *unchanged.flags)
+        of_key = [
+            f"max_by(struct({', '.join(what)}), pos) AS w",
+            "max(CASE WHEN is_removal THEN pos END) AS removed_pos",
             *unchanged.aggregates(),
-        )
+        ]
+        grouped = Query(moves).then(f"AGGREGATE {', '.join(of_key)} GROUP BY k")
         winners = grouped.select("k", "w.*", "removed_pos", *unchanged.carried_names)
-        return unchanged.settle(winners)
+        return winners.replace(unchanged.settled()).plan()
 
     # --- keys
 
     def keyed(self, events: DataFrame) -> DataFrame:
         """Add `k` and `ok`: key and old key as structs of the table's own types."""
         texts = {"k": "key", "ok": "old_key"}
-        docs = with_columns(events, {f"{k}v": self._document(t) for k, t in texts.items()})
-        typed = with_columns(docs, {f"{k}t": self._struct(f"{k}v") for k in texts})
         complete = {
             k: " AND ".join(f"{k}t.{work} IS NOT NULL" for work in self.columns.key_work)
             for k in texts
         }
-        keyed = with_columns(typed, {k: case((complete[k], f"{k}t")) for k in texts})
-        return keyed.drop(*(f"{k}{part}" for k in texts for part in "vt"))
+        docs = Query(events).extend({f"{k}v": self._document(t) for k, t in texts.items()})
+        typed = docs.extend({f"{k}t": self._struct(f"{k}v") for k in texts})
+        keyed = typed.extend({k: case((complete[k], f"{k}t")) for k in texts})
+        return keyed.drop(*(f"{k}{part}" for k in texts for part in "vt")).plan()
 
     @property
     def _is_whole(self) -> bool:
@@ -180,7 +182,7 @@ class Keyed:
     def _linked(self, events: DataFrame) -> DataFrame:
         """Add `link`: the key that the row had before, also where a BEFOR half says so (W3)."""
         if not (self.day.may_be_unsent and self._halves_near()):
-            return events.withColumn("link", F.col("ok"))
+            return with_columns(events, {"link": "ok"})
         pairs = (
             self._pairs()
             .where(F.col("after_day") == F.lit(self.day.day))
@@ -194,18 +196,15 @@ class Keyed:
     def _expand(self, events: DataFrame) -> DataFrame:
         """The moves of events: `k`, `is_removal`, `position`, `after`, `link` and their place."""
         common = ("schema_id", "source_ts_ms", *_PLACE)
-        none = F.lit(None).cast("string").alias("after")
-        moves = events.where(_UPSERT).select(
-            "k", F.lit(False).alias("is_removal"), "position", "after", "link", *common
-        )
-        gone = F.lit(None).cast(_kind(events, "k")).alias("link")
-        removal = F.lit(True).alias("is_removal")
-        removals = events.where("op = 'd'").select("k", removal, "position", none, gone, *common)
-        moves = moves.unionByName(removals)
-        if self.day.survey.removals:
-            left = _left(events).select("k", removal, "position", none, gone, *common)
-            moves = moves.unionByName(left)
-        return moves.where("k IS NOT NULL")
+        own = Query(events).where(f"op = 'd' OR ({_UPSERT})").extend({"is_removal": "op = 'd'"})
+        kept = [f"CASE WHEN NOT is_removal THEN {name} END AS {name}" for name in ("after", "link")]
+        moves = own.select("k", "is_removal", "position", *kept, *common).where("k IS NOT NULL")
+        if not self.day.survey.moves:
+            return moves.plan()
+        gone = ("true AS is_removal", "position", "CAST(NULL AS string) AS after")
+        no_link = f"CAST(NULL AS {_kind(events, 'k').simpleString()}) AS link"
+        left = _left(events).where("k IS NOT NULL")
+        return moves.plan().unionByName(left.selectExpr("k", *gone, no_link, *common))
 
     def _halves_near(self) -> bool:
         return bool(self.day.survey.halves or any(s.halves for s in self.day.past))

@@ -200,6 +200,16 @@ def of_removal(position: Column) -> Column:
     return F.concat(before_rank, rank, F.slice(position, F.size(position) - 1, F.lit(2)))
 
 
+def is_all_after(lowest: Sequence[int], highest: Sequence[int]) -> bool:
+    """Do positions from `lowest` on stand after those up to `highest`, and what is placed beside?
+
+    Removals (:func:`of_removal`) and events without a position (:func:`directly_after`) differ from
+    another event in their tails alone.
+    """
+    elements = min(len(lowest), len(highest)) - _TAIL
+    return list(lowest[:elements]) > list(highest[:elements])
+
+
 def is_one_change(one: Column, other: Column) -> Column:
     """Do two effective positions share epoch and source elements, as the parts of a key change?
 

@@ -11,7 +11,6 @@ import hashlib
 import json
 import logging
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date, timedelta
@@ -26,10 +25,11 @@ from cdc_assets.cdc.errors import AuditError, ConcurrentRunError, ConfigError, M
 from cdc_assets.cdc.kept import keeping
 from cdc_assets.cdc.lake import INPUTS, REPORT, DayBranch, DayCommit, Lake, TableState, with_retry
 from cdc_assets.cdc.moves import Keyed
-from cdc_assets.cdc.names import TableName, column
-from cdc_assets.cdc.positions import literal_position, on_basis
+from cdc_assets.cdc.names import TableName, quote
+from cdc_assets.cdc.positions import is_all_after, literal_position, on_basis
+from cdc_assets.cdc.sqltext import Sql
 from cdc_assets.cdc.survey import Facts, Survey, bases_of, gather, pair_window_of, window_of
-from cdc_assets.cdc.table_columns import OWN_COLUMNS, POSITION, Columns
+from cdc_assets.cdc.table_columns import LANDED, OWN_COLUMNS, POSITION, Columns
 from cdc_assets.cdc.unchanged import Unchanged
 from cdc_assets.cdc.unkeyed import Unkeyed
 
@@ -84,6 +84,7 @@ class TableDay:
         self.survey = facts.surveys.get((table, day), Survey())
         self.past = [facts.surveys.get((table, d), Survey()) for d in self.window]
         self.bases: Mapping[int, str] = {}
+        self.is_all_after = False
         self.identifier = lake.state(name, TableName.parse(table))
         self.label = f"{name}.{table}"
 
@@ -102,6 +103,7 @@ class TableDay:
         self._check_start(state)
         inputs = self._inputs(state)
         self.bases = self._bases(state)
+        self.is_all_after = self._is_all_after(state)
         if state and not force:
             summary = state.day_summary(self.day)
             if summary.get(INPUTS) == json.dumps(inputs, sort_keys=True):
@@ -139,10 +141,11 @@ class TableDay:
     ) -> DayReport:
         """Merge the day's changes into its branch and audit it."""
         rows_before = self._rows_before(state)
-        figures: dict[str, Any] = {"rows": rows_before}
+        figures: dict[str, Any] = {}
         # Without a key there are only truncates, of a table that never had a row.
         if self.survey.events and (columns.key_names or self.config.key in ("none", "row")):
             figures = self._merge(branch, columns, self._starts_empty(state))
+        written = self._written(state)
         return DayReport(
             table=self.table,
             day=str(self.day),
@@ -157,7 +160,7 @@ class TableDay:
             other_basis=sum(r.count for r in self.survey.ranges)
             - sum(r.count for r in self.survey.of_bases(self.bases)),
             seconds=round(time.monotonic() - began, 2),
-            **{**figures, **self._written(state)},
+            **{"rows": rows_before + written.pop("net"), **written, **figures},
         )
 
     def _made_meanwhile(
@@ -284,6 +287,15 @@ class TableDay:
         known.append(list(self.survey.highest(self.bases) or ()))
         return max((p for p in known if p), default=None)
 
+    def _is_all_after(self, state: TableState | None) -> bool:
+        """Does each event of the day stand after all that landed before it?"""
+        own = self.survey.of_bases(self.bases)
+        if sum(r.count for r in own) < self.survey.events:
+            return False
+        before = [self._report_on(self.day - timedelta(days=1), state).get("highest")]
+        before += [survey.highest(self.bases) for survey in self.past]
+        return all(is_all_after(r.lowest, p) for r in own for p in before if p)
+
     def _too_late(self, state: TableState | None) -> int:
         """Events below what had landed before the days looked back on (O12).
 
@@ -314,9 +326,12 @@ class TableDay:
         def total(key: str) -> int:
             return sum(int(summary.get(key, 0)) for summary in new)
 
+        # A commit writes again the deletes of the files that it deletes from.
+        removed = total("added-position-deletes") - total("removed-position-deletes")
         return {
             "written": total("added-records"),
-            "removed": total("added-position-deletes") + total("deleted-records"),
+            "removed": removed + total("deleted-records"),
+            "net": total("added-records") - removed - total("deleted-records"),
             "bytes_added": total("added-files-size"),
             "files_added": total("added-data-files") + total("added-delete-files"),
         }
@@ -374,27 +389,37 @@ class TableDay:
             keep_missing=self.source.missing_columns == "keep",
             maybe=self.survey.maybe_unchanged > 0,
         )
-        view = f"cdc_day_{uuid.uuid4().hex}"
         with keeping() as kept:
             # Unsent values are looked for several times in the same moves.
             moves = kept.keep(keyed.moves()) if self.may_be_unsent else keyed.moves()
-            winners = keyed.winners(moves, unchanged, kept)
+            rows = columns.typed(keyed.winners(moves, unchanged, kept), unchanged)
             if is_empty and not self.may_be_unsent:
-                return self._append(on, columns.typed(winners, unchanged), columns, unchanged)
-            rows = kept.keep(columns.typed(winners, unchanged))
-            figures = self._values_audit(rows, columns, unchanged, keyed.standing())
-            truncated = keyed.truncated
-            if truncated is not None:
-                self._delete_below(branch, truncated)
-            rows.createOrReplaceTempView(view)
-            try:
-                merge = columns.merge_sql(branch, view, unchanged)
-                with_retry(lambda: self.lake.spark.sql(merge))
-            finally:
-                self.lake.spark.catalog.dropTempView(view)
-            unreadable = self._unreadable_keys(columns)
-            audited = self._audit_keys(branch, rows, columns)
-            return {**figures, **unreadable, **audited}
+                return self._append(on, rows, columns, unchanged)
+            unresolved = 0
+            if unchanged.columns:
+                rows = kept.keep(rows)
+                unresolved = columns.unresolved(rows, keyed.standing(), unchanged)
+            observed = Observation()
+            counts = [
+                *self._value_counts(columns),
+                F.expr(_fingerprint("k", "pos", "NOT is_removal")),
+            ]
+            counted = rows.observe(observed, *counts)
+            figures: dict[str, Any] = {}
+            if keyed.truncated is not None:
+                self._delete_below(branch, keyed.truncated)
+            with_retry(lambda: columns.merge(counted, branch, unchanged))
+            self._audit(branch, rows, columns, observed.get)
+            if keyed.truncated is not None:
+                # A file that goes as a whole is counted with the rows that were gone from it.
+                figures["rows"] = self.lake.spark.table(branch).count()
+            return {
+                **figures,
+                **self._judge_values(rows, observed.get, columns),
+                "unresolved": unresolved,
+                **self._unreadable_keys(columns),
+                "keys_audited": observed.get["n"],
+            }
 
     def _append(
         self, branch: DayBranch, rows: DataFrame, columns: Columns, unchanged: Unchanged
@@ -421,10 +446,8 @@ class TableDay:
                 check="keys_unique",
             )
         return {
-            **self._judge_values(found, columns),
-            "unresolved": 0,
+            **self._judge_values(rows, found, columns),
             **self._unreadable_keys(columns),
-            "rows": written,
             "keys_audited": written,
         }
 
@@ -443,7 +466,10 @@ class TableDay:
         unchanged = Unchanged(self.source.unavailable_value, keep_missing=False, maybe=False)
         with keeping() as kept:
             moves = kept.keep(columns.typed(unkeyed.moves(), unchanged))
-            figures = self._values_audit(moves.where("is_today"), columns, unchanged, None)
+            today = moves.where("is_today")
+            found = today.agg(*self._value_counts(columns)).first()
+            assert found is not None
+            figures = self._judge_values(today, found.asDict(), columns)
             if self.survey.maybe_unchanged:
                 figures["unresolved"] = moves.where("is_today AND unfilled").count()
             if unkeyed.floor is not None:
@@ -459,42 +485,26 @@ class TableDay:
 
     # --- audit
 
-    def _values_audit(
-        self,
-        rows: DataFrame,
-        columns: Columns,
-        unchanged: Unchanged,
-        base: DataFrame | None,
-    ) -> dict[str, Any]:
-        """Count what its columns can't hold (R4), in one pass over the day's rows."""
-        found = rows.where("NOT is_removal").agg(*self._value_counts(columns)).first()
-        assert found is not None
-        unresolved = 0
-        judged = self._judge_values(found.asDict(), columns)
-        if unchanged.columns:
-            unresolved = columns.unresolved(rows, base, unchanged)
-        return {**judged, "unresolved": unresolved}
-
     def _value_counts(self, columns: Columns) -> list[Column]:
-        """`n` rows, how many contradict their key, and what each column can't hold."""
+        """`n` rows, how many contradict their key, and how many hold what a column can't (R4)."""
         differ = [c.contradicted for c in columns.own if c.name in columns.key_names]
-        aggregates = [
-            "count(*) AS n",
-            f"count_if({' OR '.join(differ) or 'false'}) AS contradicted",
-        ]
-        for c in columns.own:
-            aggregates += [
-                f"count({c.unfit}) AS {c.work}_n",
-                f"min(substring({c.unfit}, 1, 60)) AS {c.work}_x",
-            ]
-        return [F.expr(sql) for sql in aggregates]
-
-    def _judge_values(self, found: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
-        report = {
-            c.lake: {"count": found[f"{c.work}_n"], "example": found[f"{c.work}_x"]}
-            for c in columns.own
-            if found[f"{c.work}_n"]
+        unfit = ", ".join(c.unfit for c in columns.own)
+        counts = {
+            "n": "NOT is_removal",
+            "contradicted": f"NOT is_removal AND ({' OR '.join(differ) or 'false'})",
+            "unfit": f"NOT is_removal AND coalesce({unfit}) IS NOT NULL" if unfit else "false",
         }
+        return [F.expr(f"count_if({condition}) AS {name}") for name, condition in counts.items()]
+
+    def _judge_values(
+        self, rows: DataFrame, found: Mapping[str, Any], columns: Columns
+    ) -> dict[str, Any]:
+        """What the day's rows hold that their columns can't.
+
+        Raises:
+            AuditError: the type of such a column was inferred.
+        """
+        report = self._unfit(rows, columns) if found["unfit"] else {}
         for c in columns.own:
             if c.lake in report and c.lake in columns.inferred:
                 raise AuditError(
@@ -507,6 +517,21 @@ class TableDay:
                 )
         return {"unfit": report, "contradicted": found["contradicted"]}
 
+    def _unfit(self, rows: DataFrame, columns: Columns) -> dict[str, Any]:
+        """By column the number of values that it can't hold and one of them: a job of its own."""
+        aggregates = [
+            f"{of} AS {c.work}_{name}"
+            for c in columns.own
+            for name, of in (("n", f"count({c.unfit})"), ("x", f"min(substring({c.unfit}, 1, 60))"))
+        ]
+        found = rows.where("NOT is_removal").selectExpr(*aggregates).first()
+        assert found is not None
+        return {
+            c.lake: {"count": found[f"{c.work}_n"], "example": found[f"{c.work}_x"]}
+            for c in columns.own
+            if found[f"{c.work}_n"]
+        }
+
     def _unreadable_keys(self, columns: Columns) -> dict[str, int]:
         """Events whose key the table's inferred key columns can't hold; such change no row."""
         if columns.inferred.isdisjoint(columns.key_lake):
@@ -515,41 +540,76 @@ class TableDay:
         lost = keyed.where("key IS NOT NULL AND k IS NULL").count()
         return {"unreadable_keys": lost}
 
-    def _audit_keys(self, branch: str, rows: DataFrame, columns: Columns) -> dict[str, int]:
-        """Each key written today stands on the branch exactly once.
+    def _audit(
+        self, branch: str, rows: DataFrame, columns: Columns, winners: Mapping[str, Any]
+    ) -> None:
+        """The branch holds the day's winners, each once and at its position.
 
-        Returns the branch's row count and how many keys were looked for.
+        What was written is read back and compared with what was to be written: two numbers. Only
+        where they differ, as they do where a late event is older than its row, are the keys
+        looked up one by one.
 
-        An upsert's key is there, be it by this day's event or by a row with a higher
-        position; keys that were not touched were unique the day before.
+        Args:
+            rows: the day's winners, as they were merged.
+            winners: `n` of them that are no removals, and their `fingerprint`.
 
         Raises:
-            AuditError: a key stands twice, or was lost.
+            AuditError: a key stands twice, was lost, or stands at another event's position.
+        """
+        key = ", ".join(map(quote, columns.key_lake))
+        written = self.lake.spark.sql(
+            f"SELECT count(*) AS n, {_fingerprint(f'struct({key})', POSITION, 'true')} "
+            f"FROM {branch} WHERE {LANDED} = DATE'{self.day}'"
+        ).first()
+        assert written is not None
+        if (written.n, written.fingerprint) != (winners["n"], winners["fingerprint"]):
+            self._audit_keys(branch, rows, columns)
+
+    def _audit_keys(self, branch: str, rows: DataFrame, columns: Columns) -> None:
+        """Look up the key of each of the day's winners on the branch.
+
+        It stands there once, be it by its event or, written before, by one that is not older; keys
+        that the day did not touch were unique the day before.
         """
         work = columns.key_work
-        written = rows.where("NOT is_removal").select(
-            *(F.col(f"k.{w}").alias(w) for w in work), F.lit(1).alias("written")
+        winners = rows.where("NOT is_removal").selectExpr(
+            *(f"k.{w} AS {w}" for w in work), "pos AS winner", "true AS is_winner"
         )
-        on_branch = self.lake.spark.table(branch).select(
-            *(column(name).alias(w) for name, w in zip(columns.key_lake, work, strict=True))
+        on_branch = self.lake.spark.table(branch).selectExpr(
+            *(f"{quote(n)} AS {w}" for n, w in zip(columns.key_lake, work, strict=True)),
+            f"{POSITION} AS pos",
+            f"{LANDED} <=> DATE'{self.day}' AS is_written",
         )
+        of_event = "CASE WHEN is_written THEN pos <=> winner ELSE NOT winner > pos END"
         found = (
-            on_branch.join(written, work, "left")
-            .agg(F.count("*").alias("rows"), F.count("written").alias("hits"))
-            .crossJoin(written.agg(F.count("*").alias("expected")))
+            on_branch.join(winners, work, "left")
+            .selectExpr(
+                "count(is_winner) AS hits",
+                f"count_if(is_winner AND NOT {of_event}) AS misplaced",
+                "count_if(is_winner IS NULL AND is_written) AS others",
+            )
+            .crossJoin(winners.agg(F.count("*").alias("expected")))
             .first()
         )
         assert found is not None
-        if found.hits != found.expected:
-            counted = on_branch.groupBy(*work).count().where("count > 1").limit(5).collect()
-            raise AuditError(
-                self.label,
-                self.day,
-                f"{found.expected} keys were written and {found.hits} rows have them; keys that "
-                f"stand twice: {[tuple(r) for r in counted] or 'none, some are lost'}",
-                check="keys_unique",
-            )
-        return {"rows": int(found.rows), "keys_audited": int(found.expected)}
+        if found.hits == found.expected and not found.misplaced and not found.others:
+            return
+        counted = on_branch.groupBy(*work).count().where("count > 1").limit(5).collect()
+        raise AuditError(
+            self.label,
+            self.day,
+            f"{found.expected} keys were written and {found.hits} rows have them, "
+            f"{found.misplaced} at another position than their event's; {found.others} rows are of "
+            f"no event. Keys that stand twice: {[tuple(r) for r in counted] or 'none'}. Nothing is "
+            "published; make the day again, and report this with the table's snapshots",
+            check="keys_unique",
+        )
+
+
+def _fingerprint(key: Sql, position: Sql, condition: Sql) -> Sql:
+    """A number that is the same for the same rows in any order: of their keys and positions."""
+    of_row = f"xxhash64({key}, {position})"
+    return f"bit_xor(CASE WHEN {condition} THEN {of_row} END) AS fingerprint"
 
 
 def make_table_day(

@@ -144,10 +144,12 @@ class Query:
 
     def extend(self, columns: Mapping[str, Sql]) -> Query:
         """Add new columns; none sees another."""
-        return self.then(f"EXTEND {_listed(columns)}")
+        return self.then(f"EXTEND {_listed(columns)}") if columns else self
 
     def replace(self, columns: Mapping[str, Sql]) -> Query:
         """Put these columns in the place of those of the same names; they stand last."""
+        if not columns:
+            return self
         return self.then(f"SELECT * EXCEPT ({', '.join(columns)}), {_listed(columns)}")
 
     def select(self, *columns: Sql) -> Query:

@@ -63,7 +63,8 @@ class Survey:
     truncates: int = 0
     without_position: int = 0
     tombstones: int = 0
-    removals: int = 0
+    moves: int = 0  # events that change the key
+    removals: int = 0  # these and deletes
     halves: int = 0
     maybe_unchanged: int = 0
     without_schema: int = 0
@@ -167,14 +168,15 @@ def _whole_day(facts: Sequence[Row]) -> Survey:
             found = PositionRange(*place, fact.records, tuple(fact.lowest), tuple(fact.highest))
             ranges[place] = found.joined(ranges[place]) if place in ranges else found
     deletes = [fact for fact in facts if fact.op == "d"]
+    moves = total("moves", (fact for fact in facts if fact.op != "d"))
     return Survey(
         events=total("records"),
         ops={op: ops[op] for op in "cudrt" if ops[op]},
         truncates=total("records", (fact for fact in facts if fact.op == "t")),
         without_position=total("without_position"),
         tombstones=total("without_position", deletes),
-        removals=total("records", deletes)
-        + total("moves", (fact for fact in facts if fact.op != "d")),
+        moves=moves,
+        removals=total("records", deletes) + moves,
         halves=total("records", halves)
         + total("without_before", (f for f in whole if f.source_op == "UPDATE_AFTER")),
         maybe_unchanged=total("maybe_unsent"),

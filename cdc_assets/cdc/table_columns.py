@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from cdc_assets.cdc.jsontext import shallow
 from cdc_assets.cdc.lake import KEY, TableState, column_ddl, with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, is_column_name, quote
 from cdc_assets.cdc.placeholders import placeholder_forms
-from cdc_assets.cdc.sqltext import Sql, case, is_present, literal, literals, with_columns
+from cdc_assets.cdc.sqltext import Query, Sql, case, is_present, literal, literals
 from cdc_assets.cdc.unchanged import Unchanged
 from cdc_assets.cdc.values import At, itself, member, read_value
 
@@ -97,6 +97,11 @@ def _paths(name: str, kind: str) -> set[str]:
 
     add(name, DataType.fromDDL(kind) if "<" in kind else LongType())
     return found
+
+
+def _of_target(branch: str, name: str) -> Sql:
+    """A column of the table that a MERGE writes; it can have no other name there."""
+    return f"{branch}.{quote(name)}"
 
 
 def _holds_keys(column: str, keys: str, whole: bool) -> bool:
@@ -450,7 +455,7 @@ class Columns:
 
     def typed(self, winners: DataFrame, unchanged: Unchanged) -> DataFrame:
         """Each winner's row as typed columns `c<i>`, and `x<i>` what a column can't hold."""
-        opened = with_columns(winners, {"row": "try_parse_json(after)"})
+        opened = Query(winners).extend({"row": "try_parse_json(after)"})
         texts: dict[str, Sql] = {}
         values: dict[str, Sql] = {}
         unfit: dict[str, Sql] = {}
@@ -474,8 +479,8 @@ class Columns:
             values[c.work] = value
             unfit[c.unfit] = case((f"{c.work} IS NULL AND {is_sent}", f"to_json({raw})"))
         # What was sent is asked for where there is no value alone, and so a step later.
-        valued = with_columns(with_columns(opened, texts), values)
-        return with_columns(valued, {**unfit, **fills}).drop("row", "after", *texts)
+        valued = opened.extend(texts).extend(values).extend({**unfit, **fills})
+        return valued.drop("row", "after", *texts).plan()
 
     @staticmethod
     def _read(texts: dict[str, Sql], c: OwnColumn, kind: str) -> Sql:
@@ -519,25 +524,30 @@ class Columns:
 
     # --- SQL
 
-    def merge_sql(self, branch: str, view: str, unchanged: Unchanged) -> str:
-        """The MERGE of the day's winners; names are quoted, values come from the view alone."""
+    def merge(self, rows: DataFrame, branch: str, unchanged: Unchanged) -> None:
+        """MERGE the day's winners into a branch, in one commit."""
+        target = partial(_of_target, branch)
         on = " AND ".join(
-            f"t.{quote(name)} = s.k.{work}"
+            f"{target(name)} = s.k.{work}"
             for name, work in zip(self.key_lake, self.key_work, strict=True)
         )
-        updates = [f"t.{quote(c.lake)} = {self._update(c, unchanged)}" for c in self.own]
-        updates += [
-            f"t.{POSITION} = s.pos",
-            f"t.{SOURCE_TS} = s.source_ts_ms",
-            f"t.{LANDED} = DATE'{self.day.day}'",
-        ]
-        row = self._row(unchanged)
-        names, values = ", ".join(row), ", ".join(row.values())
-        return (
-            f"MERGE INTO {branch} t USING (SELECT * FROM {view}) s ON {on} "
-            f"WHEN MATCHED AND s.pos > t.{POSITION} AND s.is_removal THEN DELETE "
-            f"WHEN MATCHED AND s.pos > t.{POSITION} THEN UPDATE SET {', '.join(updates)} "
-            f"WHEN NOT MATCHED AND NOT s.is_removal THEN INSERT ({names}) VALUES ({values})"
+        is_newer = f"s.pos > {target(POSITION)}"
+        row = {name: F.expr(sql) for name, sql in self._row(unchanged).items()}
+        changed = {
+            quote(c.lake): F.expr(self._update(c, unchanged, target))
+            for c in self.own
+            if c.lake in unchanged.columns
+        }
+        (
+            rows.alias("s")
+            .mergeInto(branch, F.expr(on))
+            .whenMatched(F.expr(f"{is_newer} AND s.is_removal"))
+            .delete()
+            .whenMatched(F.expr(is_newer))
+            .update({**row, **changed})
+            .whenNotMatched(F.expr("NOT s.is_removal"))
+            .insert(row)
+            .merge()
         )
 
     def inserted(self, unchanged: Unchanged) -> list[Sql]:
@@ -553,14 +563,13 @@ class Columns:
             LANDED: f"DATE'{self.day.day}'",
         }
 
-    def _update(self, c: OwnColumn, unchanged: Unchanged) -> str:
-        if c.lake not in unchanged.columns:
-            return f"s.{c.work}"
+    def _update(self, c: OwnColumn, unchanged: Unchanged, target: Callable[[str], Sql]) -> Sql:
         carried = f"s.{unchanged.carried_pos(c.index)}"
-        return (
-            f"CASE WHEN NOT s.{unchanged.flag(c.index)} THEN s.{c.work} "
-            f"WHEN {carried} > t.{POSITION} OR s.removed_pos > t.{POSITION} "
-            f"THEN s.{unchanged.fill(c.index)} ELSE t.{quote(c.lake)} END"
+        is_later = f"{carried} > {target(POSITION)} OR s.removed_pos > {target(POSITION)}"
+        return case(
+            (f"NOT s.{unchanged.flag(c.index)}", f"s.{c.work}"),
+            (is_later, f"s.{unchanged.fill(c.index)}"),
+            otherwise=target(c.lake),
         )
 
     def _insert(self, c: OwnColumn, unchanged: Unchanged) -> str:

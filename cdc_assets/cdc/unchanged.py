@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.kept import Kept
 from cdc_assets.cdc.placeholders import placeholder_forms
 from cdc_assets.cdc.positions import is_one_change, of_removal
-from cdc_assets.cdc.sqltext import Sql, case, is_one_of, with_columns
+from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of
 from cdc_assets.cdc.values import member
 
 
@@ -79,7 +79,7 @@ class Unchanged:
             self.columns = self._concerned(moves, own)
         if not self.columns:
             return moves
-        opened = with_columns(moves, {"row": "try_parse_json(after)"})
+        opened = Query(moves).extend({"row": "try_parse_json(after)"})
         texts = {f"j{i}": f"to_json({member('row', n)})" for i, n, _ in self.columns.values()}
         flags: dict[str, Sql] = {}
         for index, _, _ in self.columns.values():
@@ -95,8 +95,8 @@ class Unchanged:
             )
             is_sent = f"NOT is_removal AND NOT {self.flag(index)}"
             carried[self.carried(index)] = case((is_sent, sent))
-        found = with_columns(with_columns(with_columns(opened, texts), flags), carried)
-        return found.drop("row", *texts)
+        found = opened.extend(texts).extend(flags).extend(carried)
+        return found.drop("row", *texts).plan()
 
     def _concerned(
         self, moves: DataFrame, own: Mapping[str, tuple[int, str, str]]
@@ -107,11 +107,10 @@ class Unchanged:
             for index, name, _ in own.values()
             if not self._keep_missing
         }
-        counts = with_columns(moves, {"row": "try_parse_json(after)"}).selectExpr(
-            "count_if(link IS NOT NULL) AS links",
-            *(f"count_if({sql}) AS {flag}" for flag, sql in unsent.items()),
-        )
-        found = counts.first()
+        counts = ["count_if(link IS NOT NULL) AS links"]
+        counts += [f"count_if({sql}) AS {flag}" for flag, sql in unsent.items()]
+        opened = Query(moves).extend({"row": "try_parse_json(after)"})
+        found = opened.then(f"AGGREGATE {', '.join(counts)}").plan().first()
         assert found is not None
         self._has_links = bool(found.links)
         if self._keep_missing:
@@ -245,23 +244,23 @@ class Unchanged:
 
     # --- winners
 
-    def aggregates(self) -> list[Column]:
+    def aggregates(self) -> list[Sql]:
         """The last value known of each column, per key, and where."""
         found = []
         for index in self._indexes:
-            at = F.when(F.col(self.carried(index)).isNotNull(), F.col("pos"))
-            found += [
-                F.max_by(self.carried(index), at).alias(self.carried(index)),
-                F.max(at).alias(self.carried_pos(index)),
-            ]
+            value, at = self.carried(index), self.carried_pos(index)
+            known = f"CASE WHEN {value} IS NOT NULL THEN pos END"
+            found += [f"max_by({value}, {known}) AS {value}", f"max({known}) AS {at}"]
         return found
 
-    def settle(self, winners: DataFrame) -> DataFrame:
-        """Forget values from before the row was removed."""
-        settled: dict[str, Column] = {}
-        for index in self._indexes:
-            at = F.col(self.carried_pos(index))
-            alive = F.col("removed_pos").isNull() | (at > F.col("removed_pos"))
-            for name in (self.carried(index), self.carried_pos(index)):
-                settled[name] = F.when(alive, F.col(name))
-        return winners.withColumns(settled) if settled else winners
+    def settled(self) -> dict[str, Sql]:
+        """The carried columns without values from before the row was removed."""
+        alive = {
+            index: f"removed_pos IS NULL OR {self.carried_pos(index)} > removed_pos"
+            for index in self._indexes
+        }
+        return {
+            of(index): case((alive[index], of(index)))
+            for index in self._indexes
+            for of in (self.carried, self.carried_pos)
+        }
