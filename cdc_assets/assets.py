@@ -33,7 +33,7 @@ from cdc_assets.cdc.spark import is_lost
 from cdc_assets.resources import SparkResource
 
 # Merges of small tables wait more for the driver than for the cores.
-TABLES_AT_ONCE = 3
+TABLES_AT_ONCE = 4
 
 # Tags of a run: land what Kafka, or the folder, still has; make again what is made already.
 ALLOW_LOSS, FORCE = "cdc/allow_loss", "cdc/force"

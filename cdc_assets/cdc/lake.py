@@ -22,6 +22,7 @@ from datetime import date, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -63,6 +64,7 @@ _STAGE_FILES = {
     "read.split.open-file-cost": "65536",
 }
 
+_NO_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
 PATIENCE_SECONDS = 60  # how long a commit is tried again
 
 T = TypeVar("T")
@@ -244,10 +246,14 @@ class Lake:
 
     def read_state(self, identifier: str) -> TableState | None:
         """A table's metadata in one call, or None where there is no such table."""
-        if not self.exists(identifier):
+        try:
+            metadata = self.handle(identifier).operations().current()
+        except AnalysisException as error:
+            # To ask first whether there is a table reads it from the catalog twice.
+            if error.getCondition() not in _NO_TABLE:
+                raise
             return None
         jvm: Any = self.spark._jvm
-        metadata = self.handle(identifier).operations().current()
         raw = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(metadata))
         snapshots = {
             s["snapshot-id"]: Snapshot(s["snapshot-id"], s["summary"], s["timestamp-ms"])
