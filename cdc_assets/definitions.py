@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dagster as dg
 
-from cdc_assets.assets import build_assets
 from cdc_assets.cdc.config import Config, load_config
-from cdc_assets.jobs import daily
-from cdc_assets.maintenance import maintenance_job, maintenance_schedule
-from cdc_assets.resources import SparkResource
-from cdc_assets.schedules import build_schedules
-from cdc_assets.sensors import build_sensors
+from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.jobs import daily
+from cdc_assets.orchestration.maintenance_job import maintenance_job, maintenance_schedule
+from cdc_assets.orchestration.resources import SparkResource
+from cdc_assets.orchestration.schedules import build_schedules
+from cdc_assets.orchestration.sensors import build_sensors
 
 
 def build_definitions(config: Config) -> dg.Definitions:

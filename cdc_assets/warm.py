@@ -15,14 +15,14 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from cdc_assets.cdc import snapshots
-from cdc_assets.cdc.changes import make_changes
+from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.java import class_archive
 from cdc_assets.cdc.lag import make_lag
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import SMALL_DAYS, build_session
+from cdc_assets.cdc.state import snapshots
 
 _DAYS = [date(2026, 1, 1), date(2026, 1, 2)]
 _TABLE = "public.orders"

@@ -27,12 +27,13 @@ from typing import Any, TextIO
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from cdc_assets import screen
-from cdc_assets.cdc import changes, snapshots
+from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import Config, parse_config
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session
+from cdc_assets.cdc.state import snapshots
+from cdc_assets.cli import output as screen
 
 DAY_1, DAY_2 = date(2026, 11, 1), date(2026, 11, 2)
 TABLES = ("orders", "items", "payments", "visits")
@@ -480,7 +481,7 @@ def _start_up(folder: Path) -> dict[str, float]:
         return round(min(timed(run) for _ in range(3)), 2)
 
     big = f"{SOURCE}.public.{TABLES[0]}"
-    show = seconds("-m", "cdc_assets.cli", "show", big, "--as-of", str(DAY_2), "--limit", "20")
+    show = seconds("-m", "cdc_assets.cli.app", "show", big, "--as-of", str(DAY_2), "--limit", "20")
     dagster = seconds("-c", "import dagster")
     definitions = seconds("-c", "import dagster, cdc_assets.definitions")
     return {"show, s": show, "definitions beyond dagster, s": round(definitions - dagster, 2)}

@@ -19,7 +19,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cdc_assets.cdc.config import parse_config
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session
 from cdc_assets_tests import bench

@@ -16,12 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cdc_assets.assets import TABLES_AT_ONCE
-from cdc_assets.cdc import changes, lag, snapshots
+from cdc_assets.cdc import lag
+from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import parse_config
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session
+from cdc_assets.cdc.state import snapshots
+from cdc_assets.orchestration.assets import TABLES_AT_ONCE
 from cdc_assets_tests import bench
 from cdc_assets_tests import events as ev
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import SMALL_DAYS, build_session
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.lakes import config_of, source_config

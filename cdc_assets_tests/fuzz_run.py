@@ -24,9 +24,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from cdc_assets import reads
 from cdc_assets.cdc.errors import first_line
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model

@@ -15,14 +15,14 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from cdc_assets.cdc import snapshots
-from cdc_assets.cdc.changes import make_changes
+from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import load_config
-from cdc_assets.cdc.kept import Kept
 from cdc_assets.cdc.lag import make_lag
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.checkpoints import Kept
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session, is_lost
+from cdc_assets.cdc.state import snapshots
 from cdc_assets_tests import events as ev
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]

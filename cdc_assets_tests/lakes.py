@@ -19,14 +19,14 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc import snapshots
-from cdc_assets.cdc.changes import make_changes
+from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.lag import make_lag
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.snapshots import DayReport
+from cdc_assets.cdc.state import snapshots
+from cdc_assets.cdc.state.snapshots import DayReport
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.model import Classified, Landed, deep_recursion, json_text, parse_json
 

@@ -19,14 +19,14 @@ import pytest
 import yaml
 from dagster._daemon.auto_run_reexecution.auto_run_reexecution import should_retry
 
-from cdc_assets.asset_keys import asset_keys, table_key
-from cdc_assets.catch_up import catch_up_runs
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.errors import ConfigError, LakeError
 from cdc_assets.definitions import build_definitions
-from cdc_assets.jobs import RANGE_END, RANGE_START
-from cdc_assets.resources import SparkResource
-from cdc_assets.sensors import wanted_days
+from cdc_assets.orchestration.asset_keys import asset_keys, table_key
+from cdc_assets.orchestration.catch_up import catch_up_runs
+from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
+from cdc_assets.orchestration.resources import SparkResource
+from cdc_assets.orchestration.sensors import wanted_days
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -398,7 +398,7 @@ def test_a_run_whose_spark_dies_is_started_again_and_one_of_bad_data_is_not(
     environment |= {"PYTHONPATH": str(REPOSITORY), "DAGSTER_HOME": str(tmp_path)}
 
     def run_day(kill_spark_at: str | None) -> str:
-        command = [sys.executable, "-m", "cdc_assets.cli", "run", "--from", str(DAYS[0])]
+        command = [sys.executable, "-m", "cdc_assets.cli.app", "run", "--from", str(DAYS[0])]
         with subprocess.Popen(
             command,
             cwd=tmp_path,

@@ -15,10 +15,10 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.changes import make_changes
+from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import AutomationConfig, SourceConfig, TableConfig, load_config
 from cdc_assets.cdc.errors import AuditError, ConfigError, LandingError, MissingDayError
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.files import LandedDay, from_lines, read_days
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc import types
-from cdc_assets.cdc.changes import with_canonical
+from cdc_assets.cdc.changes.stage import with_canonical
 from cdc_assets.cdc.sqltext import Query, few_rows
+from cdc_assets.cdc.values import column_types as types
 
 KEYS = {
     # type → raw value: canonical value, None where the column can't hold it

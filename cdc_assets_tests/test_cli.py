@@ -22,9 +22,12 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner, Result
 
-from cdc_assets import progress, reads, runs, screen
-from cdc_assets.cdc.lake import INPUTS
-from cdc_assets.cli import app
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.catalog import INPUTS
+from cdc_assets.cli import output as screen
+from cdc_assets.cli.app import app
+from cdc_assets.orchestration import progress
+from cdc_assets.orchestration import run_days as runs
 
 REPOSITORY = Path(__file__).parents[1]
 DAGSTER_YAML = """
@@ -175,7 +178,7 @@ def test_without_java_one_line_says_so_and_nothing_is_recorded(
     land(project, {"id": 1})
     (project / "dagster.yaml").write_text(DAGSTER_YAML, encoding="utf-8")
     before = sorted(project.rglob("*"))
-    result = without_java(project, "cdc_assets.cli", *command)
+    result = without_java(project, "cdc_assets.cli.app", *command)
     assert (result.returncode, result.stdout, result.stderr) == (1, "", NO_JAVA)
     assert sorted(project.rglob("*")) == sorted([*before, project / "programs"])
 
@@ -221,7 +224,7 @@ def test_a_run_of_dagster_without_java_is_canceled_so_that_no_good_day_looks_fai
 def started(*command: str) -> Iterator[subprocess.Popen[str]]:
     """A command in a process group of its own, as a terminal starts it."""
     with subprocess.Popen(
-        [sys.executable, "-m", "cdc_assets.cli", *command],
+        [sys.executable, "-m", "cdc_assets.cli.app", *command],
         env=_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.cdc import snapshots
 from cdc_assets.cdc.errors import ConcurrentRunError
-from cdc_assets.cdc.lake import BRANCH_PREFIX, Lake
+from cdc_assets.cdc.lake.catalog import BRANCH_PREFIX, Lake
 from cdc_assets.cdc.landing.stage import land
-from cdc_assets.cdc.snapshots import TableDay
+from cdc_assets.cdc.state import snapshots
+from cdc_assets.cdc.state.snapshots import TableDay
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.changes import read_records
+from cdc_assets.cdc.changes.parse import parse
+from cdc_assets.cdc.changes.stage import read_records
 from cdc_assets.cdc.config import SourceConfig
-from cdc_assets.cdc.envelopes.columns import LANDING
-from cdc_assets.cdc.kept import keeping
-from cdc_assets.cdc.parse import parse
+from cdc_assets.cdc.lake.checkpoints import keeping
+from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.model import Record
 

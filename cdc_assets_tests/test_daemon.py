@@ -16,12 +16,12 @@ import dagster as dg
 import pytest
 import yaml
 
-from cdc_assets import reads
-from cdc_assets.asset_keys import table_key
-from cdc_assets.catch_up import catch_up_runs
 from cdc_assets.cdc.config import load_config
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.spark import SMALL_DAYS
-from cdc_assets.jobs import RANGE_END, RANGE_START
+from cdc_assets.orchestration.asset_keys import table_key
+from cdc_assets.orchestration.catch_up import catch_up_runs
+from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.e2e.stack import Process, StackError, wait_for
@@ -79,7 +79,7 @@ class Project:
 
     def start_run(self, first: date, last: date) -> subprocess.Popen[str]:
         """`cdc-assets run`, with its lines on stderr."""
-        command = [sys.executable, "-m", "cdc_assets.cli", "run"]
+        command = [sys.executable, "-m", "cdc_assets.cli.app", "run"]
         return subprocess.Popen(
             [*command, "--from", str(first), "--to", str(last)],
             cwd=self.folder,

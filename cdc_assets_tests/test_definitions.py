@@ -12,18 +12,19 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets import checks, definitions
-from cdc_assets.asset_keys import table_key
-from cdc_assets.assets import build_assets
-from cdc_assets.cdc import changes
+from cdc_assets import definitions
+from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import Config, TableConfig, load_config, parse_config
-from cdc_assets.cdc.contracts import broken_of_table
 from cdc_assets.cdc.errors import ConfigError
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.table_columns import OWN_COLUMNS
-from cdc_assets.cdc.types import columns_of_config
-from cdc_assets.resources import SparkResource
+from cdc_assets.cdc.state.columns import OWN_COLUMNS
+from cdc_assets.cdc.state.contracts import broken_of_table
+from cdc_assets.cdc.values.column_types import columns_of_config
+from cdc_assets.orchestration import checks
+from cdc_assets.orchestration.asset_keys import table_key
+from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.resources import SparkResource
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.lakes import run_stages, source_config

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from cdc_assets import discovery, inspection
 from cdc_assets.cdc.config import parse_config
-from cdc_assets.cdc.discover import Findings, Table, Tried, best_format
+from cdc_assets.cdc.discovery.evidence import Findings, Table, Tried, best_format
 from cdc_assets.cdc.errors import LandingError
-from cdc_assets.cli import app
-from cdc_assets.discovery import Place
+from cdc_assets.cli import discover as discovery
+from cdc_assets.cli import inspect as inspection
+from cdc_assets.cli.app import app
+from cdc_assets.cli.discover import Place
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf

@@ -18,8 +18,8 @@ import yaml
 from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner
 
-from cdc_assets.cli import app
-from cdc_assets.doctor import Line, Status, examine
+from cdc_assets.cli.app import app
+from cdc_assets.cli.doctor import Line, Status, examine
 
 REPOSITORY = Path(__file__).parents[1]
 SHOP: dict[str, Any] = {
@@ -279,7 +279,7 @@ def test_no_line_holds_a_secret(project: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_without_quick_spark_and_the_catalog_are_tried(project: Path) -> None:
     """In a process of its own: a process has one Spark session."""
     done = subprocess.run(
-        [sys.executable, "-m", "cdc_assets.cli", "doctor", "--format", "json"],
+        [sys.executable, "-m", "cdc_assets.cli.app", "doctor", "--format", "json"],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,

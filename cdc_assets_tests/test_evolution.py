@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cdc_assets.cdc.errors import AuditError, ConfigError, SchemaDriftError
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import ddl_of
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from cdc_assets.cdc.changes import made_by_other_rules
+from cdc_assets.cdc.changes.stage import made_by_other_rules
 from cdc_assets.cdc.errors import AuditError
-from cdc_assets.cdc.lake import Lake
-from cdc_assets.cdc.table_columns import Columns
-from cdc_assets.cdc.unchanged import Unchanged
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.state.columns import Columns
+from cdc_assets.cdc.state.unsent_values import Unchanged
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets import inspection
-from cdc_assets.cdc.reasons import REASONS
-from cdc_assets.inspection import Rules
+from cdc_assets.cdc.changes.reasons import REASONS
+from cdc_assets.cli import inspect as inspection
+from cdc_assets.cli.inspect import Rules
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.events import DataWorksLog, Landing, PgLog
 from cdc_assets_tests.lakes import config_of, source_config

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from cdc_assets import checks, discovery
 from cdc_assets.cdc.config import Config, ConfigError
 from cdc_assets.cdc.errors import LandingError
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.kafka import KafkaDay, read_latest
 from cdc_assets.cdc.landing.stage import land
+from cdc_assets.cli import discover as discovery
+from cdc_assets.orchestration import checks
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.e2e.stack import PASSWORD, USER, free_port, wait_for
@@ -485,7 +486,7 @@ def run_cli(config: Path, home: Path, *arguments: str) -> subprocess.CompletedPr
         "KAFKA_PASSWORD": PASSWORD,
     }
     return subprocess.run(
-        [sys.executable, "-m", "cdc_assets.cli", *arguments],
+        [sys.executable, "-m", "cdc_assets.cli.app", *arguments],
         env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 

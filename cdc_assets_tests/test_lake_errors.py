@@ -21,18 +21,18 @@ from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from cdc_assets import reads
-from cdc_assets.cdc import lake as lake_module
 from cdc_assets.cdc.config import Config, KafkaConfig
 from cdc_assets.cdc.errors import ConfigError, LakeError, LandingError, MissingTableError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
-from cdc_assets.cdc.lake import Lake
-from cdc_assets.cdc.lake_errors import is_conflict, is_contention, lake_error, one_line
+from cdc_assets.cdc.lake import catalog as lake_module
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.errors import is_conflict, is_contention, lake_error, one_line
 from cdc_assets.cdc.landing.kafka import failed
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import add_kafka, build_session, is_lost
 from cdc_assets.definitions import build_definitions
-from cdc_assets.sensors import wanted_days
+from cdc_assets.orchestration.sensors import wanted_days
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 
@@ -410,7 +410,7 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     own = {"CDC_CONFIG": str(folder / "cdc.yaml"), "PYTHONPATH": str(REPOSITORY)}
     kept = {k: v for k, v in os.environ.items() if k not in ("CDC_WAREHOUSE", "DAGSTER_HOME")}
     return subprocess.run(
-        [sys.executable, "-m", "cdc_assets.cli", *arguments],
+        [sys.executable, "-m", "cdc_assets.cli.app", *arguments],
         cwd=folder,
         env={**kept, **own},
         capture_output=True,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets import checks
-from cdc_assets.cdc import changes
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
+from cdc_assets.orchestration import checks
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf

@@ -13,13 +13,14 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets import checks, reads
-from cdc_assets.assets import table_key
 from cdc_assets.cdc.errors import MissingDayError
-from cdc_assets.cdc.lake import BRANCH_PREFIX, Lake
-from cdc_assets.cdc.maintenance import Figures, maintain, maintain_table
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.catalog import BRANCH_PREFIX, Lake
+from cdc_assets.cdc.lake.maintenance import Figures, maintain, maintain_table
 from cdc_assets.cdc.names import TableName
-from cdc_assets.maintenance import maintenance_job
+from cdc_assets.orchestration import checks
+from cdc_assets.orchestration.assets import table_key
+from cdc_assets.orchestration.maintenance_job import maintenance_job
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf

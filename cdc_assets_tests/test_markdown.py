@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cdc_assets import checks, markdown
-from cdc_assets.assets import build_assets
-from cdc_assets.metadata import quarantine_examples
+from cdc_assets.orchestration import checks, markdown
+from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.metadata import quarantine_examples
 from cdc_assets_tests.lakes import config_of, source_config
 
 IMAGE = "![x](http://127.0.0.1:9/y)"

@@ -14,9 +14,9 @@ from unittest.mock import ANY
 
 import pytest
 
-from cdc_assets import checks
 from cdc_assets.cdc.errors import SchemaDriftError
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.orchestration import checks
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf

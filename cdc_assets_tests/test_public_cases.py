@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.cdc.changes import make_changes
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.changes.stage import make_changes
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdc_assets import reads
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.errors import ConfigError, LakeError, MissingDayError, MissingTableError
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
 
 
 def config_with(tmp_path: Path, **lake: Any) -> Config:

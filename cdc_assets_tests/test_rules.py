@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cdc_assets.cdc.errors import AuditError, SchemaDriftError
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf

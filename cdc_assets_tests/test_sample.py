@@ -19,9 +19,9 @@ import yaml
 from py4j.java_gateway import GatewayClient
 from pyspark.sql import DataFrame
 
-from cdc_assets.cdc.changes import count_by, make_changes
-from cdc_assets.cdc.facts import facts_of, read_facts
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.changes.facts import facts_of, read_facts
+from cdc_assets.cdc.changes.stage import count_by, make_changes
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf

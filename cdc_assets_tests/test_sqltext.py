@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.jsontext import is_utf8
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Query, few_rows, is_one_of, literal, rarely, with_columns
+from cdc_assets.cdc.values.strict_json import is_utf8
 
 HOSTILE = [
     "", " ", "'", "''", '"', "`", "``", "\\", "\\'", "\\\\", "\\n", "\n", "\t", "\r\n", "\x01",

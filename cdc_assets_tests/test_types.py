@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc import types, values
+from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values import readers as values
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 

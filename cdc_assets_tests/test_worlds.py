@@ -25,8 +25,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
 
-from cdc_assets import reads
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.worlds import (

@@ -2,5 +2,5 @@
 
 Nothing below here imports Dagster, so every stage can be called from a notebook:
 a :class:`~cdc_assets.cdc.config.Config`, a ``SparkSession`` and a
-:class:`~cdc_assets.cdc.lake.Lake` are all that a stage needs.
+:class:`~cdc_assets.cdc.lake.catalog.Lake` are all that a stage needs.
 """

@@ -32,7 +32,7 @@ def test_days_are_made_and_read_with_a_catalog_in_postgresql(tmp_path: Path) -> 
         environment = {k: v for k, v in os.environ.items() if not k.startswith("CDC_")}
         environment |= {"DAGSTER_HOME": str(tmp_path), "PG_PASSWORD": "b0ok%@ keeper"}
         done = subprocess.run(
-            [sys.executable, "-m", "cdc_assets.cli", *arguments],
+            [sys.executable, "-m", "cdc_assets.cli.app", *arguments],
             env=environment | {"CDC_CONFIG": str(tmp_path / "cdc.yaml")},
             cwd=Path(__file__).parents[2],
             capture_output=True,

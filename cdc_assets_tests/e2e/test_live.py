@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from pydantic import ValidationError
 
 from cdc_assets.cdc.config import TableConfig
-from cdc_assets.cdc.lake import Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets_tests import model
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.e2e import tables as t

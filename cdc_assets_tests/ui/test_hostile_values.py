@@ -18,8 +18,8 @@ import dagster as dg
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from cdc_assets import checks, markdown
-from cdc_assets.metadata import query_of
+from cdc_assets.orchestration import checks, markdown
+from cdc_assets.orchestration.metadata import query_of
 from cdc_assets_tests.e2e.stack import Process, free_port, wait_for
 from cdc_assets_tests.ui.conftest import new_page
 from cdc_assets_tests.ui.dagster_dev import ROOT

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from cdc_assets import reads
 from cdc_assets.cdc.config import load_config
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets_tests.e2e.stack import wait_for
 from cdc_assets_tests.ui.dagster_dev import DAYS, SOURCES, DagsterDev
 

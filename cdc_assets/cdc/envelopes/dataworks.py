@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.envelopes.registry import Envelope
-from cdc_assets.cdc.jsontext import DOCUMENT
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.positions import elements_of, wide_number
 from cdc_assets.cdc.sqltext import (
@@ -21,6 +20,7 @@ from cdc_assets.cdc.sqltext import (
     struct,
     whole,
 )
+from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 # W2: case-sensitive, an open list. Both spellings of the first half are met.
 BEFORE_OPS = ("UPDATE_BEFOR", "UPDATE_BEFORE")
@@ -68,8 +68,8 @@ def read_dataworks(records: Query) -> Query:
     """Read DataWorks events.
 
     Args:
-        records: has the columns of :func:`~cdc_assets.cdc.connect.with_document`, read whole: the
-            schema names the table.
+        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`, read
+            whole: the schema names the table.
 
     Returns:
         The records with the columns of `Envelope`.

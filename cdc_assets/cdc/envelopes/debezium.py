@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from cdc_assets.cdc import positions
 from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.envelopes.registry import Envelope
-from cdc_assets.cdc.jsontext import DOCUMENT
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.sqltext import (
     Query,
@@ -25,6 +24,7 @@ from cdc_assets.cdc.sqltext import (
     was_text,
     whole,
 )
+from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 ROW_OPS = ("c", "u", "d", "r", "t")
 MESSAGE_OP = "m"
@@ -65,7 +65,7 @@ def read_debezium(records: Query) -> Query:
     """Read Debezium events of any connector.
 
     Args:
-        records: has the columns of :func:`~cdc_assets.cdc.connect.with_document`.
+        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
 
     Returns:
         The records with the columns of `Envelope`.
@@ -246,7 +246,7 @@ def with_event(records: Query, is_bare: Sql | None = None) -> Query:
     """Add `is_wrapped`: is the event the payload of `{"schema": …, "payload": …}` (D1, D2)?
 
     Args:
-        records: has the columns of :func:`~cdc_assets.cdc.connect.with_document`.
+        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
         is_bare: what tells a bare event, if not `op` beside an image or `source`.
     """
 

@@ -20,7 +20,6 @@ from cdc_assets.cdc.envelopes.debezium import (
     with_event,
 )
 from cdc_assets.cdc.envelopes.images import with_images
-from cdc_assets.cdc.jsontext import DOCUMENT
 from cdc_assets.cdc.sqltext import (
     Query,
     Sql,
@@ -36,6 +35,7 @@ from cdc_assets.cdc.sqltext import (
     struct,
     whole,
 )
+from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 MARK = "__"
 _ADD_FIELDS = (
@@ -57,7 +57,7 @@ def read_flat(records: Query) -> Query:
     """Read flattened events; what the transform leaves as it was (D13, D16) is control.
 
     Args:
-        records: has the columns of :func:`~cdc_assets.cdc.connect.with_document`.
+        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
 
     Returns:
         The records with the columns of `Envelope`.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cdc_assets.cdc.jsontext import digits_of
 from cdc_assets.cdc.sqltext import Query, Sql, case
+from cdc_assets.cdc.values.strict_json import digits_of
 
 _DOUBLE = "[0-9]E[-0-9]|Infinity"  # what Spark writes of such a double
 

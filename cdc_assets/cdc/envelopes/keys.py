@@ -1,7 +1,7 @@
 """Which row an event is about (FORMATS D5–D10, W3, W4): key columns as sent.
 
 The keys here are *raw*: JSON text of the key columns as the message wrote them. Canonical
-keys need column types; :mod:`cdc_assets.cdc.changes` makes them once the schemas are known.
+keys need column types; :mod:`cdc_assets.cdc.changes.stage` makes them once the schemas are known.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdc_assets.cdc.config import SourceConfig, TableConfig
-from cdc_assets.cdc.connect import SCHEMA, has_start, parts_of
-from cdc_assets.cdc.jsontext import DOCUMENT, digits_of, document_in
-from cdc_assets.cdc.placeholders import placeholder_forms
+from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of
 from cdc_assets.cdc.sqltext import (
     Query,
     Sql,
@@ -24,6 +22,8 @@ from cdc_assets.cdc.sqltext import (
     literals,
     members_of,
 )
+from cdc_assets.cdc.values.placeholders import placeholder_forms
+from cdc_assets.cdc.values.strict_json import DOCUMENT, digits_of, document_in
 
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 # The text of the message key; null where it is null or empty.

@@ -16,7 +16,8 @@ class Envelope:
     control or tombstone. `before_row` and `after_row` are images as MAP<STRING, VARIANT>, `before`
     and `after` their canonical JSON. `schema` is the schema (VARIANT) of a message without
     a start, and `start` the hash of the start of one that has it (see
-    :mod:`cdc_assets.cdc.connect`). `key_names` are the key columns that the message itself names.
+    :mod:`cdc_assets.cdc.envelopes.connect`). `key_names` are the key columns that the message
+    itself names.
     `elements` are the source elements of the position, `basis` says which members of the source
     they are; `stand_in` takes their place where they say nothing (FORMATS O8). `rank` is 0 for the
     half of a change that takes a row away while its other half writes one (O4).

@@ -18,11 +18,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import local_path
-from cdc_assets.cdc.envelopes.columns import LANDING
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
-from cdc_assets.cdc.jsontext import DOCUMENT, with_strict_json
+from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.sqltext import Query, Sql, case, get, struct, was_text, whole
+from cdc_assets.cdc.values.strict_json import DOCUMENT, with_strict_json
 
 _GLOB = re.compile(r"([\\\[\]{}*?,])")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")

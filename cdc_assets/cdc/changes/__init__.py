@@ -1,0 +1,1 @@
+"""landing → changes, control and quarantine."""

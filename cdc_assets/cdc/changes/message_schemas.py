@@ -1,0 +1,167 @@
+"""The schemas that messages carry: found once a day, registered in the table `schemas`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.changes.parse import with_texts
+from cdc_assets.cdc.config import SourceConfig
+from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of, with_document
+from cdc_assets.cdc.envelopes.registry import reader
+from cdc_assets.cdc.lake import schemas as columns
+from cdc_assets.cdc.lake.catalog import Lake, with_retry
+from cdc_assets.cdc.sqltext import case, is_object, literal
+from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values.strict_json import DOCUMENT, document_in, with_strict_json
+
+log = logging.getLogger(__name__)
+
+
+class Place(NamedTuple):
+    """Where a record stands in Kafka, and the day that it landed."""
+
+    landing_date: date
+    topic: str
+    partition: int
+    offset: int
+
+
+class Carried(NamedTuple):
+    """What says a message's schema: the hash of its start, or without one the schema's own id."""
+
+    start_hash: int | None
+    schema_id: str | None
+
+
+@dataclass(frozen=True)
+class MessageSchemas:
+    """The schemas of some records: what each start is, and the texts.
+
+    `of_start` gives the id of a start's schema, None for a start that is no ``{"schema":`` and a
+    whole object; `texts` the schema's canonical JSON by id.
+    """
+
+    of_start: Mapping[int, str | None]
+    texts: Mapping[str, str]
+
+    @property
+    def no_starts(self) -> list[int]:
+        """Starts after which a message must not be cut."""
+        return [start for start, schema_id in self.of_start.items() if schema_id is None]
+
+    def id_of(self, carried: Carried) -> str | None:
+        """The id of the schema that a record carries."""
+        if carried.start_hash is None:
+            return carried.schema_id
+        return self.of_start[carried.start_hash]
+
+
+def read_schemas(
+    landing: DataFrame, source: SourceConfig, examples: Mapping[Carried, Place]
+) -> MessageSchemas:
+    """Read the schemas of some records again from one landed example each.
+
+    The parsed records carry hashes alone. Only the files that may hold the examples are read.
+    """
+    if not examples:
+        return MessageSchemas({}, {})
+    wanted = set(examples.values())
+    rows = landing.where(" OR ".join(f"({_is_at(place)})" for place in wanted))
+    documents = with_document(with_texts(rows), cut=False)
+    parts = parts_of("value_text")
+    start = case((has_start("value_text", parts), f"{parts}[0]"))
+    texts = with_strict_json(
+        reader(source.format)(documents).extend({"_start": start}),
+        start_schema=f"substring(_start, {len(SCHEMA) + 1})",
+    )
+    of_start = case(
+        (is_object("start_schema", DOCUMENT), f"to_json({document_in('start_schema')})")
+    )
+    found = texts.extend({"start_text": of_start, "schema_text": "to_json(e_schema)"}).select(
+        "start_hash",
+        "start_text",
+        "sha2(start_text, 256) AS start_id",
+        "schema_text",
+        "sha2(schema_text, 256) AS schema_id",
+    )
+    starts: dict[int, str | None] = {}
+    by_id: dict[str, str] = {}
+    for row in found.plan().collect():  # schemas are few
+        if row.start_hash is not None:
+            starts[row.start_hash] = row.start_id
+        for schema_id, text in ((row.start_id, row.start_text), (row.schema_id, row.schema_text)):
+            if schema_id is not None:
+                by_id[schema_id] = text
+    return MessageSchemas(starts, by_id)
+
+
+def _is_at(place: Place) -> str:
+    return (
+        f"landing_date = DATE'{place.landing_date}' AND topic = {literal(place.topic)} "
+        f"AND partition = {place.partition} AND offset = {place.offset}L"
+    )
+
+
+@dataclass(frozen=True)
+class KnownSchemas:
+    """The message schemas of a source, read once for a stage."""
+
+    columns: Mapping[tuple[str, str], types.Columns]  # (table_name, schema_id)
+    first_landed: Mapping[tuple[str, str], date]
+
+    def latest(self, table_name: str, day: date) -> types.Columns:
+        """All columns of a table as its schemas up to a day say, the latest winning."""
+        ids = sorted(
+            (landed, schema_id)
+            for (name, schema_id), landed in self.first_landed.items()
+            if name == table_name and landed <= day
+        )
+        merged: types.Columns = {}
+        for _, known in ids:
+            merged = types.over(merged, self.columns[table_name, known])
+        return merged
+
+    def joined(self, fresh: Iterable[Row], format_name: str) -> KnownSchemas:
+        """These and some rows of the table `schemas`, each with its earliest day."""
+        parsed, landed = dict(self.columns), dict(self.first_landed)
+        for row in fresh:
+            key = (row.table_name, row.schema_id)
+            parsed[key] = types.columns_of_schema(row.schema, format_name)
+            landed[key] = min(row.first_landed, landed.get(key, date.max))
+        return KnownSchemas(parsed, landed)
+
+
+def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) -> KnownSchemas:
+    """Read the table `schemas`; it has a row a table and schema version."""
+    identifier = lake.stage(name, "schemas")
+    if not lake.exists(identifier):
+        return KnownSchemas({}, {})
+    frame = lake.spark.table(identifier)
+    if tables is not None:
+        frame = frame.where(F.col("table_name").isin(list(tables)))
+    return KnownSchemas({}, {}).joined(frame.collect(), lake.config.source(name).format)
+
+
+def register_schemas(lake: Lake, name: str, fresh: Sequence[Row]) -> None:
+    """Add schemas not seen before to the table `schemas`, each with the day it first landed."""
+    if not fresh:
+        return
+    # Few and small; as plain rows they can't meet MERGE's trouble with views on Iceberg tables.
+    rows = lake.spark.createDataFrame(fresh, columns.SCHEMAS)
+    rows.createOrReplaceTempView("cdc_fresh_schemas")
+    with_retry(
+        lambda: lake.spark.sql(
+            f"MERGE INTO {lake.stage(name, 'schemas')} t USING cdc_fresh_schemas s "
+            "ON t.schema_id = s.schema_id AND t.table_name = s.table_name "
+            "WHEN MATCHED THEN UPDATE SET t.first_landed = least(t.first_landed, s.first_landed) "
+            "WHEN NOT MATCHED THEN INSERT (schema_id, table_name, schema, first_landed) "
+            "VALUES (s.schema_id, s.table_name, s.schema, s.first_landed)"
+        )
+    )

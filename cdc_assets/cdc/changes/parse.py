@@ -1,0 +1,210 @@
+"""landing rows → records in common columns, each text parsed once.
+
+Why the reading is exact. A value is parsed by Spark's VARIANT parser, which refuses all that is no
+JSON and names that stand twice, and keeps numbers to 38 digits; what it lets pass, text behind the
+document, is caught by a mark (:func:`~cdc_assets.cdc.values.strict_json.with_strict_json`); the
+few numbers that it can't hold are read again with their digits
+(:mod:`~cdc_assets.cdc.envelopes.images`). The parsed value is cast once into the members that the
+format has. A cast makes texts of numbers, so where a text must stand (op, names), a member whose
+text another value could have become is asked what it was
+(:func:`~cdc_assets.cdc.sqltext.was_text`), and numbers are cast to text, then read: `true` and 1.5
+are no BIGINT.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from pyspark.sql import DataFrame
+
+from cdc_assets.cdc import positions
+from cdc_assets.cdc.config import SourceConfig
+from cdc_assets.cdc.envelopes.connect import with_document
+from cdc_assets.cdc.envelopes.keys import (
+    MESSAGE_KEY,
+    NEW_KEY,
+    has_header,
+    with_header_keys,
+    with_message_key,
+    with_raw_keys,
+)
+from cdc_assets.cdc.envelopes.registry import reader
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal, rarely
+from cdc_assets.cdc.values.strict_json import document_in
+
+_SHOWN, _UTF8 = 60, 4  # characters, and bytes at most of each
+_IS_REGISTRY = "length(value) >= 5 AND substring(value, 1, 1) = X'00'"
+
+
+def with_texts(landing: DataFrame) -> Query:
+    """Add `value_text`: the value's bytes as text, null where there is none to be read."""
+    return Query(landing).extend(
+        {
+            "is_empty": "value IS NULL OR length(value) = 0",
+            "is_registry": f"coalesce({_IS_REGISTRY}, false)",
+            "value_text": case(
+                (f"length(value) > 0 AND NOT ({_IS_REGISTRY})", "CAST(value AS string)")
+            ),
+            "value_hash": "xxhash64(value)",
+            "kafka_ts_ms": "unix_millis(timestamp)",
+            "key_text": MESSAGE_KEY,
+        }
+    )
+
+
+def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> DataFrame:
+    """Read landing rows; one row out for each row in.
+
+    Args:
+        landing: has the columns of `LANDING`.
+        source: the rules.
+        whole: read messages with the schemas that they start with.
+
+    Returns:
+        `landing_date, topic, partition, offset, kafka_ts_ms, value_hash, message_key`, the
+        event in common columns, `kind` (row, control, tombstone; null where `reason` is
+        set), raw keys with their `key_names` and `key_kinds`, `start_hash` of a message's schema or
+        its `schema_id`, `cut_hash` of what was cut off, `reason` and `detail`.
+    """
+    # DataWorks' schema names the table and the key, so that it is always read.
+    documents = with_document(
+        with_texts(landing),
+        cut=source.format != "dataworks",
+        hashed=not whole,
+        key_doc="key_text",
+    )
+    # Of what can't be read, the beginning is shown; to carry the others' bytes on costs.
+    beginning = case(("doc IS NULL OR offset IS NULL", f"substring(value, 1, {_SHOWN * _UTF8})"))
+    events = reader(source.format)(documents.replace({"value": beginning}))
+    keyed = with_raw_keys(with_header_keys(with_message_key(events)), source)
+    is_record = "offset IS NOT NULL"
+    marked = keyed.extend(
+        {
+            "is_tombstone": f"coalesce({is_record} AND (is_empty OR e_kind = 'tombstone' "
+            f"OR (NOT e_kind <=> 'row' AND is_variant_null({document_in('doc')}))), false)",
+            "ordered": positions.ordered("e_elements"),
+        }
+    )
+    unreadable = case(
+        (f"NOT ({is_record})", "'malformed_landing_line'"),
+        ("is_registry", "'registry_encoded'"),
+        ("doc IS NULL AND NOT is_empty", "'malformed_json'"),
+    )
+    judged = marked.extend(
+        {
+            "_reason": f"coalesce({unreadable}, "
+            "CASE WHEN NOT is_tombstone THEN coalesce(e_reason, key_reason) END)",
+            "_has_source": "NOT is_tombstone AND (e_kind = 'row' OR e_op = 'message')",
+            "_has_position": "NOT is_tombstone AND NOT coalesce(e_is_snapshot, false) "
+            "AND (e_kind = 'row' OR e_op = 'message')",
+            "says_order": "coalesce(array_max(ordered) > 0, false)",
+        }
+    )
+    rank = case((f"e_op = 'd' AND {has_header(NEW_KEY)}", "0"), otherwise="e_rank")
+    of_time = "array(greatest(coalesce(e_stand_in, 0L), 0L))"
+    position = positions.position(
+        f"CASE WHEN says_order THEN ordered ELSE {of_time} END",
+        "e_tx_order",
+        rank,
+        "kafka_ts_ms",
+        source.position_reset,
+    )
+    columns: dict[str, Sql] = {
+        "message_key": "key",
+        "kind": "CASE WHEN is_tombstone THEN 'tombstone' ELSE e_kind END",
+        "reason": "_reason",
+        "detail": rarely(
+            "_reason IS NOT NULL", f"coalesce({_unreadable_detail()}, e_detail, key_detail)"
+        ),
+        "op": "e_op",
+        "source_op": "CASE WHEN NOT is_tombstone THEN e_source_op END",
+        **{name: f"e_{name}" for name in ("connector", "server", "db", "table_name")},
+        "key_raw": "CASE WHEN is_tombstone THEN to_json(key_row) ELSE key_raw END",
+        "old_key_raw": "old_key_raw",
+        "new_key_raw": "new_key_raw",
+        # Where an image holds the key, the value's schema says how it is written.
+        "key_schema": case(
+            (
+                f"is_tombstone OR (e_after_row IS NULL AND {literal(not source.whole_old_rows)})",
+                "key_schema",
+            )
+        ),
+        # Shown where there is no canonical key.
+        "message_key_json": case(
+            ("NOT (e_kind <=> 'row') OR key_reason IS NOT NULL", "to_json(key_row)")
+        ),
+        "before": "e_before",
+        "after": "e_after",
+        "source_ts_ms": "e_source_ts_ms",
+        "processed_ts_ms": "e_processed_ts_ms",
+        "position": case(("_has_position", position)),
+        "source_elements": case(("_has_source", "e_elements")),
+        "position_basis": case(
+            (
+                "_has_position",
+                f"CASE WHEN says_order THEN e_basis ELSE {literal(positions.SOURCE_TIME)} END",
+            )
+        ),
+        "tx_id": "e_tx_id",
+        "tx_order": "e_tx_order",
+        "is_snapshot": "e_is_snapshot",
+        "start_hash": "e_start",
+        "cut_hash": "start_hash",
+        # Only of what has no start: the text of a schema is dear.
+        "schema_id": "CASE WHEN e_start IS NULL AND e_schema IS NOT NULL "
+        "THEN sha2(to_json(e_schema), 256) END",
+        "payload": "e_payload",
+    }
+    own = ("landing_date", "topic", "partition", "offset", "kafka_ts_ms", "value_hash")
+    read = judged.select(*own, *(f"{sql} AS {name}" for name, sql in columns.items()))
+    return read.extend(_key_shape()).extend(_key_kinds()).drop("_bare_key").plan()
+
+
+_BLANK_SCHEMA = hashlib.sha256(b"{}").hexdigest()
+_QUOTED_WHOLE = r'":"([+-]?[0-9]{1,18})"'
+_UNQUOTED = '":$1'
+
+
+def _key_shape() -> dict[str, Sql]:
+    """`key_names`, and `_bare_key`: the key where no schema of the message says its types."""
+    has_none = f"schema_id IS NULL OR schema_id = '{_BLANK_SCHEMA}'"
+    return {
+        "key_names": "json_object_keys(key_raw)",
+        "_bare_key": case(
+            (f"start_hash IS NULL AND key_schema IS NULL AND ({has_none})", "key_raw")
+        ),
+    }
+
+
+def _key_kinds() -> dict[str, Sql]:
+    """The JSON types of a bare key's members; the same with whole numbers out of their quotes."""
+    # The text is canonical JSON: within a string, the quotes would be escaped.
+    unquoted = f"regexp_replace(_bare_key, {literal(_QUOTED_WHOLE)}, {literal(_UNQUOTED)})"
+    kinds = "schema_of_variant(try_parse_json(_bare_key))"
+    return {
+        "key_kinds": kinds,
+        "key_unquoted": case(
+            (
+                f"_bare_key RLIKE {literal(_QUOTED_WHOLE)}",
+                f"schema_of_variant(try_parse_json({unquoted}))",
+            ),
+            otherwise=kinds,
+        ),
+    }
+
+
+def _unreadable_detail() -> Sql:
+    text = f"regexp_replace(substring(CAST(value AS string), 1, {_SHOWN}), '[\\\\p{{Cntrl}}]', ' ')"
+    shown = f"CASE WHEN is_valid_utf8({text}) THEN {text} ELSE 'bytes that are no UTF-8' END"
+    return case(
+        ("_reason = 'malformed_landing_line'", f"concat('no landed record: ', {shown})"),
+        (
+            "_reason = 'registry_encoded'",
+            "concat('encoded by a schema registry, schema id ', "
+            "conv(hex(substring(value, 2, 4)), 16, 10))",
+        ),
+        (
+            "_reason = 'malformed_json'",
+            f"concat('not exactly one strict JSON document: ', {shown})",
+        ),
+    )

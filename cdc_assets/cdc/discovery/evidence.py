@@ -1,0 +1,392 @@
+"""What landing rows show of their source: format, tables, keys, images and values.
+
+Facts alone; what they suggest for cdc.yaml is said by :mod:`cdc_assets.cdc.discovery.proposals`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.changes.message_schemas import KnownSchemas
+from cdc_assets.cdc.changes.parse import with_texts
+from cdc_assets.cdc.config import FORMATS, LandingConfig, SourceConfig
+from cdc_assets.cdc.envelopes.connect import with_document
+from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.envelopes.registry import reader
+from cdc_assets.cdc.lake.checkpoints import keeping
+from cdc_assets.cdc.sqltext import Query
+from cdc_assets.cdc.values.placeholders import placeholder_forms
+
+SAMPLE = 2_000  # records on which the formats are tried
+
+# A reader that knows less may understand messages of a format that says more (Debezium's reads
+# Lindorm's), so the more particular one wins where it reads half as many rows or more.
+_PARTICULAR_FIRST = ("dataworks", "lindorm", "debezium")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How many records of the sample a format's reader understands."""
+
+    format: str
+    rows: int
+    others: int  # control events and tombstones
+    reasons: Mapping[str, int]
+
+
+@dataclass
+class Member:
+    """The values that one column had in row images: `kinds` counts them by JSON kind.
+
+    A kind is BIGINT, DOUBLE, DECIMAL(p,s), STRING, BOOLEAN, OBJECT, ARRAY, VOID (null) or
+    UNCHANGED (a placeholder, R2).
+    """
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    looks: Counter[str] = field(default_factory=Counter)  # texts that look like times
+    inexact: int = 0  # numbers that a double can't hold
+    without_schema: int = 0
+    equal_to_key: int = 0  # images whose value is the bare message key
+    real: Counter[str] = field(default_factory=Counter)  # values no default made up, by image
+
+
+@dataclass
+class Table:
+    """What was seen of one table; images are counted over its row events."""
+
+    name: str
+    ops: Counter[str] = field(default_factory=Counter)
+    halves: int = 0  # first halves of split updates, which no op counts
+    first: date | None = None
+    last: date | None = None
+    topics: set[str] = field(default_factory=set)
+    keys: Counter[tuple[str, ...]] = field(default_factory=Counter)  # readable key → records
+    unkeyed: Counter[str] = field(default_factory=Counter)  # none, bare, unreadable, partial
+    bare_images: int = 0  # row images beside a bare key, to compare it with
+    bare_keys: int = 0  # how many bare keys differ, in one group at least
+    olds: int = 0  # u and d that have a before image
+    whole_names: int = 0  # u whose before names every column of after
+    members: dict[str, Member] = field(default_factory=lambda: defaultdict(Member))
+    schema_columns: set[str] = field(default_factory=set)
+
+    @property
+    def records(self) -> int:
+        """How many records."""
+        return sum(self.ops.values())
+
+    @property
+    def rewrites(self) -> int:
+        """How many u and d, of which replica identity FULL sends whole old rows."""
+        return self.ops["u"] + self.ops["d"]
+
+
+@dataclass
+class Bad:
+    """Records quarantined for one reason, and one of them."""
+
+    count: int = 0
+    example: str = ""
+
+
+@dataclass
+class Findings:
+    """All that was seen of a landing, read as one format."""
+
+    format: str
+    tried: Sequence[Tried]
+    records: int = 0
+    first: date | None = None
+    last: date | None = None
+    tables: dict[str, Table] = field(default_factory=dict)
+    control: Counter[str] = field(default_factory=Counter)
+    tombstones: int = 0
+    bad: dict[str, Bad] = field(default_factory=lambda: defaultdict(Bad))
+
+
+def bare_source(format_name: str, **settings: Any) -> SourceConfig:
+    """A source of a format, with no table configured."""
+    return SourceConfig.model_validate(
+        {"format": format_name, "landing": LandingConfig(files="."), **settings}
+    )
+
+
+def look_at(landing: DataFrame, placeholder: str | None = None) -> Findings:
+    """Read landing rows (`LANDING`, no null `landing_date`): the format first, then all of them.
+
+    Args:
+        landing: read once and kept while it is looked at, on disk where memory is short.
+        placeholder: the text of an unchanged value where it is not Debezium's (R2).
+    """
+    settings = {} if placeholder is None else {"unavailable_value": placeholder}
+    with keeping() as kept:
+        landing = kept.keep(landing)
+        order = F.xxhash64("topic", "partition", "offset", "value")
+        tried = try_formats(landing.orderBy(order).limit(SAMPLE))
+        found = Findings(best_format(tried), tried)
+        source = bare_source(found.format, **settings)
+        reading = changes.read_records(landing, source, kept)
+        parsed = kept.keep(_slim(reading.parsed))
+        _add_records(found, parsed)
+        _add_members(found, parsed, reading.landed_schemas(source), source)
+    return found
+
+
+# --- format
+
+
+def try_formats(sample: DataFrame) -> list[Tried]:
+    """Read the same records as every format: one job, each text parsed once.
+
+    Readers alone are asked, not all of :func:`~cdc_assets.cdc.changes.parse.parse`: keys and
+    positions say nothing about the format.
+    """
+    filled = sample.where(F.length("value") > 0)
+    with keeping() as kept:
+        documents = kept.keep(with_document(with_texts(filled), cut=False, hashed=False).plan())
+        unreadable = F.when(F.col("offset").isNull(), "malformed_landing_line").when(
+            F.col("doc").isNull(), "malformed_json"
+        )
+        frames = [
+            reader(name)(Query(documents))
+            .plan()
+            .groupBy(
+                F.col("e_kind").alias("kind"), F.coalesce(unreadable, "e_reason").alias("reason")
+            )
+            .count()
+            .withColumn("format", F.lit(name))
+            for name in FORMATS
+        ]
+        rows = reduce(DataFrame.unionByName, frames).collect()
+    tried = []
+    for name in FORMATS:
+        own = [row for row in rows if row.format == name]
+        good = [row for row in own if row.reason is None]
+        tried.append(
+            Tried(
+                name,
+                rows=sum(row["count"] for row in good if row.kind == "row"),
+                others=sum(row["count"] for row in good if row.kind != "row"),
+                reasons=_sums((row.reason, row["count"]) for row in own if row.reason),
+            )
+        )
+    return tried
+
+
+def _sums(pairs: Any) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for name, count in pairs:
+        sums[name] += count
+    return dict(sums.most_common())
+
+
+def best_format(tried: Sequence[Tried]) -> str:
+    """The format that explains the records: by its rows, without any row by its other events."""
+    last = len(_PARTICULAR_FIRST)
+    rank = {name: place for place, name in enumerate(_PARTICULAR_FIRST)}
+    ordered = sorted(tried, key=lambda t: rank.get(t.format, last))
+    most = max(t.rows for t in tried)
+    if most:
+        return next(t.format for t in ordered if 2 * t.rows >= most)
+    return max(ordered, key=lambda t: t.others).format
+
+
+# --- records
+
+
+def _slim(parsed: DataFrame) -> DataFrame:
+    """What the passes below need, and the bare key: the text of a message key that is no object."""
+    raw = F.col("message_key").cast("string")
+    text = F.when(F.is_valid_utf8(raw), raw)
+    whole = F.try_parse_json(text)
+    payload = F.try_variant_get(whole, "$.payload", "variant")
+    has_schema = F.try_variant_get(whole, "$.schema", "variant").isNotNull()
+    read = F.when(has_schema & payload.isNotNull(), payload).otherwise(whole)
+    kind = F.schema_of_variant(read)
+    has_key = F.coalesce(F.length("message_key") > 0, F.lit(False))
+    state = (
+        F.when(F.col("key_raw").isNotNull(), "named")
+        .when(~has_key | F.coalesce(kind.isin("VOID", "OBJECT<>"), F.lit(False)), "none")
+        .when(kind.startswith("OBJECT"), "partial")
+        .when(read.isNotNull() & ~kind.startswith("ARRAY"), "bare")
+        .otherwise("unreadable")
+    )
+    bare = F.coalesce(F.try_variant_get(read, "$", "string"), text)
+    return parsed.withColumn("key_state", state).select(
+        *("landing_date", "topic", "partition", "offset", "kind", "reason", "detail"),
+        *("table_name", "op", "source_op", "schema_id", "key_state", "before", "after"),
+        F.json_object_keys("key_raw").alias("key_names"),
+        F.when(F.col("key_state").isin("bare", "unreadable"), bare).alias("bare_key"),
+    )
+
+
+def _add_records(found: Findings, parsed: DataFrame) -> None:
+    """Count records by table, op, key and reason: one job, a row a kind of record."""
+    has_before = F.col("before").isNotNull() & F.col("op").isin("u", "d")
+    missing = F.array_except(F.json_object_keys("after"), F.json_object_keys("before"))
+    place = F.format_string(
+        "%s [%s] %s",
+        F.col("topic"),
+        F.col("partition").cast("string"),
+        F.col("offset").cast("string"),
+    )
+    example = F.struct("landing_date", "topic", "partition", "offset", "detail", place.alias("at"))
+    rows = (
+        parsed.groupBy("kind", "reason", "table_name", "op", "source_op", "key_state", "key_names")
+        .agg(
+            F.count("*").alias("records"),
+            F.min("landing_date").alias("first"),
+            F.max("landing_date").alias("last"),
+            F.collect_set("topic").alias("topics"),
+            F.count_if(has_before).alias("olds"),
+            F.count_if((F.col("op") == "u") & (F.size(missing) == 0)).alias("whole_names"),
+            F.count_if(F.col("bare_key").isNotNull() & F.col("after").isNotNull()).alias(
+                "bare_images"
+            ),
+            F.approx_count_distinct("bare_key").alias("bare_keys"),
+            F.min(example).alias("example"),
+        )
+        .collect()
+    )
+    for row in sorted(rows, key=str):
+        found.records += row.records
+        found.first = min(filter(None, (found.first, row.first)), default=None)
+        found.last = max(filter(None, (found.last, row.last)), default=None)
+        if row.reason is not None:
+            bad = found.bad[row.reason]
+            bad.count += row.records
+            says = row.example["detail"] or ""
+            at = row.example["at"] if row.reason != "malformed_landing_line" else "a line"
+            bad.example = bad.example or f"{at}: {says}"
+        elif row.kind == "tombstone":
+            found.tombstones += row.records
+        elif row.kind == "control":
+            found.control[row.op] += row.records
+        else:
+            _add_to_table(found.tables.setdefault(row.table_name, Table(row.table_name)), row)
+    for table in found.tables.values():
+        table.ops = Counter({op: table.ops[op] for op in "crudt" if table.ops[op]})
+
+
+def _add_to_table(table: Table, row: Any) -> None:
+    # A split update counts once, by its second half (W2).
+    if row.source_op in BEFORE_OPS:
+        table.halves += row.records
+    else:
+        table.ops[row.op] += row.records
+    table.first = min(filter(None, (table.first, row.first)), default=None)
+    table.last = max(filter(None, (table.last, row.last)), default=None)
+    table.topics |= set(row.topics)
+    if row.op == "t":
+        return
+    table.olds += row.olds
+    table.whole_names += row.whole_names
+    table.bare_images += row.bare_images
+    table.bare_keys = max(table.bare_keys, row.bare_keys)
+    if row.key_state == "named":
+        table.keys[tuple(row.key_names)] += row.records
+    else:
+        table.unkeyed[row.key_state] += row.records
+
+
+# --- values
+
+_INSTANT = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?"
+_ZONE = r"(Z|[+-]\d{2}(:?\d{2})?)$"
+# What a producer writes for a value that it does not know (D8).
+_MADE_UP = ("", "0", "0.0", "false", "AA==", "[]", "{}", "1970-01-01", "1970-01-01T00:00:00Z")
+_EXACT = 2**53  # integers up to here are exact in a double
+
+
+def _add_members(
+    found: Findings, parsed: DataFrame, schemas: KnownSchemas, source: SourceConfig
+) -> None:
+    """Count the values of each column by kind: one job, a row a column and kind."""
+    blank = {key for key, columns in schemas.columns.items() if not columns}
+    for (name, _), columns in schemas.columns.items():
+        if name in found.tables:
+            found.tables[name].schema_columns |= set(columns)
+    ids = sorted({schema_id for _, schema_id in blank})
+    has_schema = F.col("schema_id").isNotNull() & ~F.col("schema_id").isin(ids)
+    is_old = F.col("op").isin("u", "d")
+    image = F.explode(
+        F.array(
+            F.struct(
+                F.when(F.col("op") == "u", "u").otherwise("c").alias("image"),
+                F.col("after").alias("json"),
+            ),
+            F.struct(F.lit("old").alias("image"), F.when(is_old, F.col("before")).alias("json")),
+        )
+    )
+    rows = parsed.where("kind = 'row' AND reason IS NULL").select(
+        "table_name", "bare_key", has_schema.alias("has_schema"), image.alias("of")
+    )
+    members = rows.where("of.json IS NOT NULL").select(
+        *("table_name", "bare_key", "has_schema", "of.image"),
+        F.explode(F.try_parse_json("of.json").try_cast("map<string,variant>")).alias(
+            "name", "value"
+        ),
+    )
+    counted = (
+        _judged(members, placeholder_forms(source.unavailable_value))
+        .groupBy("table_name", "name", "image", "has_schema", "kind", "looks")
+        .agg(
+            F.count("*").alias("values"),
+            F.count_if("is_real").alias("real"),
+            F.count_if("is_inexact").alias("inexact"),
+            F.count_if(F.coalesce(F.col("text") == F.col("bare_key"), F.lit(False))).alias("equal"),
+        )
+        .collect()
+    )
+    for row in sorted(counted, key=str):
+        member = found.tables[row.table_name].members[row.name]
+        member.real[row.image] += row.real
+        # Old images may be made up, unless the format sends whole old rows.
+        if row.image == "old" and not source.whole_old_rows:
+            continue
+        if row.image != "old":
+            member.equal_to_key += row.equal
+        if not row.has_schema:
+            member.kinds[row.kind] += row["values"]
+            member.inexact += row.inexact
+            member.without_schema += row["values"]
+            if row.looks:
+                member.looks[row.looks] += row["values"]
+
+
+def _judged(members: DataFrame, placeholders: Sequence[str]) -> DataFrame:
+    value = F.col("value")
+    whole = F.regexp_replace(F.schema_of_variant(value), "^(OBJECT|ARRAY).*$", "$1")
+    opened = members.withColumns({"kind": whole, "text": F.try_variant_get(value, "$", "string")})
+    text, kind = F.col("text"), F.col("kind")
+    written = F.coalesce(text, F.to_json(value))
+    is_placeholder = F.coalesce(F.to_json(value).isin(*placeholders), F.lit(False))
+    exact: Column = text.try_cast("decimal(38,18)")
+    through_double = text.try_cast("double").cast("string").try_cast("decimal(38,18)")
+    is_inexact = (
+        F.when(kind == "BIGINT", ~text.try_cast("bigint").between(-_EXACT, _EXACT))
+        .when(kind.startswith("DECIMAL"), ~F.coalesce(exact == through_double, F.lit(False)))
+        .otherwise(F.lit(False))
+    )
+    is_text = kind == "STRING"
+    looks = (
+        F.when(is_text & text.rlike(_INSTANT + _ZONE), "timestamp")
+        .when(is_text & text.rlike(_INSTANT + "$"), "timestamp_ntz")
+        .when(is_text & text.rlike(r"^\d{4}-\d{2}-\d{2}$"), "date")
+    )
+    return opened.withColumns(
+        {
+            "is_real": (kind != "VOID") & ~written.isin(*_MADE_UP) & ~is_placeholder,
+            "is_inexact": F.coalesce(is_inexact, F.lit(False)),
+            "looks": looks,
+            "kind": F.when(is_placeholder, "UNCHANGED").otherwise(kind),
+        }
+    )

@@ -1,0 +1,1 @@
+"""The lake: its catalog, commits, schemas and upkeep."""

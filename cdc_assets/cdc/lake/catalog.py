@@ -1,0 +1,590 @@
+"""The lake: its tables, atomic day overwrites, and days as tags.
+
+Two kinds of tables live here. Stage tables (landing, changes, …) are partitioned by
+`landing_date`; a day is replaced by one overwrite commit whose summary names what the
+day was made of. State tables hold one table of the source; a day is a tag, made on a
+branch and published by one commit (write, audit, publish).
+
+No writer overwrites what another one made meanwhile. A commit of a stage's days fails where
+one of them was written since the writer read the table; a day of a state table is built on a
+branch that its writer alone knows, and published only where its tag is still the one that the
+writer found.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+from tenacity import (
+    before_sleep_log,
+    retry,
+    retry_if_exception,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import ConcurrentRunError, ConfigError
+from cdc_assets.cdc.java_errors import JAVA_ERRORS
+from cdc_assets.cdc.lake.errors import is_conflict, is_contention
+from cdc_assets.cdc.names import TableName, ddl_of, escape, quote
+from cdc_assets.cdc.spark import CATALOG
+from cdc_assets.cdc.sqltext import literal
+
+log = logging.getLogger(__name__)
+
+INPUTS = "cdc.inputs"  # snapshot property: {day: what it was made of}, as JSON
+CARRIED = "cdc.carried"  # snapshot property: what expired commits said of their days, as JSON
+REPORT = "cdc.report"  # snapshot property: what the day of a state table came to, as JSON
+DAY = "cdc.day"
+MADE_AS = "cdc.made_as"  # snapshot property: the commit that made the day, before compaction
+EXPIRED = "cdc.expired"  # table property: the newest day whose tag was dropped for its age
+KEY = "cdc.key"  # table property: the key's columns, as JSON
+TIMEZONE = "cdc.timezone"  # table property: the zone in which its days are cut
+EMPTY = "empty"  # the tag of a state table before its first day
+
+_STAGE_FILES = {
+    # Stages sort their own output; a hash by day would put a day on one core.
+    "write.distribution-mode": "none",
+    # Events shrink to a few percent in a file: in parts of Iceberg's default size, 128 MB, a day of
+    # millions would be read on one core.
+    "write.parquet.row-group-size-bytes": "8388608",
+    "read.split.target-size": "4194304",
+    "read.split.open-file-cost": "65536",
+}
+
+_NO_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
+PATIENCE_SECONDS = 60  # how long a commit is tried again
+
+T = TypeVar("T")
+
+
+def with_retry(action: Callable[[], T]) -> T:
+    """Run a commit again while other commits keep the catalog busy, `PATIENCE_SECONDS` at most."""
+    attempt = retry(
+        retry=retry_if_exception(is_contention),
+        wait=wait_random_exponential(multiplier=0.1, max=5),
+        stop=stop_after_delay(PATIENCE_SECONDS),
+        before_sleep=before_sleep_log(log, logging.INFO),
+        reraise=True,
+    )
+    return attempt(action)()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One commit of a table."""
+
+    id: int
+    summary: Mapping[str, str]
+    timestamp_ms: int
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What a table's metadata says: references, snapshots, properties."""
+
+    refs: Mapping[str, int]
+    snapshots: Mapping[int, Snapshot]
+    properties: Mapping[str, str]
+    location: str
+
+    @property
+    def tags(self) -> dict[date, int]:
+        """The published days and the snapshot of each."""
+        return {
+            date.fromisoformat(name): snapshot
+            for name, snapshot in self.refs.items()
+            if _is_day(name)
+        }
+
+    @property
+    def expired(self) -> date | None:
+        """The newest day that maintenance dropped; it and those before it may be gone."""
+        text = self.properties.get(EXPIRED)
+        return date.fromisoformat(text) if text else None
+
+    def is_expired(self, day: date) -> bool:
+        """True for a day that was made and is gone."""
+        return day not in self.tags and self.expired is not None and day <= self.expired
+
+    def made_as(self, day: date) -> int:
+        """The commit that made a published day: compaction moves the tag, and the rows stay."""
+        return int(self.day_summary(day).get(MADE_AS, self.tags[day]))
+
+    def made_of(self, day: date) -> Mapping[str, Any]:
+        """What a published day says that it was made of; empty where the day has no tag."""
+        made_of: Mapping[str, Any] = json.loads(self.day_summary(day).get(INPUTS, "{}"))
+        return made_of
+
+    @property
+    def key_columns(self) -> list[str]:
+        """The key's columns in the lake; empty before its first day, and without a key."""
+        keys: list[str] = json.loads(self.properties.get(KEY, "[]"))
+        return keys
+
+    def day_before(self, day: date) -> int | None:
+        """What a day is to be built on: the commit that made the day before.
+
+        A day whose day before has expired stays built on what it was built on.
+        """
+        before = day - timedelta(days=1)
+        if before in self.tags:
+            return self.made_as(before)
+        if self.is_expired(before):
+            recorded: int | None = self.made_of(day).get("day_before")
+            return recorded
+        return None
+
+    def day_summary(self, day: date) -> Mapping[str, str]:
+        """The summary of a published day; empty where the day has no tag."""
+        snapshot = self.tags.get(day)
+        return self.snapshots[snapshot].summary if snapshot is not None else {}
+
+
+@dataclass(frozen=True)
+class DayCommit:
+    """The commit that last wrote a day of a stage table, and what the day was made of."""
+
+    snapshot_id: int
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DayFiles:
+    """What a day of a stage table takes in the lake."""
+
+    files: int = 0
+    bytes: int = 0
+    records: int = 0
+
+
+class DayCommits(dict[date, DayCommit]):
+    """The days of a stage table, and `head`: the table's newest commit when they were read."""
+
+    head: int | None = None
+
+
+def days_made(commits: Iterable[tuple[int, Mapping[str, str]]]) -> dict[date, DayCommit]:
+    """What the commits of a stage table say of its days: of each day the last word.
+
+    What was carried over is older than what a commit says that is still there, even where a
+    run committed between the two.
+
+    Args:
+        commits: id and summary, oldest first.
+    """
+    listed = list(commits)
+    days: dict[date, DayCommit] = {}
+    for _, summary in listed:
+        for day, known in json.loads(summary.get(CARRIED, "{}")).items():
+            days[date.fromisoformat(day)] = DayCommit(known["commit"], known["inputs"])
+    for snapshot, summary in listed:
+        for day, inputs in json.loads(summary.get(INPUTS, "{}")).items():
+            days[date.fromisoformat(day)] = DayCommit(snapshot, inputs)
+    return days
+
+
+@dataclass(frozen=True)
+class DayBranch:
+    """A branch on which one writer builds a day of a state table; no other knows its name.
+
+    `replaces` is the day's published snapshot when the writer began, None where it had none.
+    """
+
+    table: str
+    day: date
+    replaces: int | None
+    name: str
+
+    @property
+    def identifier(self) -> str:
+        """The branch as Spark reads and writes it."""
+        return f"{self.table}.{quote('branch_' + self.name)}"
+
+
+class Lake:
+    """The catalog `lake` of one configuration, in one Spark session."""
+
+    def __init__(self, spark: SparkSession, config: Config) -> None:
+        self.spark = spark
+        self.config = config
+
+    # --- names
+
+    def stage(self, source: str, table: str) -> str:
+        """The identifier of a source's own table: ``lake.<source>.<table>``."""
+        return quote(CATALOG, escape(source), table)
+
+    def state(self, source: str, table: TableName) -> str:
+        """The identifier of a state table, nested or flat as configured."""
+        return quote(CATALOG, *state_parts(self.config, source, table))
+
+    # --- metadata
+
+    def exists(self, identifier: str) -> bool:
+        """True where the catalog knows the table."""
+        return self.spark.catalog.tableExists(identifier)
+
+    def handle(self, identifier: str) -> Any:
+        """Iceberg's own table object, for commits that SQL has no words for."""
+        jvm: Any = self.spark._jvm
+        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+            self.spark._jsparkSession, identifier
+        )
+
+    def read_state(self, identifier: str) -> TableState | None:
+        """A table's metadata in one call, or None where there is no such table."""
+        try:
+            metadata = self.handle(identifier).operations().current()
+        except AnalysisException as error:
+            # To ask first whether there is a table reads it from the catalog twice.
+            if error.getCondition() not in _NO_TABLE:
+                raise
+            return None
+        jvm: Any = self.spark._jvm
+        raw = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(metadata))
+        snapshots = {
+            s["snapshot-id"]: Snapshot(s["snapshot-id"], s["summary"], s["timestamp-ms"])
+            for s in raw.get("snapshots", [])
+        }
+        refs = {name: ref["snapshot-id"] for name, ref in raw.get("refs", {}).items()}
+        return TableState(refs, snapshots, raw.get("properties", {}), raw["location"])
+
+    def day_commits(self, identifier: str) -> DayCommits:
+        """For each day of a stage table the commit that wrote it last."""
+        state = self.read_state(identifier)
+        if state is None:
+            return DayCommits()
+        commits = DayCommits(days_made((s.id, s.summary) for s in state.snapshots.values()))
+        commits.head = state.refs.get("main")
+        return commits
+
+    # --- creation
+
+    def create_namespace(self, source: str, table: TableName | None = None) -> None:
+        """Create the namespaces that a table stands in."""
+        levels = state_parts(self.config, source, table)[:-1] if table else (escape(source),)
+        for depth in range(1, len(levels) + 1):
+            name = quote(CATALOG, *levels[:depth])
+            with_retry(partial(self.spark.sql, f"CREATE NAMESPACE IF NOT EXISTS {name}"))
+
+    def create_stage(self, source: str, table: str, schema: StructType, comment: str) -> str:
+        """Create a day-partitioned table of a source if it is missing; its identifier.
+
+        Raises:
+            ConfigError: the table's days are cut in another time zone than configured.
+        """
+        identifier = self.stage(source, table)
+        state = self.read_state(identifier)
+        if state is not None:
+            zone = state.properties.get(TIMEZONE, self.config.timezone)
+            if zone != self.config.timezone:
+                raise ConfigError(
+                    [
+                        f"timezone: got {self.config.timezone}, but the days of {identifier} are "
+                        f"cut in {zone}. Set timezone: {zone}, or use another warehouse"
+                    ]
+                )
+            self._add_columns(identifier, schema)
+        else:
+            self.create_namespace(source)
+            partitioned = any(f.name == "landing_date" for f in schema.fields)
+            self._create(
+                identifier,
+                schema,
+                comment,
+                partition="landing_date" if partitioned else None,
+                properties={**_STAGE_FILES, TIMEZONE: self.config.timezone},
+            )
+        return identifier
+
+    def _add_columns(self, identifier: str, schema: StructType) -> None:
+        """A table of an earlier version lacks what was added since, at the end."""
+        present = set(self.spark.table(identifier).columns)
+        for new in schema.fields:
+            if new.name not in present:
+                kind = new.dataType.simpleString()
+                ddl = column_ddl(new.name, kind, new.metadata.get("comment"))
+                with_retry(partial(self.spark.sql, f"ALTER TABLE {identifier} ADD COLUMN {ddl}"))
+
+    def _create(
+        self,
+        identifier: str,
+        schema: StructType,
+        comment: str,
+        partition: str | None,
+        properties: Mapping[str, str],
+    ) -> None:
+        columns = ", ".join(
+            column_ddl(f.name, ddl_of(f.dataType), f.metadata.get("comment")) for f in schema.fields
+        )
+        settings = {"format-version": "2", **properties}
+        listed = ", ".join(f"{sql_text(k)} = {sql_text(v)}" for k, v in settings.items())
+        by = f"PARTITIONED BY ({partition})" if partition else ""
+        with_retry(
+            lambda: self.spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {identifier} ({columns}) USING iceberg {by} "
+                f"COMMENT {sql_text(comment)} TBLPROPERTIES ({listed})"
+            )
+        )
+
+    def create_state(
+        self, source: str, table: TableName, columns: StructType, comment: str, bucket: str | None
+    ) -> str:
+        """Create a state table if it is missing; its identifier.
+
+        Merge-on-read keeps a day as small as what it changed; `bucket` is a partition
+        expression such as ``bucket(16, `id`)``.
+        """
+        identifier = self.state(source, table)
+        if not self.exists(identifier):
+            self.create_namespace(source, table)
+            self._create(
+                identifier,
+                columns,
+                comment,
+                partition=bucket,
+                properties={
+                    "write.merge.mode": "merge-on-read",
+                    "write.update.mode": "merge-on-read",
+                    "write.delete.mode": "merge-on-read",
+                    "write.distribution-mode": "hash" if bucket else "none",
+                },
+            )
+        return identifier
+
+    # --- days of stage tables
+
+    def stage_days(self, source: str, table: str, days: Iterable[date]) -> DataFrame:
+        """The rows of some days of one of a source's own tables."""
+        return self.spark.table(self.stage(source, table)).where(landed_on(days))
+
+    def overwrite_days(
+        self,
+        identifier: str,
+        rows: DataFrame,
+        inputs: Mapping[date, Mapping[str, Any]],
+        since: int | None,
+    ) -> None:
+        """Replace whole days by these rows in one commit.
+
+        Args:
+            identifier: the stage table.
+            rows: its columns; every `landing_date` is one of `inputs` (rows of other days
+                are filtered out rather than added to days that are not replaced).
+            inputs: the days to replace and what each was made of.
+            since: the table's newest commit when it was found that they are to be made
+                (:attr:`DayCommits.head`).
+
+        Raises:
+            ConcurrentRunError: another run wrote one of the days since; nothing is replaced.
+        """
+        days = landed_on(inputs)
+        summary = json.dumps({str(day): made_of for day, made_of in inputs.items()})
+        options = {
+            f"snapshot-property.{INPUTS}": summary,
+            "fanout-enabled": "true",
+            "isolation-level": "serializable",
+            **({} if since is None else {"validate-from-snapshot-id": str(since)}),
+        }
+
+        def commit() -> None:
+            self._refuse_overtaken(identifier, inputs, since)
+            rows.where(days).writeTo(identifier).options(**options).overwrite(days)
+
+        try:
+            with_retry(commit)
+        except JAVA_ERRORS as error:
+            if is_conflict(error):
+                raise ConcurrentRunError(identifier, list(inputs)) from error
+            raise
+
+    def _refuse_overtaken(self, identifier: str, days: Iterable[date], since: int | None) -> None:
+        """Iceberg compares the files of days; a day that was made empty has none."""
+        state = self.read_state(identifier)
+        if state is None or state.refs.get("main") == since:
+            return
+        ids = list(state.snapshots)
+        newer = ids[ids.index(since) + 1 :] if since is not None and since in ids else ids
+        written = [json.loads(state.snapshots[i].summary.get(INPUTS, "{}")) for i in newer]
+        if overtaken := [day for day in days if any(str(day) in of for of in written)]:
+            raise ConcurrentRunError(identifier, overtaken)
+
+    def day_files(self, identifier: str, days: Iterable[date]) -> dict[date, DayFiles]:
+        """Data files of some days of a stage table, by its metadata alone."""
+        rows = (
+            self.spark.table(f"{identifier}.files")
+            .where(landed_on(days, "partition.landing_date"))
+            .groupBy(F.col("partition.landing_date").alias("day"))
+            .agg(
+                F.count("*").alias("files"),
+                F.sum("file_size_in_bytes").alias("bytes"),
+                F.sum("record_count").alias("records"),
+            )
+            .collect()
+        )
+        return {row.day: DayFiles(row.files, row.bytes, row.records) for row in rows}
+
+    # --- days of state tables
+
+    def start_branch(
+        self, identifier: str, day: date, base: int | None, replaces: int | None
+    ) -> DayBranch:
+        """A fresh branch for the day, at the snapshot `base` or empty.
+
+        `replaces` is the day's published snapshot as the writer found it.
+        """
+        branch = DayBranch(identifier, day, replaces, f"{_prefix(day)}{uuid.uuid4().hex[:8]}")
+
+        def commit() -> None:
+            table = self.handle(identifier)
+            start = base
+            if start is None and table.refs().containsKey(EMPTY):
+                start = table.refs().get(EMPTY).snapshotId()
+            if start is not None:
+                table.manageSnapshots().createBranch(branch.name, start).commit()
+                return
+            # A branch starts at a snapshot, and a new table has none yet.
+            table.newAppend().toBranch(branch.name).commit()
+            change = table.manageSnapshots()
+            if not table.refs().containsKey(EMPTY):
+                change.createTag(EMPTY, table.refs().get(branch.name).snapshotId()).commit()
+
+        with_retry(commit)
+        return branch
+
+    def seal_branch(self, branch: DayBranch, summary: Mapping[str, str]) -> None:
+        """An empty commit that closes the day's branch and says what it was made of."""
+
+        def commit() -> None:
+            append = self.handle(branch.table).newAppend().toBranch(branch.name)
+            for key, value in {DAY: str(branch.day), **summary}.items():
+                append.set(key, value)
+            append.commit()
+
+        with_retry(commit)
+
+    def publish(self, branch: DayBranch) -> None:
+        """Tag the branch's newest snapshot as the day; main follows where it is the newest.
+
+        One commit: a reader sees the day before or the day after, nothing between. Branches
+        that others left or hold of the day go with it: they can't be published any more.
+
+        Raises:
+            ConcurrentRunError: the day was published since the branch was started.
+        """
+        tag = str(branch.day)
+
+        def commit() -> None:
+            table = self.handle(branch.table)
+            # Begun before the references are read, it commits only if none has moved since.
+            change = table.manageSnapshots()
+            refs = table.refs()
+            published = refs.get(tag).snapshotId() if refs.containsKey(tag) else None
+            if published != branch.replaces or not refs.containsKey(branch.name):
+                raise ConcurrentRunError(branch.table, [branch.day])
+            snapshot = refs.get(branch.name).snapshotId()
+            if published is None:
+                change = change.createTag(tag, snapshot)
+            else:
+                change = change.replaceTag(tag, snapshot)
+            names = self._names(refs)
+            if max([*_days_of(names), branch.day]) == branch.day:
+                change = _move_main(change, refs, snapshot)
+            for name in names:
+                if name.startswith(_prefix(branch.day)):
+                    change = change.removeBranch(name)
+            change.commit()
+
+        with_retry(commit)
+
+    def mend_main(self, identifier: str) -> None:
+        """Put main on the newest day, where something else moved it."""
+
+        def commit() -> None:
+            table = self.handle(identifier)
+            change = table.manageSnapshots()
+            refs = table.refs()
+            newest = refs.get(str(max(_days_of(self._names(refs))))).snapshotId()
+            if not refs.containsKey("main") or refs.get("main").snapshotId() != newest:
+                _move_main(change, refs, newest).commit()
+
+        with_retry(commit)
+
+    def _names(self, refs: Any) -> list[str]:
+        """The names of a table's references, in one call however many there are."""
+        jvm: Any = self.spark._jvm
+        joined: str = jvm.String.join("\n", refs.keySet())
+        return joined.split("\n")
+
+    def drop_branch(self, branch: DayBranch) -> None:
+        """Remove a branch, if it is there."""
+
+        def commit() -> None:
+            table = self.handle(branch.table)
+            if table.refs().containsKey(branch.name):
+                table.manageSnapshots().removeBranch(branch.name).commit()
+
+        with_retry(commit)
+
+    def at(self, identifier: str, snapshot: int) -> DataFrame:
+        """A table as of one snapshot."""
+        return self.spark.read.option("versionAsOf", str(snapshot)).table(identifier)
+
+
+def landed_on(days: Iterable[date], name: str = "landing_date") -> Column:
+    """True for rows of some days."""
+    listed = ", ".join(map(literal, days))
+    return F.expr(f"{name} IN ({listed})" if listed else "false")
+
+
+BRANCH_PREFIX = "ld_"
+
+
+def _prefix(day: date) -> str:
+    """Branches and tags share one namespace: `ld_<day>_…` is built, `<day>` is published."""
+    return f"{BRANCH_PREFIX}{day}_"
+
+
+def _is_day(name: str) -> bool:
+    return len(name) == 10 and name[4] == "-"
+
+
+def _days_of(names: Iterable[str]) -> Iterable[date]:
+    return (date.fromisoformat(name) for name in names if _is_day(name))
+
+
+def _move_main(change: Any, refs: Any, snapshot: int) -> Any:
+    if refs.containsKey("main"):
+        return change.replaceBranch("main", snapshot)
+    return change.createBranch("main", snapshot)
+
+
+def state_parts(config: Config, source: str, table: TableName) -> tuple[str, ...]:
+    """Namespace levels and name of a state table, escaped."""
+    namespace, name = escape(table.namespace), escape(table.table)
+    if config.lake.namespaces == "flat":
+        return (f"{escape(source)}__{namespace}", name)
+    return (escape(source), namespace, name)
+
+
+def column_ddl(name: str, kind: str, comment: str | None = None) -> str:
+    """One column of a CREATE or ALTER TABLE."""
+    return f"{quote(name)} {kind}" + (f" COMMENT {sql_text(comment)}" if comment else "")
+
+
+def sql_text(value: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

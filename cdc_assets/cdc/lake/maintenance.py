@@ -1,0 +1,365 @@
+"""Keeping the lake small: compaction, expired days, commits and files that nobody needs.
+
+Four steps a table, each one commit that leaves the lake readable, so that a crash between or
+in them costs nothing but its own work:
+
+1. Tags of days beyond ``keep_days`` go (state tables), and branches that crashed runs left.
+2. Small data files are joined and deleted rows dropped. Of a state table that is done on the
+   newest day that is over: its tag moves to the compacted files, so that the days behind it
+   inherit them, and its commit says which day it is and of what it was made, as before.
+3. Commits that no tag and no branch holds expire. What a stage table's commits said of its
+   days is first carried over into a new one.
+4. Files in the table's folder that no commit knows are removed.
+
+Rows of `landing`, `changes` and the other stage tables are kept for good: any day that has
+expired can be made again from them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+from cdc_assets.cdc.config import OWN_ASSETS
+from cdc_assets.cdc.errors import AuditError
+from cdc_assets.cdc.lake.catalog import (
+    BRANCH_PREFIX,
+    CARRIED,
+    EXPIRED,
+    MADE_AS,
+    DayBranch,
+    Lake,
+    TableState,
+    days_made,
+    sql_text,
+    with_retry,
+)
+from cdc_assets.cdc.names import TableName, quote
+from cdc_assets.cdc.spark import CATALOG
+
+# As the stages write them: a table's merge reads its own part of a file.
+_SORTED = {
+    table: ", ".join(quote(c) for c in ("table_name", "topic", "partition", "offset"))
+    for table in ("changes", "control")
+}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What maintenance of a table came to; after a dry run what it would come to.
+
+    `files` and `bytes` are those in the table's folder, metadata included; None where only the
+    catalog can read it. `data_files` and `data_bytes` are what compaction rewrote.
+    """
+
+    source: str
+    table: str
+    files_before: int | None = None
+    files_after: int | None = None
+    bytes_before: int | None = None
+    bytes_after: int | None = None
+    compacted_day: str | None = None
+    data_files: int = 0
+    data_bytes: int = 0
+    days_expired: int = 0
+    branches_dropped: int = 0
+    snapshots_expired: int = 0
+    orphan_files: int = 0
+    seconds: float = 0.0
+
+    @property
+    def bytes_saved(self) -> int | None:
+        """How much smaller the folder is; negative where compaction wrote what days still hold."""
+        if self.bytes_before is None or self.bytes_after is None:
+            return None
+        return self.bytes_before - self.bytes_after
+
+    def as_row(self) -> dict[str, Any]:
+        """The figures by name; `table` is `<source>.<table>`."""
+        row = {**asdict(self), "table": f"{self.source}.{self.table}"}
+        return {**row, "bytes_saved": self.bytes_saved}
+
+
+def tables_of(lake: Lake, source: str) -> list[str]:
+    """The tables of a source that are in the lake: its state tables, then its own ones."""
+    names = [*lake.config.source(source).tables, *OWN_ASSETS]
+    return [name for name in names if lake.exists(_identifier(lake, source, name))]
+
+
+def _identifier(lake: Lake, source: str, table: str) -> str:
+    if table in OWN_ASSETS:
+        return lake.stage(source, table)
+    return lake.state(source, TableName.parse(table))
+
+
+def maintain(
+    lake: Lake, source: str, dry_run: bool = False, at: datetime | None = None
+) -> Iterator[Figures]:
+    """Maintain every table of a source; see :func:`maintain_table`."""
+    for table in tables_of(lake, source):
+        yield maintain_table(lake, source, table, dry_run, at)
+
+
+def maintain_table(
+    lake: Lake, source: str, table: str, dry_run: bool = False, at: datetime | None = None
+) -> Figures:
+    """Maintain one table.
+
+    Safe beside runs, and to be kept from them all the same: where both commit to one day, the
+    second of them fails.
+
+    Args:
+        lake: the lake; its configuration says what is kept.
+        source: the source's name.
+        table: `public.customers`, or one of the source's own tables.
+        dry_run: change nothing, and say what would be done.
+        at: the instant from which the ages of commits and files count [default: now].
+
+    Raises:
+        ConcurrentRunError: a run made the newest day again meanwhile.
+        AuditError: the compacted day has not as many rows; it is not published.
+    """
+    began = time.monotonic()
+    work = _Work(lake, source, table, dry_run, at or datetime.now(timezone.utc))
+    files, size = work.folder()
+    figures = replace(work.figures(), files_before=files, bytes_before=size)
+    files, size = work.folder()
+    seconds = round(time.monotonic() - began, 2)
+    return replace(figures, files_after=files, bytes_after=size, seconds=seconds)
+
+
+class _Work:
+    """The maintenance of one table."""
+
+    def __init__(self, lake: Lake, source: str, table: str, dry_run: bool, at: datetime) -> None:
+        self.lake, self.source, self.table, self.dry_run = lake, source, table, dry_run
+        self.is_state = table not in OWN_ASSETS
+        self.identifier = _identifier(lake, source, table)
+        self.settings = lake.config.maintenance
+        self.at = at
+
+    def figures(self) -> Figures:
+        """Do the four steps."""
+        days = self._days_to_expire(self._state())
+        branches = self._stale_branches(self._state())
+        if (days or branches) and not self.dry_run:
+            self._drop_refs()
+        day, files, size = self._compact_state() if self.is_state else self._compact_stage()
+        return Figures(
+            self.source,
+            self.table,
+            compacted_day=None if day is None else str(day),
+            data_files=files,
+            data_bytes=size,
+            days_expired=len(days),
+            branches_dropped=len(branches),
+            snapshots_expired=self._expire_snapshots(set(map(str, days)) | branches),
+            orphan_files=self._remove_orphans(),
+        )
+
+    def _state(self) -> TableState:
+        state = self.lake.read_state(self.identifier)
+        assert state is not None  # tables_of() has found it
+        return state
+
+    def folder(self) -> tuple[int, int] | tuple[None, None]:
+        """Files and bytes in the table's folder."""
+        jvm: Any = self.lake.spark._jvm
+        jsc: Any = self.lake.spark._jsc
+        path = jvm.org.apache.hadoop.fs.Path(self._state().location)
+        with suppress(Py4JError):  # a store that only Iceberg's own client reads
+            summary = path.getFileSystem(jsc.hadoopConfiguration()).getContentSummary(path)
+            return int(summary.getFileCount()), int(summary.getLength())
+        return None, None
+
+    def _before(self, hours: int) -> int:
+        """The instant so many hours ago, ms UTC."""
+        return int((self.at - timedelta(hours=hours)).timestamp() * 1000)
+
+    # --- 1. days and branches
+
+    def _days_to_expire(self, state: TableState) -> list[date]:
+        """Days older than `keep_days`, counted back from the table's newest day.
+
+        A table that gets no days any more loses none. The days that making the newest day
+        again reads stay in any case.
+        """
+        if not self.is_state or not state.tags:
+            return []
+        source = self.lake.config.source(self.source)
+        kept = max(source.keep_days, source.late_days + 1)
+        oldest = max(state.tags) - timedelta(days=kept)
+        return sorted(day for day in state.tags if day < oldest)
+
+    def _stale_branches(self, state: TableState) -> set[str]:
+        before = self._before(self.settings.snapshot_hours)
+        return {
+            name
+            for name, snapshot in state.refs.items()
+            if name.startswith(BRANCH_PREFIX) and state.snapshots[snapshot].timestamp_ms < before
+        }
+
+    def _drop_refs(self) -> None:
+        """Drop them, and remember in the same commit up to which day they are gone."""
+
+        def commit() -> None:
+            transaction = self.lake.handle(self.identifier).newTransaction()
+            state = self._state()
+            change = transaction.manageSnapshots()
+            days = self._days_to_expire(state)
+            for day in days:
+                change = change.removeTag(str(day))
+            for name in self._stale_branches(state):
+                change = change.removeBranch(name)
+            change.commit()
+            if days:
+                newest = max([days[-1], *filter(None, [state.expired])])
+                transaction.updateProperties().set(EXPIRED, str(newest)).commit()
+            transaction.commitTransaction()
+
+        with_retry(commit)
+
+    # --- 2. compaction
+
+    def _compact_state(self) -> tuple[date | None, int, int]:
+        """Compact the newest day that is over: the open one is soon made anew."""
+        state = self._state()
+        over = [day for day in state.tags if not self.lake.config.is_open(day)]
+        if not over:
+            return None, 0, 0
+        day = max(over)
+        snapshot = state.tags[day]
+        files, size = self._plan(snapshot)
+        if not files:
+            return None, 0, 0
+        if self.dry_run:
+            return day, files, size
+        branch = self.lake.start_branch(self.identifier, day, base=snapshot, replaces=snapshot)
+        try:
+            self._rewrite(branch=branch.name)
+            self._audit(branch, snapshot)
+            own = {k: v for k, v in state.day_summary(day).items() if k.startswith("cdc.")}
+            self.lake.seal_branch(branch, {**own, MADE_AS: str(state.made_as(day))})
+            self.lake.publish(branch)
+        except BaseException:
+            self.lake.drop_branch(branch)
+            raise
+        return day, files, size
+
+    def _compact_stage(self) -> tuple[date | None, int, int]:
+        head = self._state().refs.get("main")
+        files, size = (0, 0) if head is None else self._plan(head)
+        if files and not self.dry_run:
+            self._rewrite()
+        return None, files, size
+
+    def _plan(self, snapshot: int) -> tuple[int, int]:
+        """Files and bytes that Iceberg would rewrite; it knows what is worth it."""
+        jvm: Any = self.lake.spark._jvm
+        iceberg = jvm.org.apache.iceberg
+        planner = iceberg.actions.BinPackRewriteFilePlanner(
+            self.lake.handle(self.identifier), iceberg.expressions.Expressions.alwaysTrue(),
+            snapshot, True,
+        )  # fmt: skip
+        planner.init({})
+        groups = planner.plan().groups().iterator()
+        files = size = 0
+        while groups.hasNext():
+            group = groups.next()
+            files += int(group.inputFileNum())
+            size += int(group.inputFilesSizeInBytes())
+        return files, size
+
+    def _rewrite(self, branch: str | None = None) -> None:
+        order = _SORTED.get(self.table)
+        self._call(
+            "rewrite_data_files",
+            options="map('remove-dangling-deletes', 'true')",
+            **({"branch": sql_text(branch)} if branch else {}),
+            **({"strategy": "'sort'", "sort_order": sql_text(order)} if order else {}),
+        )
+
+    def _audit(self, branch: DayBranch, before: int) -> None:
+        """The compacted day has as many rows as before."""
+        expected = self.lake.at(self.identifier, before).count()
+        rows = self.lake.spark.table(branch.identifier).count()
+        if rows != expected:
+            raise AuditError(
+                f"{self.source}.{self.table}",
+                branch.day,
+                f"compaction left {rows} of {expected} rows; the day stays as it was. Please "
+                "report it, with the versions of Spark and Iceberg",
+            )
+
+    # --- 3. commits
+
+    def _expire_snapshots(self, dropped: set[str]) -> int:
+        """Expire what no reference holds, older than `snapshot_hours`: who reads may be there.
+
+        Args:
+            dropped: references that a dry run has left.
+        """
+        state = self._state()
+        before = self._before(self.settings.snapshot_hours)
+        old = {s.id for s in state.snapshots.values() if s.timestamp_ms < before}
+        if self.is_state:
+            gone = old - {s for name, s in state.refs.items() if name not in dropped}
+        else:
+            gone = self._carried_over(state, old)
+        if gone and not self.dry_run:
+            with_retry(lambda: self._expire(gone))
+        return len(gone)
+
+    def _carried_over(self, state: TableState, old: set[int]) -> set[int]:
+        """Of a stage table's old commits those whose words on their days stand elsewhere, too.
+
+        Readers go by what the commits say of their days (:func:`days_made`), not by the commits
+        themselves: one new commit says it all.
+        """
+        head = state.refs.get("main")
+        others = old - {head}
+        if head is None or not others or CARRIED in state.snapshots[head].summary:
+            return others
+        if not self.dry_run:
+            said = days_made((s.id, s.summary) for s in state.snapshots.values())
+            carried = {
+                str(day): {"commit": of.snapshot_id, "inputs": of.inputs}
+                for day, of in said.items()
+            }
+            text = json.dumps(carried)
+            with_retry(
+                lambda: self.lake.handle(self.identifier).newAppend().set(CARRIED, text).commit()
+            )
+        return old
+
+    def _expire(self, ids: Iterable[int]) -> None:
+        # By id alone: Iceberg's own age would take main's history, too.
+        expire = self.lake.handle(self.identifier).expireSnapshots().expireOlderThan(0)
+        for snapshot in ids:
+            expire = expire.expireSnapshotId(snapshot)
+        expire.commit()
+
+    # --- 4. files
+
+    def _remove_orphans(self) -> int:
+        """Remove files that no commit knows: of crashed runs, and of metadata long replaced."""
+        before = self.at - timedelta(hours=self.settings.orphan_hours)
+        return self._call(
+            "remove_orphan_files",
+            older_than=f"TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}'",
+            dry_run=str(self.dry_run).lower(),
+        )
+
+    def _call(self, procedure: str, **arguments: str) -> int:
+        """Run one of Iceberg's procedures on the table; how many rows it answered with."""
+        named = {"table": sql_text(self.identifier), **arguments}
+        listed = ", ".join(f"{name} => {value}" for name, value in named.items())
+        call = f"CALL {quote(CATALOG)}.system.{procedure}({listed})"
+        return len(with_retry(lambda: self.lake.spark.sql(call).collect()))

@@ -1,0 +1,1 @@
+"""changes → each table as it stood at the end of a day."""

@@ -1,0 +1,595 @@
+"""The columns of a state table: found in the day's schemas, added and widened (FORMATS R3–R6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    LongType,
+    MapType,
+    StructField,
+    StructType,
+)
+
+from cdc_assets.cdc.config import RESERVED_PREFIX
+from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
+from cdc_assets.cdc.lake.catalog import KEY, TableState, column_ddl, with_retry
+from cdc_assets.cdc.names import TableName, ddl_of, is_column_name, quote
+from cdc_assets.cdc.sqltext import Query, Sql, case, is_present, literal, literals
+from cdc_assets.cdc.state.unsent_values import Unchanged
+from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values.placeholders import placeholder_forms
+from cdc_assets.cdc.values.readers import At, itself, member, read_value
+from cdc_assets.cdc.values.strict_json import shallow
+
+if TYPE_CHECKING:
+    from cdc_assets.cdc.state.snapshots import TableDay
+
+POSITION, SOURCE_TS, LANDED = "_cdc_position", "_cdc_source_ts_ms", "_cdc_landing_date"
+OWN_COLUMNS = StructType(
+    [
+        StructField(
+            POSITION,
+            ArrayType(LongType()),
+            True,
+            {"comment": "position of the event that the row is from"},
+        ),
+        StructField(SOURCE_TS, LongType(), True, {"comment": "when the source changed it, ms UTC"}),
+        StructField(LANDED, DateType(), True, {"comment": "day whose changes wrote the row"}),
+    ]
+)
+INFERRED = "cdc.inferred-columns"
+
+
+@dataclass(frozen=True)
+class OwnColumn:
+    """A column of the table: its name in messages and in the lake, its type, its work names."""
+
+    name: str
+    lake: str
+    spark: str
+    index: int
+
+    @property
+    def work(self) -> str:
+        """The value's name in work frames, free of characters that need quoting."""
+        return f"c{self.index}"
+
+    @property
+    def text(self) -> str:
+        """What the row's image holds, as a text."""
+        return f"t{self.index}"
+
+    @property
+    def contradicted(self) -> str:
+        """True where an image holds another value than the key does; of key columns alone."""
+        return f"d{self.index}"
+
+    @property
+    def unfit(self) -> str:
+        """The text of a value that the column can't hold, null where it can."""
+        return f"x{self.index}"
+
+
+def _paths(name: str, kind: str) -> set[str]:
+    """The full names that Iceberg gives a column and its members."""
+    found: set[str] = set()
+
+    def add(path: str, of: DataType) -> None:
+        found.add(path)
+        if isinstance(of, StructType):
+            for member in of.fields:
+                add(f"{path}.{member.name}", member.dataType)
+        elif isinstance(of, ArrayType):
+            add(f"{path}.element", of.elementType)
+        elif isinstance(of, MapType):
+            add(f"{path}.key", of.keyType)
+            add(f"{path}.value", of.valueType)
+
+    add(name, DataType.fromDDL(kind) if "<" in kind else LongType())
+    return found
+
+
+def _of_target(branch: str, name: str) -> Sql:
+    """A column of the table that a MERGE writes; it can have no other name there."""
+    return f"{branch}.{quote(name)}"
+
+
+def _holds_keys(column: str, keys: str, whole: bool) -> bool:
+    """Can a column hold keys that came as this type? `whole`: their texts are whole numbers."""
+    return column in (keys, "string") or (column == "bigint" and whole)
+
+
+class Columns:
+    """The columns of a table on a day, and how each value of the day is read."""
+
+    def __init__(self, day: TableDay, state: TableState | None) -> None:
+        self.day = day
+        self.lake = day.lake
+        self.state = state
+        self.own: list[OwnColumn] = []
+        self.inferred: set[str] = set()
+        self._unlike: dict[str, str] = {}
+        self._by_schema: dict[str | None, types.Columns] = {}
+        self._latest: types.Columns = {}
+        self.key_names: tuple[str, ...] = ()
+
+    @property
+    def incompatible(self) -> list[str]:
+        """Columns whose new types they can't take on, a line each (R5)."""
+        return list(self._unlike.values())
+
+    @property
+    def key_work(self) -> list[str]:
+        """Names of the key's members in work frames."""
+        return [f"k{i}" for i in range(len(self.key_names))]
+
+    @property
+    def key_lake(self) -> list[str]:
+        """Names of the key columns in the lake."""
+        return [self._lake_name(name) for name in self.key_names]
+
+    def prepare(self) -> None:
+        """Find the day's types, create or alter the table, and fix how values are read."""
+        day = self.day
+        schemas = day.facts.schemas
+        latest = schemas.latest(day.table, day.day)
+        configured = types.columns_of_config(day.config.columns)
+        without = self._latest = types.over(configured, latest)
+        found: dict[str, list[str]] = {}
+        # Of those that are new today that of most events first: one record types no column.
+        oldest_first = sorted(
+            day.survey.schema_ids, key=lambda i: schemas.first_landed[day.table, i]
+        )
+        for schema_id in oldest_first:
+            said = schemas.columns[day.table, schema_id]
+            of_schema = types.over({name: without[name] for name in said if name in without}, said)
+            self._by_schema[schema_id] = of_schema
+            for name, kind in of_schema.items():
+                of_column = found.setdefault(name, [])
+                if kind.spark not in of_column:
+                    of_column.append(kind.spark)
+        self._find_narrower(oldest_first)
+        of_schemas = {self._lake_name(name) for name in {**latest, **found}}
+        # A schema that names no columns, such as Lindorm's `{}`, is none (L1).
+        blank = [schema_id for schema_id in oldest_first if not self._by_schema[schema_id]]
+        if day.survey.without_schema or blank:
+            inferred = self._infer(set(without), blank)
+            without = {**inferred, **without}
+            self.inferred = {self._lake_name(n) for n, k in inferred.items() if k.inferred}
+        self._by_schema.update(dict.fromkeys([None, *blank], without))
+        for name, kind in {**without, **configured}.items():
+            found.setdefault(name, [kind.spark])
+        self._evolve(found, of_schemas)
+
+    def _find_narrower(self, schema_ids: Sequence[str]) -> None:
+        """Note columns that a newer schema makes narrower than one of an earlier day did (R5)."""
+        table, schemas = self.day.table, self.day.facts.schemas
+        older = [
+            (landed, schemas.columns[table, schema_id])
+            for (name, schema_id), landed in schemas.first_landed.items()
+            if name == table and landed < self.day.day
+        ]
+        for schema_id in schema_ids:
+            landed = schemas.first_landed[table, schema_id]
+            for name, kind in self._by_schema[schema_id].items():
+                for wide in {of[name].spark for day, of in older if day < landed and name in of}:
+                    if wide != kind.spark and types.evolution(wide, kind.spark) == []:
+                        self._unlike[self._lake_name(name)] = f"{name}: {wide} ← {kind.spark}"
+
+    def _lake_name(self, name: str) -> str:
+        return self.day.config.rename.get(name, name)
+
+    def _infer(self, known: set[str], blank: Sequence[str]) -> types.Columns:
+        has_none = F.col("schema_id").isNull() | F.col("schema_id").isin(list(blank))
+        # What a delete says of a row after it is no row.
+        writes = F.col("op").isin("c", "r", "u") & F.col("after").isNotNull()
+        rows = self.day._events([self.day.day]).where(has_none & writes)
+        if known and not self._names_others(rows, known):
+            return {}
+        after = "after"
+        # A value that was not sent says nothing of its column's type (R2). The longest first: a
+        # map's placeholder holds the text's.
+        for form in sorted(placeholder_forms(self.day.source.unavailable_value), key=len)[::-1]:
+            after = f"replace({after}, {literal(f':{form}')}, ':null')"
+        names = sorted({name for names in self.day.survey.key_names for name in names})
+        row = rows.agg(
+            F.expr(f"schema_of_variant_agg({shallow(after)})").alias("kind"),
+            F.expr(f"schema_of_variant_agg({shallow('key')})").alias("of_keys"),
+            *(
+                F.expr(
+                    f"count_if({member('try_parse_json(key)', name, 'string')} "
+                    "NOT RLIKE '^[+-]?[0-9]+$')"
+                )
+                for name in names
+            ),
+        ).first()
+        assert row is not None
+        inferred = types.columns_of_inference(row.kind or "")
+        of_keys = types.columns_of_inference(row.of_keys or "")
+        for name, unlike in zip(names, row[2:], strict=True):
+            # Keys are typed by the images (D5), unless these could not hold them all.
+            if (
+                name in inferred
+                and name in of_keys
+                and not _holds_keys(inferred[name].spark, of_keys[name].spark, whole=not unlike)
+            ):
+                inferred[name] = of_keys[name]
+        return {name: kind for name, kind in inferred.items() if name not in known}
+
+    def _names_others(self, rows: DataFrame, known: set[str]) -> bool:
+        """Does an image name a column of no known type? Names are read far faster than types."""
+        names = rows.selectExpr("explode(json_object_keys(after)) AS name")
+        found = names.agg(F.expr(f"count_if(name NOT IN ({literals(sorted(known))}))")).first()
+        return found is not None and found[0] > 0
+
+    def _key_names(self, existing: Sequence[str] | None) -> tuple[str, ...]:
+        config = self.day.config.key
+        if config in ("none", "row"):
+            return ()
+        if isinstance(config, tuple):
+            if existing is not None and set(existing) != set(config):
+                raise ConfigError(
+                    [
+                        f"sources.{self.day.name}.tables.{self.day.table}.key: got {list(config)}, "
+                        f"but the table in the lake is keyed by {list(existing)}. Keep that key, "
+                        "or drop the table and make its days again"
+                    ]
+                )
+            return config
+        seen = set(self.day.survey.key_names)
+        if existing is not None:
+            seen.add(tuple(sorted(existing)))
+        if len(seen) > 1:
+            listed = " and ".join(str(list(names)) for names in sorted(seen))
+            raise SchemaDriftError(
+                f"{self.day.label} {self.day.day}: message keys name different columns, {listed}. "
+                f"Say which are the key: sources.{self.day.name}.tables.{self.day.table}.key: […]"
+            )
+        return tuple(existing) if existing is not None else next(iter(seen), ())
+
+    def _evolve(self, found: Mapping[str, Sequence[str]], of_schemas: set[str]) -> None:
+        """Create the table, or add and widen columns (R5).
+
+        Args:
+            found: the types that each column of the day has in messages, oldest first.
+            of_schemas: lake names of the columns that message schemas have typed so far.
+        """
+        day = self.day
+        for name in found:
+            if self._lake_name(name).startswith(RESERVED_PREFIX):
+                raise ConfigError(
+                    [
+                        f"{day.label}: the column {name!r} starts with {RESERVED_PREFIX}, which "
+                        f"is taken. Give it another name: sources.{day.name}.tables.{day.table}."
+                        f"rename: {{{name}: {name.removeprefix(RESERVED_PREFIX)}}}"
+                    ]
+                )
+        if len({self._lake_name(name) for name in found}) != len(found):
+            raise ConfigError([f"{day.label}: rename gives two columns the same name"])
+        wanted = {
+            self._lake_name(name): list(kinds)
+            for name, kinds in found.items()
+            if self._is_possible(name)
+        }
+        state = self.state
+        properties = state.properties if state else {}
+        stored = json.loads(properties[KEY]) if KEY in properties else None
+        self.key_names = self._key_names(stored)
+        wanted.update({n: [kind] for n, kind in self._types_of_bare_keys(wanted).items()})
+        if state is None:
+            distinct = self._distinct({}, wanted)
+            fields = [StructField(n, DataType.fromDDL(t[0]), True) for n, t in distinct.items()]
+            self.lake.create_state(
+                day.name,
+                TableName.parse(day.table),
+                StructType([*fields, *OWN_COLUMNS.fields]),
+                f"{day.label} as it stood at the end of each day: VERSION AS OF '<day>'",
+                self._bucket(wanted),
+            )
+        before = self._existing()
+        existing = self._as_configured(before, wanted, of_schemas)
+        existing = self._alter(existing, self._distinct(existing, wanted))
+        known = set(json.loads(properties.get(INFERRED, "[]")))
+        fresh = self.inferred - set(before) if state else self.inferred
+        typed = of_schemas - set(self._unlike)
+        inferred = (known | fresh) - typed
+        self.inferred = inferred - {self._lake_name(n) for n in day.config.columns}
+        properties_wanted = {INFERRED: json.dumps(sorted(inferred), ensure_ascii=False)}
+        if self.key_names:
+            properties_wanted[KEY] = json.dumps(list(self.key_names), ensure_ascii=False)
+        if any(properties.get(k) != v for k, v in properties_wanted.items()):
+            self._set_properties(properties_wanted)
+        back = {self._lake_name(name): name for name in [*found, *self.key_names]}
+        back.update({to: name for name, to in day.config.rename.items()})
+        self.own = [OwnColumn(back.get(n, n), n, t, i) for i, (n, t) in enumerate(existing.items())]
+
+    def _is_possible(self, name: str) -> bool:
+        """False for a column that no table can have; it is left out, and told (R5).
+
+        Raises:
+            ConfigError: it is a column of the key, without which there is no table.
+        """
+        if is_column_name(self._lake_name(name)):
+            return True
+        day = self.day
+        cure = (
+            f"give it another name: sources.{day.name}.tables.{day.table}.rename: "
+            f"{{{json.dumps(name)}: …}}"
+        )
+        if any(name in names for names in day.survey.key_names):
+            raise ConfigError([f"{day.label}: no column can be called {name!r}; {cure}"])
+        self._unlike[self._lake_name(name)] = (
+            f"{name!r} is left out, no column has such a name; {cure}"
+        )
+        return False
+
+    def _existing(self) -> dict[str, str]:
+        return {
+            f.name: ddl_of(f.dataType)
+            for f in self.lake.spark.table(self.day.identifier).schema.fields
+            if not f.name.startswith(RESERVED_PREFIX)
+        }
+
+    def _types_of_bare_keys(self, known: Container[str]) -> dict[str, str]:
+        """Types of key columns that no image carried yet, as on a day of deletes alone."""
+        missing = [n for n in self.key_names if self._lake_name(n) not in known]
+        if not missing or not self.day.survey.events:
+            return {}
+        rows = self.day._events([self.day.day])
+        row = rows.agg(F.expr(f"schema_of_variant_agg({shallow('key')})").alias("kind")).first()
+        inferred = types.columns_of_inference(row.kind if row and row.kind else "")
+        return {self._lake_name(n): inferred[n].spark for n in missing if n in inferred}
+
+    def _bucket(self, lake_types: Container[str]) -> str | None:
+        buckets, keys = self.day.config.bucket, self.key_lake
+        if buckets is None or not keys or keys[0] not in lake_types:
+            return None
+        return f"bucket({buckets}, {quote(keys[0])})"
+
+    def _as_configured(
+        self, existing: dict[str, str], wanted: Mapping[str, Sequence[str]], of_schemas: set[str]
+    ) -> dict[str, str]:
+        """Give columns whose configured type has changed that type, on the table's first day.
+
+        Days before keep the schema that they were written with.
+
+        Raises:
+            ConfigError: on a later day, where the values of the days before would be lost.
+        """
+        day, faults = self.day, []
+        for name in [self._lake_name(n) for n in day.config.columns]:
+            if name in of_schemas or name not in existing or name in self.key_lake:
+                continue
+            kind = wanted[name][0]
+            if types.evolution(existing[name], kind) is not None:
+                continue
+            if day.day <= day.start:
+                self._alter_table(f"DROP COLUMN {quote(name)}")
+                del existing[name]
+            else:
+                faults.append(
+                    f"sources.{day.name}.tables.{day.table}.columns: {name} is {kind}, but the "
+                    f"column in the lake is {existing[name]}. Make the table again from its first "
+                    f"day: cdc-assets run --source {day.name} --table {day.table} "
+                    f"--from {day.start} --to {day.day}"
+                )
+        if faults:
+            raise ConfigError(faults)
+        return existing
+
+    def _distinct(
+        self, existing: Mapping[str, str], wanted: Mapping[str, Sequence[str]]
+    ) -> dict[str, Sequence[str]]:
+        """Leave out new columns that Iceberg can't tell from a member of another.
+
+        Its names of members are joined by dots: a column `a.b` beside the member `b` of `a`.
+        """
+        taken = {path for name, kind in existing.items() for path in _paths(name, kind)}
+        distinct: dict[str, Sequence[str]] = {}
+        for name, kinds in wanted.items():
+            paths = _paths(name, kinds[0])
+            if name not in existing and not taken.isdisjoint(paths):
+                self._unlike[name] = f"{name!r} is left out: another column has a member so named"
+                continue
+            taken.update(paths)
+            distinct[name] = kinds
+        return distinct
+
+    def _alter(
+        self, existing: dict[str, str], wanted: Mapping[str, Sequence[str]]
+    ) -> dict[str, str]:
+        """Add and widen columns; the columns of the table after that."""
+        last = list(existing)[-1] if existing else None
+        for name in [n for n in wanted if n not in existing]:
+            place = f"AFTER {quote(last)}" if last else "FIRST"
+            self._alter_table(f"ADD COLUMN {column_ddl(name, wanted[name][0])} {place}")
+            existing[name], last = wanted[name][0], name
+        for name, kinds in wanted.items():
+            for kind in kinds:
+                changes = types.evolution(existing[name], kind)
+                if changes is None:
+                    self._refuse_for_keys(name, existing[name], kind)
+                    self._unlike[name] = f"{name}: {existing[name]} ← {kind}"
+                for path, to, is_new in changes or []:
+                    at = quote(name, *path)
+                    self._alter_table(
+                        f"ADD COLUMN {at} {to}" if is_new else f"ALTER COLUMN {at} TYPE {to}"
+                    )
+                if changes:
+                    existing[name] = self._existing()[name]
+        return existing
+
+    def _alter_table(self, change: str) -> None:
+        statement = f"ALTER TABLE {self.day.identifier} {change}"
+        with_retry(partial(self.lake.spark.sql, statement))
+
+    def _refuse_for_keys(self, name: str, existing: str, kind: str) -> None:
+        """R6: the type of a key never changes silently."""
+        if name in self.key_lake:
+            raise SchemaDriftError(
+                f"{self.day.label} {self.day.day}: key column {name!r} is {existing} and now "
+                f"comes as {kind}. Rebuild the table under the new type, or say the key's type "
+                "in columns:."
+            )
+
+    def _set_properties(self, properties: Mapping[str, str]) -> None:
+        def commit() -> None:
+            update = self.lake.handle(self.day.identifier).updateProperties()
+            for key, value in properties.items():
+                update.set(key, value)
+            update.commit()
+
+        with_retry(commit)
+
+    # --- values
+
+    def typed(self, winners: DataFrame, unchanged: Unchanged) -> DataFrame:
+        """Each winner's row as typed columns `c<i>`, and `x<i>` what a column can't hold."""
+        opened = Query(winners).extend({"row": "try_parse_json(after)"})
+        texts: dict[str, Sql] = {}
+        values: dict[str, Sql] = {}
+        unfit: dict[str, Sql] = {}
+        fills: dict[str, Sql] = {}
+        of_key = dict(zip(self.key_names, self.key_work, strict=True))
+        for c in self.own:
+            value = self._value(partial(self._read, texts, c), c, "schema_id")
+            raw = member("row", c.name)
+            is_sent = is_present(raw)
+            if c.name in of_key:
+                # D5: key columns hold the key, whatever the image says of them.
+                key = f"k.{of_key[c.name]}"
+                values[c.contradicted] = f"{is_sent} AND NOT ({value} <=> {key})"
+                values[c.work], unfit[c.unfit] = key, "CAST(NULL AS string)"
+                continue
+            if c.lake in unchanged.columns:
+                flag = unchanged.flag(c.index)
+                is_sent = f"{is_sent} AND NOT {flag}"
+                value = case((f"NOT {flag}", value))
+                fills[unchanged.fill(c.index)] = self._last_sent(c, unchanged.carried(c.index))
+            values[c.work] = value
+            unfit[c.unfit] = case((f"{c.work} IS NULL AND {is_sent}", f"to_json({raw})"))
+        # What was sent is asked for where there is no value alone, and so a step later.
+        valued = opened.extend(texts).extend(values).extend({**unfit, **fills})
+        return valued.drop("row", "after", *texts).plan()
+
+    @staticmethod
+    def _read(texts: dict[str, Sql], c: OwnColumn, kind: str) -> Sql:
+        """The column's value in `row`; its text, which most types ask for, once for all."""
+        value = member("row", c.name, kind)
+        if kind != "string":
+            return value
+        texts[c.text] = value
+        return c.text
+
+    def _last_sent(self, c: OwnColumn, carried: str) -> Sql:
+        """The last value that was sent: from a row of the table, or from an event's JSON."""
+        text = f"try_parse_json({carried}.json)"
+        value = self._value(itself(text), c, f"{carried}.schema_id")
+        return f"coalesce(CAST({carried}.row AS {c.spark}), {value})"
+
+    def _value(self, at: At, c: OwnColumn, schema_id: Sql) -> Sql:
+        """The value by its schema's type; one branch a type, not one a schema."""
+        ids: dict[types.ColumnType | None, list[str | None]] = {}
+        for schema, columns in self._by_schema.items():
+            ids.setdefault(columns.get(c.name), []).append(schema)
+        # The latest stands last: what a schema does not name is read so, too.
+        latest = self._latest.get(c.name)
+        kinds = sorted((kind for kind in ids if kind is not None), key=lambda kind: kind == latest)
+        if not kinds and c.lake in self.inferred:
+            # Inferred on an earlier day; today only an old row may have it.
+            kinds = [types.inferred_as(c.spark)]
+        if not kinds:
+            return f"CAST(NULL AS {c.spark})"
+        *others, last = kinds
+        return case(
+            *(
+                (
+                    " OR ".join(f"{schema_id} <=> {literal(schema)}" for schema in ids[kind]),
+                    read_value(at, kind, c.spark),
+                )
+                for kind in others
+            ),
+            otherwise=read_value(at, last, c.spark),
+        )
+
+    # --- SQL
+
+    def merge(self, rows: DataFrame, branch: str, unchanged: Unchanged) -> None:
+        """MERGE the day's winners into a branch, in one commit."""
+        target = partial(_of_target, branch)
+        on = " AND ".join(
+            f"{target(name)} = s.k.{work}"
+            for name, work in zip(self.key_lake, self.key_work, strict=True)
+        )
+        is_newer = f"s.pos > {target(POSITION)}"
+        row = {name: F.expr(sql) for name, sql in self._row(unchanged).items()}
+        changed = {
+            quote(c.lake): F.expr(self._update(c, unchanged, target))
+            for c in self.own
+            if c.lake in unchanged.columns
+        }
+        (
+            rows.alias("s")
+            .mergeInto(branch, F.expr(on))
+            .whenMatched(F.expr(f"{is_newer} AND s.is_removal"))
+            .delete()
+            .whenMatched(F.expr(is_newer))
+            .update({**row, **changed})
+            .whenNotMatched(F.expr("NOT s.is_removal"))
+            .insert(row)
+            .merge()
+        )
+
+    def inserted(self, unchanged: Unchanged) -> list[Sql]:
+        """The columns of new rows, from a frame of winners named `s`."""
+        return [f"{sql} AS {name}" for name, sql in self._row(unchanged).items()]
+
+    def _row(self, unchanged: Unchanged) -> dict[str, Sql]:
+        """By quoted name what a new row has in each column of the table."""
+        return {
+            **{quote(c.lake): self._insert(c, unchanged) for c in self.own},
+            POSITION: "s.pos",
+            SOURCE_TS: "s.source_ts_ms",
+            LANDED: f"DATE'{self.day.day}'",
+        }
+
+    def _update(self, c: OwnColumn, unchanged: Unchanged, target: Callable[[str], Sql]) -> Sql:
+        carried = f"s.{unchanged.carried_pos(c.index)}"
+        is_later = f"{carried} > {target(POSITION)} OR s.removed_pos > {target(POSITION)}"
+        return case(
+            (f"NOT s.{unchanged.flag(c.index)}", f"s.{c.work}"),
+            (is_later, f"s.{unchanged.fill(c.index)}"),
+            otherwise=target(c.lake),
+        )
+
+    def _insert(self, c: OwnColumn, unchanged: Unchanged) -> str:
+        if c.lake not in unchanged.columns:
+            return f"s.{c.work}"
+        return (
+            f"CASE WHEN s.{unchanged.flag(c.index)} THEN s.{unchanged.fill(c.index)} "
+            f"ELSE s.{c.work} END"
+        )
+
+    def unresolved(self, rows: DataFrame, base: DataFrame | None, unchanged: Unchanged) -> int:
+        """How many rows hold an unchanged value that nothing known fills (R2)."""
+        open_flags = F.lit(False)
+        for c in self.own:
+            if c.lake in unchanged.columns:
+                no_fill = F.col(unchanged.fill(c.index)).isNull()
+                open_flags = open_flags | (F.col(unchanged.flag(c.index)) & no_fill)
+        lacking = rows.where(open_flags & ~F.col("is_removal"))
+        if base is None:
+            return lacking.count()
+        known = base.select(F.col("k").alias("bk"), F.col("pos").alias("bpos"))
+        still = F.col("removed_pos").isNull() | (F.col("removed_pos") < F.col("bpos"))
+        return lacking.join(known, (F.col("k") == F.col("bk")) & still, "left_anti").count()

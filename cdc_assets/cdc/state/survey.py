@@ -1,0 +1,187 @@
+"""What the days of a run need to know before they are made, read at once for all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+
+from pyspark.sql import Row
+
+from cdc_assets.cdc.changes.facts import read_facts
+from cdc_assets.cdc.changes.message_schemas import KnownSchemas, known_schemas
+from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.lake.catalog import DayCommit, Lake
+from cdc_assets.cdc.positions import SOURCE_TIME
+from cdc_assets.cdc.values.column_types import Columns
+
+
+@dataclass(frozen=True)
+class PositionRange:
+    """The positions of one epoch and basis that a table has on a day."""
+
+    epoch: int
+    basis: str
+    count: int
+    lowest: tuple[int, ...]
+    highest: tuple[int, ...]
+
+    def joined(self, other: PositionRange) -> PositionRange:
+        """This and more positions of the same epoch and basis."""
+        return replace(
+            self,
+            count=self.count + other.count,
+            lowest=min(self.lowest, other.lowest),
+            highest=max(self.highest, other.highest),
+        )
+
+
+def bases_of(surveys: Iterable[Survey], known: Mapping[int, str]) -> dict[int, str]:
+    """The basis of a table's positions in each epoch (FORMATS O8).
+
+    That of most events of the first day that has any; where two are as many, not the source time.
+
+    Args:
+        surveys: of some days, oldest first.
+        known: what is settled by earlier days.
+    """
+    bases = dict(known)
+    for survey in surveys:
+        new = [r for r in survey.ranges if r.epoch not in bases]
+        for found in sorted(new, key=lambda r: (r.count, r.basis != SOURCE_TIME, r.basis)):
+            bases[found.epoch] = found.basis
+    return bases
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a day holds for one table: the facts that choose the plan of its merge."""
+
+    events: int = 0
+    ops: Mapping[str, int] = field(default_factory=dict)
+    truncates: int = 0
+    without_position: int = 0
+    tombstones: int = 0
+    moves: int = 0  # events that change the key
+    removals: int = 0  # these and deletes
+    halves: int = 0
+    maybe_unchanged: int = 0
+    without_schema: int = 0
+    schema_ids: tuple[str, ...] = ()  # that of most events first
+    key_names: tuple[tuple[str, ...], ...] = ()
+    ranges: tuple[PositionRange, ...] = ()
+
+    def of_bases(self, of_table: Mapping[int, str]) -> list[PositionRange]:
+        """The positions that can be compared with the table's (FORMATS O8)."""
+        return [r for r in self.ranges if of_table.get(r.epoch) == r.basis]
+
+    def lowest(self, of_table: Mapping[int, str]) -> tuple[int, ...] | None:
+        """The lowest position of the table's own bases."""
+        return min((r.lowest for r in self.of_bases(of_table)), default=None)
+
+    def highest(self, of_table: Mapping[int, str]) -> tuple[int, ...] | None:
+        """The highest position of the table's own bases."""
+        return max((r.highest for r in self.of_bases(of_table)), default=None)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the days of a run need to know of their source, read once for all of them."""
+
+    surveys: Mapping[tuple[str, date], Survey]
+    schemas: KnownSchemas
+    commits: Mapping[str, Mapping[date, DayCommit]]
+
+    def columns_of(self, table: str, days: Iterable[date]) -> Columns:
+        """The columns that the message schemas of some days name."""
+        ids = {i for day in days for i in self.surveys.get((table, day), Survey()).schema_ids}
+        found: Columns = {}
+        for schema_id in sorted(ids):
+            found.update(self.schemas.columns[table, schema_id])
+        return found
+
+
+def gather(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -> Facts:
+    """Read the facts for some tables and days: two Spark jobs, however many there are."""
+    listed = list(tables)
+    return Facts(
+        survey(lake, name, listed, days),
+        known_schemas(lake, name, listed),
+        {
+            table: lake.day_commits(lake.stage(name, table))
+            for table in ("landing", "changes", "control", "quarantine")
+        },
+    )
+
+
+def window_of(lake: Lake, name: str, day: date) -> list[date]:
+    """The days whose changes a day looks back on (O12), oldest first, without the day."""
+    first = max(lake.config.start_date, day - timedelta(days=lake.config.source(name).late_days))
+    return [first + timedelta(days=i) for i in range((day - first).days)]
+
+
+def pair_window_of(lake: Lake, name: str, day: date) -> list[date]:
+    """The days that hold halves of updates completed on the days looked back on (W2).
+
+    The first half of an update that was completed in the window may be older than the window.
+    """
+    days = window_of(lake, name, day)
+    if not days or lake.config.source(name).format != "dataworks":
+        return days
+    return [*window_of(lake, name, days[0]), *days]
+
+
+def survey(
+    lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]
+) -> dict[tuple[str, date], Survey]:
+    """What the days hold for some tables, with the days that they look back on."""
+    if not days:
+        return {}
+    window = [*window_of(lake, name, days[0]), *days]
+    parts: dict[tuple[str, date], list[Row]] = {}
+    for fact in read_facts(lake, name, sorted({*window}), list(tables)):
+        if fact.destination == "changes":
+            parts.setdefault((fact.table_name, fact.landing_date), []).append(fact)
+    return {place: _whole_day(of_day) for place, of_day in parts.items()}
+
+
+def _whole_day(facts: Sequence[Row]) -> Survey:
+    """One survey of a table's day."""
+
+    def total(name: str, chosen: Iterable[Row] = facts) -> int:
+        return sum(fact[name] for fact in chosen)
+
+    halves = [fact for fact in facts if fact.source_op in BEFORE_OPS]
+    # A split update's first half is no change of its own (W2).
+    whole = [fact for fact in facts if fact.source_op not in BEFORE_OPS]
+    ops: Counter[str] = Counter()
+    for fact in whole:
+        ops[fact.op] += fact.records
+    schemas: Counter[str] = Counter()
+    ranges: dict[tuple[int, str], PositionRange] = {}
+    for fact in facts:
+        if fact.schema_id is not None:
+            schemas[fact.schema_id] += fact.records
+        if fact.epoch is not None:
+            place = (fact.epoch, fact.basis)
+            found = PositionRange(*place, fact.records, tuple(fact.lowest), tuple(fact.highest))
+            ranges[place] = found.joined(ranges[place]) if place in ranges else found
+    deletes = [fact for fact in facts if fact.op == "d"]
+    moves = total("moves", (fact for fact in facts if fact.op != "d"))
+    return Survey(
+        events=total("records"),
+        ops={op: ops[op] for op in "cudrt" if ops[op]},
+        truncates=total("records", (fact for fact in facts if fact.op == "t")),
+        without_position=total("without_position"),
+        tombstones=total("without_position", deletes),
+        moves=moves,
+        removals=total("records", deletes) + moves,
+        halves=total("records", halves)
+        + total("without_before", (f for f in whole if f.source_op == "UPDATE_AFTER")),
+        maybe_unchanged=total("maybe_unsent"),
+        without_schema=total("without_schema"),
+        schema_ids=tuple(sorted(schemas, key=lambda i: (-schemas[i], i))),
+        key_names=tuple(sorted({tuple(sorted(n)) for fact in facts for n in fact.key_names if n})),
+        ranges=tuple(ranges.values()),
+    )

@@ -1,0 +1,272 @@
+"""Tables without a key (FORMATS O14): rows are appended, or taken away one by one.
+
+`key: none` appends. `key: row` holds a multiset: each event adds the row that it says is there
+now, and takes away one row equal to the one that it says was there before.
+
+A row is known by the source elements of its event, its images, and its place among equals in
+one unbroken run of offsets: a stretch that is sent again adds nothing, and equal rows of one
+transaction all count.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.errors import AuditError
+from cdc_assets.cdc.lake.catalog import with_retry
+from cdc_assets.cdc.lake.checkpoints import Kept
+from cdc_assets.cdc.names import column
+from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
+from cdc_assets.cdc.state.columns import LANDED, POSITION, SOURCE_TS, Columns
+from cdc_assets.cdc.values.placeholders import placeholder_forms
+
+if TYPE_CHECKING:
+    from cdc_assets.cdc.state.snapshots import TableDay
+
+
+class Unkeyed:
+    """The rows that a day adds to a table without a key, and those that it takes away."""
+
+    def __init__(self, day: TableDay, columns: Columns) -> None:
+        self.day, self.columns, self.lake = day, columns, day.lake
+        self.takes = day.config.key == "row"
+        self.past_cut = self._highest_truncate(day.window)
+        cuts = [self.past_cut, self._highest_truncate([day.day])]
+        self.floor = max([cut for cut in cuts if cut is not None], default=None)
+
+    def moves(self) -> DataFrame:
+        """Rows added and taken away on the day and, with `key: row`, on those looked back on.
+
+        Returns:
+            `is_removal`, `pos`, `after` (the row), `unfilled` (it has an unsent value that
+            nothing fills), `schema_id`, `source_ts_ms`, `is_today`.
+        """
+        events = self._placed(self._fresh())
+        is_today = (F.col("landing_date") == F.lit(self.day.day)).alias("is_today")
+        common = ("pos", "schema_id", "source_ts_ms", is_today)
+        after, unfilled = self._filled()
+        adds = events.where("op IN ('c', 'r', 'u')").select(
+            F.lit(False).alias("is_removal"), after.alias("after"), unfilled, *common
+        )
+        if not self.takes:
+            return adds.where("is_today")
+        takes = events.where("op IN ('u', 'd')").select(
+            F.lit(True).alias("is_removal"),
+            F.col("before").alias("after"),
+            F.lit(False).alias("unfilled"),
+            *common,
+        )
+        return adds.unionByName(takes)
+
+    # --- events
+
+    def _fresh(self) -> DataFrame:
+        """Events of the day and of those looked back on, without what was sent again."""
+        day = self.day
+        events = day._events([*day.window, day.day]).where("op IN ('c', 'r', 'u', 'd')")
+        is_known = F.exists("source_elements", lambda e: e.isNotNull())
+        events = events.dropDuplicates(["topic", "partition", "offset"]).withColumn(
+            "elements", F.when(is_known, F.col("source_elements"))
+        )
+        stream = Window.partitionBy("topic", "partition").orderBy("offset")
+        goes_on = (F.col("elements") == F.lag("elements").over(stream)) & (
+            F.col("offset") == F.lag("offset").over(stream) + 1
+        )
+        runs = events.withColumn(
+            "is_start", (~F.coalesce(goes_on, F.lit(False))).cast("int")
+        ).withColumn("run", F.sum("is_start").over(stream))
+        image = ("elements", "before", "after")
+        alike = Window.partitionBy("topic", "partition", "run", *image).orderBy("offset")
+        same = Window.partitionBy(*image, "ordinal").orderBy(
+            "landing_date", "topic", "partition", "offset"
+        )
+        numbered = runs.withColumn("ordinal", F.row_number().over(alike))
+        # Without source elements every offset is a row.
+        is_first = F.col("elements").isNull() | (F.row_number().over(same) == 1)
+        return numbered.withColumn("is_first", is_first).where("is_first")
+
+    def _placed(self, events: DataFrame) -> DataFrame:
+        """Add `pos`: an event without one of its own stands after the truncates before it (O6)."""
+        truncates = self.day._events([self.day.day]).where("op = 't' AND position IS NOT NULL")
+        cuts = truncates.agg(
+            F.collect_list(F.struct("topic", "partition", "offset", "position")).alias("cuts")
+        )
+        after = directly_after(
+            latest(cut_before(), literal_position(self.past_cut)),
+            F.col("landing_date"),
+            F.col("partition"),
+            F.col("offset"),
+        )
+        placed = events.crossJoin(F.broadcast(cuts)).withColumn(
+            "pos", F.coalesce("position", after)
+        )
+        if self.floor is None:
+            return placed
+        return placed.where(F.col("pos") > literal_position(self.floor))
+
+    def _highest_truncate(self, days: Sequence[date]) -> list[int] | None:
+        surveys = [self.day.facts.surveys.get((self.day.table, d)) for d in days]
+        if not any(s.truncates for s in surveys if s):
+            return None
+        found = self.day._events(days).where("op = 't'").agg(F.max("position").alias("p")).first()
+        return found.p if found else None
+
+    def _filled(self) -> tuple[Column, Column]:
+        """`after` with the old row's values where one was not sent (R2), and whether one lacks."""
+        if not self.day.survey.maybe_unchanged:
+            return F.col("after"), F.lit(False).alias("unfilled")
+        forms = placeholder_forms(self.day.source.unavailable_value)
+        new, old = (
+            F.try_parse_json(image).try_cast("map<string,variant>") for image in ("after", "before")
+        )
+
+        def is_unsent(value: Column) -> Column:
+            return F.coalesce(F.to_json(value).isin(forms), F.lit(False))
+
+        known = F.coalesce(old, F.create_map().cast("map<string,variant>"))
+        filled = F.transform_values(
+            new,
+            lambda name, value: F.when(is_unsent(value), F.element_at(known, name)).otherwise(
+                value
+            ),
+        )
+        lacks = F.exists(
+            F.map_entries(new),
+            lambda member: is_unsent(member["value"]) & F.element_at(known, member["key"]).isNull(),
+        )
+        text = F.to_json(F.to_variant_object(filled))
+        return F.when(F.col("after").isNotNull(), text), lacks.alias("unfilled")
+
+    # --- the branch
+
+    def write(self, branch: str, moves: DataFrame, kept: Kept) -> int:
+        """Write the day's rows to its branch; the branch's row count.
+
+        Args:
+            branch: where; rows below a truncate are gone from it.
+            moves: of :meth:`moves`, typed.
+            kept: keeps what is read several times.
+
+        Raises:
+            AuditError: the rows taken away are not those that had to be.
+        """
+        adds = moves.where("is_today AND NOT is_removal")
+        if not self.takes:
+            self._append(branch, adds)
+            return self.lake.spark.table(branch).count()
+        before = self.lake.spark.table(branch).count()
+        known = moves.withColumn("identity", self._identity())
+        steps = kept.keep(self._steps(known))
+        by_newest = Window.partitionBy("identity").orderBy(F.desc("pos"))
+        new = kept.keep(
+            known.where("is_today AND NOT is_removal")
+            .withColumn("n", F.row_number().over(by_newest))
+            .join(steps, "identity")
+            .where("n <= step")
+        )
+        gone = kept.keep(
+            self._rows_of(self.lake.spark.table(branch))
+            .withColumn("n", F.row_number().over(by_newest))
+            .join(steps, "identity")
+            .where("n <= -step")
+            .select("pos")
+        )
+        view = f"cdc_gone_{uuid.uuid4().hex}"
+        gone.createOrReplaceTempView(view)
+        try:
+            with_retry(
+                lambda: self.lake.spark.sql(
+                    f"MERGE INTO {branch} t USING (SELECT * FROM {view}) s "
+                    f"ON t.{POSITION} = s.pos WHEN MATCHED THEN DELETE"
+                )
+            )
+        finally:
+            self.lake.spark.catalog.dropTempView(view)
+        self._append(branch, new)
+        rows, expected = self.lake.spark.table(branch).count(), before + new.count() - gone.count()
+        if rows != expected:
+            raise AuditError(
+                self.day.label,
+                self.day.day,
+                f"{rows} rows are there and {expected} were expected: two rows stand at one "
+                "position. Look for them by _cdc_position and remove one",
+            )
+        return rows
+
+    def _steps(self, known: DataFrame) -> DataFrame:
+        """`identity`, `step`: by how many each row touched today becomes more or less.
+
+        In order of position an event adds a row or takes one away that is there; one that was
+        not there yet takes nothing, but is remembered, so that the row does not stay when it
+        arrives late. The step is what today's events change in that, over the days looked back on.
+        """
+        touched = known.where("is_today").select("identity").distinct()
+        start = self.day.window[0] if self.day.window else self.day.day
+        entries = known.select(
+            "identity", "pos", F.when(F.col("is_removal"), -1).otherwise(1).alias("x"), "is_today"
+        )
+        then = self._rows_at(start - timedelta(days=1))
+        if then is not None:
+            rows = then.select(
+                "identity", "pos", F.lit(1).alias("x"), F.lit(False).alias("is_today")
+            )
+            entries = entries.unionByName(rows)
+        so_far = (
+            Window.partitionBy("identity")
+            .orderBy("pos", "x")
+            .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        )
+        past = F.when(F.col("is_today"), 0).otherwise(F.col("x"))
+
+        def left(sum_of: Column, lowest: str) -> Column:
+            return F.sum(sum_of) - F.least(F.lit(0), F.min(lowest))
+
+        return (
+            entries.join(touched, "identity", "left_semi")
+            .withColumns({"past": past})
+            .withColumns(
+                {"height": F.sum("x").over(so_far), "past_height": F.sum("past").over(so_far)}
+            )
+            .groupBy("identity")
+            .agg(
+                (left(F.col("x"), "height") - left(F.col("past"), "past_height")).alias("step"),
+            )
+        )
+
+    def _rows_at(self, day: date) -> DataFrame | None:
+        """The table at the end of a day, above the floor: `identity`, `pos`."""
+        state = self.columns.state
+        if state is None or day not in state.tags or self.day.day <= self.day.start:
+            return None
+        rows = self._rows_of(self.lake.at(self.day.identifier, state.tags[day]))
+        return (
+            rows if self.floor is None else rows.where(F.col("pos") > literal_position(self.floor))
+        )
+
+    def _rows_of(self, table: DataFrame) -> DataFrame:
+        present = set(table.columns)
+        values = [
+            (column(c.lake) if c.lake in present else F.lit(None)).cast(c.spark).alias(c.work)
+            for c in self.columns.own
+        ]
+        rows = table.select(*values, F.col(POSITION).alias("pos"))
+        return rows.select(self._identity().alias("identity"), "pos")
+
+    def _identity(self) -> Column:
+        """A text that is the same for equal rows."""
+        return F.to_json(F.struct(*(c.work for c in self.columns.own)))
+
+    def _append(self, branch: str, rows: DataFrame) -> None:
+        out = rows.select(
+            *(F.col(c.work).alias(c.lake) for c in self.columns.own),
+            F.col("pos").alias(POSITION),
+            F.col("source_ts_ms").alias(SOURCE_TS),
+            F.lit(self.day.day).alias(LANDED),
+        )
+        with_retry(lambda: out.writeTo(branch).append())

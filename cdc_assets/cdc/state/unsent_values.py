@@ -1,0 +1,266 @@
+"""Columns whose value was not sent because it did not change (FORMATS R2, and R1 with keep).
+
+PostgreSQL sends a placeholder for an unchanged TOASTed value. The column keeps its last
+known value: of the highest event up to this one that carries one, else the row's own;
+after a key change, the old key's row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.lake.checkpoints import Kept
+from cdc_assets.cdc.positions import is_one_change, of_removal
+from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of
+from cdc_assets.cdc.values.placeholders import placeholder_forms
+from cdc_assets.cdc.values.readers import member
+
+
+class Unchanged:
+    """Which columns of a day hold unsent values, and the columns that carry their last ones.
+
+    The work columns of own column `i` are `u<i>` (its value was not sent), `l<i>` (the last
+    one that was: STRUCT<json, schema_id, row>, `row` a typed value that stood in the table)
+    and `f<i>` (the value that it gives).
+    """
+
+    def __init__(self, placeholder: str, keep_missing: bool, maybe: bool) -> None:
+        self._forms = placeholder_forms(placeholder)
+        self._keep_missing = keep_missing
+        self._maybe = maybe
+        self._has_links = False
+        self.columns: dict[str, tuple[int, str, str]] = {}
+
+    @staticmethod
+    def flag(index: int) -> str:
+        """True where the column's value was not sent."""
+        return f"u{index}"
+
+    @staticmethod
+    def carried(index: int) -> str:
+        """The last value that was sent: STRUCT<json, schema_id, row>."""
+        return f"l{index}"
+
+    @staticmethod
+    def carried_pos(index: int) -> str:
+        """The position of the event that carries it."""
+        return f"p{index}"
+
+    @staticmethod
+    def fill(index: int) -> str:
+        """The last value that was sent, typed."""
+        return f"f{index}"
+
+    @property
+    def _indexes(self) -> list[int]:
+        return [index for index, _, _ in self.columns.values()]
+
+    @property
+    def flags(self) -> list[str]:
+        """All flag columns."""
+        return [self.flag(index) for index in self._indexes]
+
+    @property
+    def carried_names(self) -> list[str]:
+        """All columns of last values."""
+        return [of(index) for index in self._indexes for of in (self.carried, self.carried_pos)]
+
+    def prepare(self, moves: DataFrame, own: Mapping[str, tuple[int, str, str]]) -> DataFrame:
+        """Find the columns concerned and add their flags and values to the day's moves.
+
+        Args:
+            moves: the day's moves.
+            own: index, name in messages and type of each column of the table.
+        """
+        if self._keep_missing or self._maybe:
+            self.columns = self._concerned(moves, own)
+        if not self.columns:
+            return moves
+        opened = Query(moves).extend({"row": "try_parse_json(after)"})
+        texts = {f"j{i}": f"to_json({member('row', n)})" for i, n, _ in self.columns.values()}
+        flags: dict[str, Sql] = {}
+        for index, _, _ in self.columns.values():
+            unsent = is_one_of(f"j{index}", self._forms)
+            if self._keep_missing:
+                unsent = f"({unsent} OR j{index} IS NULL)"
+            flags[self.flag(index)] = f"{unsent} AND NOT is_removal"
+        carried: dict[str, Sql] = {}
+        for index, _, kind in self.columns.values():
+            sent = (
+                f"named_struct('json', j{index}, 'schema_id', schema_id, "
+                f"'row', CAST(NULL AS {kind}))"
+            )
+            is_sent = f"NOT is_removal AND NOT {self.flag(index)}"
+            carried[self.carried(index)] = case((is_sent, sent))
+        found = opened.extend(texts).extend(flags).extend(carried)
+        return found.drop("row", *texts).plan()
+
+    def _concerned(
+        self, moves: DataFrame, own: Mapping[str, tuple[int, str, str]]
+    ) -> dict[str, tuple[int, str, str]]:
+        """The columns with unsent values; and whether any key changed."""
+        unsent = {
+            self.flag(index): is_one_of(f"to_json({member('row', name)})", self._forms)
+            for index, name, _ in own.values()
+            if not self._keep_missing
+        }
+        counts = ["count_if(link IS NOT NULL) AS links"]
+        counts += [f"count_if({sql}) AS {flag}" for flag, sql in unsent.items()]
+        opened = Query(moves).extend({"row": "try_parse_json(after)"})
+        found = opened.then(f"AGGREGATE {', '.join(counts)}").plan().first()
+        assert found is not None
+        self._has_links = bool(found.links)
+        if self._keep_missing:
+            return dict(own)
+        return {lake: at for lake, at in own.items() if found[self.flag(at[0])]}
+
+    # --- key changes
+
+    def inherit(
+        self,
+        moves: DataFrame,
+        removed: DataFrame | None,
+        target: Callable[[], DataFrame | None],
+        kept: Kept,
+    ) -> DataFrame:
+        """Give an event that changed the key, for what it did not send, the old key's values.
+
+        The old key's values may be inherited too (a→b→c): each round looks one change further,
+        and most days have none. A removal of the old key ends the search, unless it is part of
+        the same change.
+
+        Args:
+            moves: the day's moves as :meth:`prepare` gives them.
+            removed: `k`, `pos` of removals on the days looked back on.
+            target: the table at the end of the day before.
+            kept: keeps the few rows of each round.
+        """
+        if not self.columns or not self._has_links:
+            return moves
+        lacking = F.lit(False)
+        for flag in self.flags:
+            lacking = lacking | F.col(flag)
+        concerned = moves.where(F.col("link").isNotNull() & lacking)
+        movers = kept.keep(concerned.select("k", "pos", "link").distinct())
+        past = self._past(movers, removed, target)
+        inherited = self._of_old_keys(movers, moves, past)
+        chained = movers
+        while not (chained := kept.keep(self._chained(chained))).isEmpty():
+            inherited = kept.keep(inherited)
+            inherited = self._of_old_keys(movers, self._with(moves, inherited), past)
+        return self._with(moves, inherited)
+
+    def _past(
+        self,
+        movers: DataFrame,
+        removed: DataFrame | None,
+        target: Callable[[], DataFrame | None],
+    ) -> DataFrame | None:
+        """Entries of old keys from before the day: the rows that stood there, and removals."""
+        olds = movers.select(F.col("link").alias("k")).distinct()
+        parts = []
+        rows = target()
+        if rows is not None:
+            values = {
+                self.carried(i): F.struct(
+                    F.lit(None).cast("string").alias("json"),
+                    F.lit(None).cast("string").alias("schema_id"),
+                    F.col(f"c{i}").alias("row"),
+                )
+                for i in self._indexes
+            }
+            standing = rows.join(olds, "k", "left_semi").withColumns(values)
+            parts.append(standing.select("k", "pos", F.lit(False).alias("is_removal"), *values))
+        if removed is not None:
+            gone = removed.join(olds, "k", "left_semi").withColumn("is_removal", F.lit(True))
+            parts.append(gone)
+        if not parts:
+            return None
+        if len(parts) == 1:
+            return parts[0]
+        return parts[0].unionByName(parts[1], allowMissingColumns=True)
+
+    @staticmethod
+    def _chained(movers: DataFrame) -> DataFrame:
+        """Those key changes whose old key itself came of one of these."""
+        earlier = movers.select(F.col("k").alias("via"), F.col("pos").alias("via_pos"))
+        follows = (F.col("link") == F.col("via")) & (F.col("via_pos") < F.col("pos"))
+        return movers.join(earlier, follows, "left_semi")
+
+    def _with(self, moves: DataFrame, inherited: DataFrame) -> DataFrame:
+        of = inherited.select(
+            F.col("k").alias("mover_k"),
+            F.col("pos").alias("mover_pos"),
+            *(F.col(self.carried(i)).alias(f"i{i}") for i in self._indexes),
+        )
+        same = (F.col("k") == F.col("mover_k")) & (F.col("pos") == F.col("mover_pos"))
+        known = {
+            self.carried(i): F.coalesce(
+                self.carried(i), F.when(~F.col("is_removal"), F.col(f"i{i}"))
+            )
+            for i in self._indexes
+        }
+        return (
+            moves.join(of, same, "left")
+            .withColumns(known)
+            .drop("mover_k", "mover_pos", *(f"i{i}" for i in self._indexes))
+        )
+
+    def _of_old_keys(
+        self, movers: DataFrame, moves: DataFrame, past: DataFrame | None
+    ) -> DataFrame:
+        """`k`, `pos` of key changes, and the last values of the old key below each."""
+        names = [self.carried(i) for i in self._indexes]
+        entries = moves.select("k", "pos", "is_removal", *names)
+        if past is not None:
+            entries = entries.unionByName(past, allowMissingColumns=True)
+        olds = entries.select(
+            F.col("k").alias("old_k"),
+            F.col("pos").alias("old_pos"),
+            F.col("is_removal").alias("is_gone"),
+            *(F.col(name).alias(f"o{i}") for i, name in zip(self._indexes, names, strict=True)),
+        )
+        below = (F.col("link") == F.col("old_k")) & (F.col("old_pos") < F.col("pos"))
+        own = is_one_change(F.col("old_pos"), F.col("pos")) | (
+            F.col("old_pos") == of_removal(F.col("pos"))
+        )
+        ended = F.max(F.when(F.col("is_gone") & ~own, F.col("old_pos")))
+        last = []
+        for i in self._indexes:
+            at = F.when(F.col(f"o{i}").isNotNull(), F.col("old_pos"))
+            last += [F.max_by(f"o{i}", at).alias(f"o{i}"), F.max(at).alias(f"at{i}")]
+        found = movers.join(olds, below).groupBy("k", "pos").agg(ended.alias("ended"), *last)
+        is_alive = {
+            i: F.col("ended").isNull() | (F.col(f"at{i}") > F.col("ended")) for i in self._indexes
+        }
+        return found.select(
+            "k",
+            "pos",
+            *(F.when(is_alive[i], F.col(f"o{i}")).alias(self.carried(i)) for i in self._indexes),
+        )
+
+    # --- winners
+
+    def aggregates(self) -> list[Sql]:
+        """The last value known of each column, per key, and where."""
+        found = []
+        for index in self._indexes:
+            value, at = self.carried(index), self.carried_pos(index)
+            known = f"CASE WHEN {value} IS NOT NULL THEN pos END"
+            found += [f"max_by({value}, {known}) AS {value}", f"max({known}) AS {at}"]
+        return found
+
+    def settled(self) -> dict[str, Sql]:
+        """The carried columns without values from before the row was removed."""
+        alive = {
+            index: f"removed_pos IS NULL OR {self.carried_pos(index)} > removed_pos"
+            for index in self._indexes
+        }
+        return {
+            of(index): case((alive[index], of(index)))
+            for index in self._indexes
+            for of in (self.carried, self.carried_pos)
+        }

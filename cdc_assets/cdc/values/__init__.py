@@ -1,0 +1,1 @@
+"""JSON values, their types, and what columns hold of them."""

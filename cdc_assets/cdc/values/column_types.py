@@ -1,0 +1,396 @@
+"""Column types (FORMATS R3, R5): message schema → types, and how a column grows.
+
+A :class:`ColumnType` says how a value travels (its *wire*) and what column holds it. Schemas are
+few: the driver reads them. Values are read by :mod:`~cdc_assets.cdc.values.readers`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from cdc_assets.cdc.names import ddl_of, quote
+
+MAX_DECIMAL = 38
+MAX_SCALE = 10_000  # beyond, zeros would fill the memory
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """How a value is written in messages (`wire`) and the Spark type (DDL) of its column.
+
+    Arrays have an `element`, maps a `key` too, structs `members`; what travels as one type and
+    is held as another (wire `held`) has the first as its `element`.
+    """
+
+    wire: str
+    spark: str
+    scale: int = 0
+    element: ColumnType | None = None
+    key: ColumnType | None = None
+    members: tuple[tuple[str, ColumnType], ...] = ()
+    inferred: bool = False
+
+
+_PRIMITIVES = {
+    "boolean": ColumnType("boolean", "boolean"),
+    "int8": ColumnType("int", "int"),
+    "int16": ColumnType("int", "int"),
+    "int32": ColumnType("int", "int"),
+    "int64": ColumnType("bigint", "bigint"),
+    "float": ColumnType("float", "float"),
+    "float32": ColumnType("float", "float"),
+    "double": ColumnType("double", "double"),
+    "float64": ColumnType("double", "double"),
+    "string": ColumnType("string", "string"),
+    "bytes": ColumnType("bytes", "binary"),
+}
+_LOGICAL = {
+    "io.debezium.time.Date": ColumnType("days", "date"),
+    "org.apache.kafka.connect.data.Date": ColumnType("days", "date"),
+    "io.debezium.time.Timestamp": ColumnType("timestamp_ms", "timestamp_ntz"),
+    "org.apache.kafka.connect.data.Timestamp": ColumnType("timestamp_ms", "timestamp_ntz"),
+    "io.debezium.time.MicroTimestamp": ColumnType("timestamp_us", "timestamp_ntz"),
+    "io.debezium.time.NanoTimestamp": ColumnType("timestamp_ns", "timestamp_ntz"),
+    "io.debezium.time.ZonedTimestamp": ColumnType("zoned", "timestamp"),
+    "io.debezium.time.IsoTimestamp": ColumnType("iso_timestamp", "timestamp_ntz"),
+    "io.debezium.time.IsoDate": ColumnType("iso_date", "date"),
+    "io.debezium.time.Time": ColumnType("time_ms", "bigint"),
+    "org.apache.kafka.connect.data.Time": ColumnType("time_ms", "bigint"),
+    "io.debezium.time.MicroTime": ColumnType("bigint", "bigint"),
+    "io.debezium.time.NanoTime": ColumnType("time_ns", "bigint"),
+    "io.debezium.time.MicroDuration": ColumnType("bigint", "bigint"),
+    "io.debezium.time.Year": ColumnType("int", "int"),
+    "io.debezium.data.Bits": ColumnType("bytes", "binary"),
+    "io.debezium.data.VariableScaleDecimal": ColumnType("variable_decimal", "string"),
+}
+_GEOMETRY = ColumnType("geometry", "struct<`wkb`:binary,`srid`:int>")
+_DATAWORKS = {
+    "BOOLEAN": ColumnType("boolean", "boolean"),
+    "DOUBLE": ColumnType("double", "double"),
+    "DATE": ColumnType("instant_ms", "timestamp"),
+    "BYTES": ColumnType("bytes", "binary"),
+    "LONG": ColumnType("bigint", "bigint"),
+    "STRING": ColumnType("string", "string"),
+}
+_CONFIGURED = {
+    "boolean": "boolean",
+    "int": "int",
+    "bigint": "bigint",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "bytes",
+    "date": "any_date",
+    "timestamp": "any_instant",
+    "timestamp_ntz": "any_local",
+}
+_TEXT = ColumnType("string", "string")
+# Read as text; what a schema says so says nothing of the column's values.
+_UNKNOWN = ColumnType("unknown", "string")
+
+Columns = dict[str, ColumnType]
+
+
+# --- schemas (driver)
+
+
+_MOST_LEVELS = 200  # of a schema; deeper ones would exhaust Python's stack
+
+
+def _schema_of(text: str) -> Any:
+    """A schema's document; an empty one where it nests deeper than any table's would."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", re.sub(r'"(?:[^"\\]|\\.)*"', "", text)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return {} if deepest > _MOST_LEVELS else json.loads(text)
+
+
+def columns_of_schema(text: str, format_name: str) -> Columns:
+    """The row's columns, in order, of a schema that a message carried."""
+    schema = _schema_of(text)
+    if format_name == "dataworks":
+        return {
+            column["name"]: _DATAWORKS.get(str(column.get("type")).upper(), _UNKNOWN)
+            for column in schema.get("dataColumn") or []
+            if isinstance(column, dict) and isinstance(column.get("name"), str)
+        }
+    if format_name == "debezium-flat":
+        return {n: type_of(kind) for n, kind in _named(schema) if not n.startswith("__")}
+    row: Mapping[str, Any] = {}
+    for field in _fields(schema):
+        if field.get("field") in ("after", "before") and _fields(field):
+            row = field
+    return {name: type_of(kind) for name, kind in _named(row)}
+
+
+def over(known: Columns, newer: Columns) -> Columns:
+    """`newer` types over those `known`; one that is unknown changes none."""
+    return {**known, **{n: k for n, k in newer.items() if k != _UNKNOWN or n not in known}}
+
+
+def columns_of_key(text: str) -> Columns:
+    """The key columns of a message key's own schema."""
+    return {name: type_of(kind) for name, kind in _named(_schema_of(text))}
+
+
+def _fields(schema: Any) -> list[Any]:
+    found = schema.get("fields") if isinstance(schema, dict) else None
+    return [f for f in found if isinstance(f, dict)] if isinstance(found, list) else []
+
+
+def _named(struct: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    """Names and schemas of a struct's fields, in both forms that are met (D5)."""
+    named = []
+    for field in _fields(struct):
+        if isinstance(field.get("field"), str):
+            named.append((field["field"], field))
+        elif isinstance(field.get("name"), str) and isinstance(field.get("schema"), dict):
+            named.append((field["name"], field["schema"]))
+    return named
+
+
+def type_of(schema: Mapping[str, Any]) -> ColumnType:
+    """The type of one field of a Kafka Connect schema; an unknown one is read as text."""
+    name, kind = schema.get("name"), schema.get("type")
+    if isinstance(kind, dict):
+        return type_of(kind)
+    if isinstance(name, str) and name in _LOGICAL:
+        return _LOGICAL[name]
+    if isinstance(name, str) and name.startswith("io.debezium.data.geometry."):
+        return _GEOMETRY
+    if name == "org.apache.kafka.connect.data.Decimal":
+        return _decimal(_member(schema, "parameters"))
+    kind = str(kind).lower()
+    if kind == "array":
+        return _array_of(type_of(_member(schema, "items")))
+    if kind == "map":
+        return _map_of(type_of(_member(schema, "keys")), type_of(_member(schema, "values")))
+    members = tuple((name, type_of(field)) for name, field in _named(schema))
+    names = [member for member, _ in members]
+    # A struct with members that no column can have stays the text of its JSON.
+    if kind == "struct" and members and all(names) and len(set(names)) == len(names):
+        listed = ",".join(f"{quote(name)}:{member.spark}" for name, member in members)
+        return ColumnType("struct", f"struct<{listed}>", members=members)
+    return _PRIMITIVES.get(kind, _UNKNOWN)
+
+
+def _member(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = schema.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _array_of(element: ColumnType) -> ColumnType:
+    return ColumnType("array", f"array<{element.spark}>", element=element)
+
+
+def _map_of(key: ColumnType, value: ColumnType) -> ColumnType:
+    return ColumnType("map", f"map<{key.spark},{value.spark}>", key=key, element=value)
+
+
+def _decimal(parameters: Mapping[str, Any]) -> ColumnType:
+    scale = _whole(parameters.get("scale"), 0)
+    if abs(scale) > MAX_SCALE:
+        return ColumnType("nothing", "string")
+    precision = _whole(parameters.get("connect.decimal.precision"), MAX_DECIMAL)
+    if not (0 < precision <= MAX_DECIMAL and 0 <= scale <= precision):
+        return ColumnType("decimal", "string", scale)
+    return ColumnType("decimal", f"decimal({precision},{scale})", scale)
+
+
+def _whole(value: Any, default: int) -> int:
+    return int(value) if re.fullmatch(r"-?\d{1,9}", str(value)) else default
+
+
+def columns_of_config(columns: Mapping[str, str]) -> Columns:
+    """Types that the configuration names, for messages without schema."""
+    return {name: _configured(kind) for name, kind in columns.items()}
+
+
+def _configured(kind: str) -> ColumnType:
+    kind = kind.replace(" ", "")
+    if kind.startswith("array<"):
+        return _array_of(_configured(kind[len("array<") : -1]))
+    if kind.startswith("map<string,"):
+        return _map_of(_TEXT, _configured(kind[len("map<string,") : -1]))
+    if kind.startswith("decimal"):
+        return ColumnType("number", kind, int(kind.split(",")[1].rstrip(")")))
+    return ColumnType(_CONFIGURED[kind], kind)
+
+
+def columns_of_inference(kind: str) -> Columns:
+    """Types of what ``schema_of_variant_agg`` found in rows without any schema (R3)."""
+    inferred: Columns = {}
+    parsed = _parse_variant_schema(kind)
+    for name, spark_type in parsed.items():
+        if spark_type == "VOID":
+            continue
+        if re.fullmatch(r"BIGINT|DECIMAL\(\d+,0\)", spark_type):
+            chosen = "bigint" if spark_type == "BIGINT" else "decimal(38,0)"
+        elif spark_type.startswith(("DECIMAL", "DOUBLE", "FLOAT")):
+            chosen = "double"
+        elif spark_type == "BOOLEAN":
+            chosen = "boolean"
+        else:
+            chosen = "string"
+        inferred[name] = inferred_as(chosen)
+    return inferred
+
+
+def inferred_as(spark: str) -> ColumnType:
+    """How values are read into a column whose type was inferred."""
+    base = _configured(spark)
+    wire = "inferred_double" if spark == "double" else base.wire
+    return ColumnType(wire, base.spark, base.scale, inferred=True)
+
+
+def _parse_variant_schema(kind: str) -> dict[str, str]:
+    """The members of ``OBJECT<a: BIGINT, `b c`: STRING>``, one level deep."""
+    members: dict[str, str] = {}
+    if not kind.startswith("OBJECT<"):
+        return members
+    rest = kind[len("OBJECT<") : -1]
+    while rest:
+        if rest.startswith("`"):
+            found = re.match(r"`((?:[^`]|``)*)`: ", rest)
+            assert found, kind
+            name = found.group(1).replace("``", "`")
+            rest = rest[found.end() :]
+        else:
+            name, _, rest = rest.partition(": ")
+        depth, end, quoted = 0, 0, False
+        for end, char in enumerate(rest + ","):  # noqa: B007
+            if char == "`":
+                quoted = not quoted
+            elif not quoted and char in "<(":
+                depth += 1
+            elif not quoted and char in ">)":
+                depth -= 1
+            elif not quoted and char == "," and depth == 0:
+                break
+        members[name] = rest[:end]
+        rest = rest[end + 1 :].lstrip(" ")
+    return members
+
+
+# --- evolution (driver)
+
+
+class Change(NamedTuple):
+    """One alteration of a column: the path of what is added or widened, and its type."""
+
+    path: tuple[str, ...]
+    kind: str
+    is_new: bool = False
+
+
+def evolution(column: str, new: str) -> list[Change] | None:
+    """What makes a column hold a new type too: nothing, some changes, or None (R5)."""
+    if column == new:
+        return []
+    if "<" in column and "<" in new:
+        return _nested_evolution(DataType.fromDDL(column), DataType.fromDDL(new), ())
+    return _scalar_evolution(column, new, ())
+
+
+def _scalar_evolution(column: str, new: str, path: tuple[str, ...]) -> list[Change] | None:
+    if holds(column, new):
+        return []
+    if (column, new) in {("int", "bigint"), ("float", "double")}:
+        return [Change(path, new)]
+    old_decimal, new_decimal = decimal_parts(column), decimal_parts(new)
+    if old_decimal and new_decimal and old_decimal[1] == new_decimal[1]:
+        return [Change(path, new)]
+    return None
+
+
+def _nested_evolution(
+    column: DataType, new: DataType, path: tuple[str, ...]
+) -> list[Change] | None:
+    """Elements and values may widen; a struct may gain members; keys of maps stay."""
+    if isinstance(column, ArrayType) and isinstance(new, ArrayType):
+        parts = [_nested_evolution(column.elementType, new.elementType, (*path, "element"))]
+    elif isinstance(column, MapType) and isinstance(new, MapType):
+        same_keys = ddl_of(column.keyType) == ddl_of(new.keyType)
+        values = _nested_evolution(column.valueType, new.valueType, (*path, "value"))
+        parts = [values if same_keys else None]
+    elif isinstance(column, StructType) and isinstance(new, StructType):
+        own = {field.name: field.dataType for field in column.fields}
+        parts = [
+            _nested_evolution(own[field.name], field.dataType, (*path, field.name))
+            if field.name in own
+            else [Change((*path, field.name), ddl_of(field.dataType), is_new=True)]
+            for field in new.fields
+        ]
+    else:
+        return _scalar_evolution(ddl_of(column), ddl_of(new), path)
+    changes: list[Change] = []
+    for part in parts:
+        if part is None:
+            return None
+        changes += part
+    return changes
+
+
+def holds(column: str, new: str) -> bool:
+    """True where a column of one type holds every value of another."""
+    if column == new or (column, new) in {
+        ("bigint", "int"),
+        ("double", "float"),
+        ("double", "int"),
+    }:
+        return True
+    old_decimal, new_decimal = decimal_parts(column), decimal_parts(new)
+    if old_decimal and new_decimal:
+        whole = old_decimal[0] - old_decimal[1] >= new_decimal[0] - new_decimal[1]
+        return whole and old_decimal[1] >= new_decimal[1]
+    return False
+
+
+def decimal_parts(kind: str) -> tuple[int, int] | None:
+    found = re.fullmatch(r"decimal\((\d+),(\d+)\)", kind)
+    return (int(found.group(1)), int(found.group(2))) if found else None
+
+
+def held_as(kind: ColumnType, column: str) -> ColumnType:
+    """A type whose values a column of another type holds (R5)."""
+    if "<" in column and "<" in kind.spark:
+        return _nested_held_as(kind, DataType.fromDDL(column))
+    return kind if column == kind.spark else ColumnType("held", column, element=kind)
+
+
+def _nested_held_as(kind: ColumnType, column: DataType) -> ColumnType:
+    spark = ddl_of(column)
+    if spark == kind.spark:
+        return kind
+    if kind.wire == "array" and isinstance(column, ArrayType):
+        assert kind.element is not None
+        return replace(kind, spark=spark, element=_nested_held_as(kind.element, column.elementType))
+    if kind.wire == "map" and isinstance(column, MapType):
+        assert kind.element is not None
+        assert kind.key is not None
+        return replace(
+            kind,
+            spark=spark,
+            key=_nested_held_as(kind.key, column.keyType),
+            element=_nested_held_as(kind.element, column.valueType),
+        )
+    if kind.wire == "struct" and isinstance(column, StructType):
+        own = dict(kind.members)
+        members = tuple(
+            (
+                field.name,
+                _nested_held_as(own[field.name], field.dataType)
+                if field.name in own
+                else ColumnType("nothing", ddl_of(field.dataType)),
+            )
+            for field in column.fields
+        )
+        return replace(kind, spark=spark, members=members)
+    return ColumnType("held", spark, element=kind)

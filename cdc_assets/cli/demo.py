@@ -1,0 +1,71 @@
+"""What `cdc-assets demo` prints after the days are made."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import date, timedelta
+from typing import Any
+
+import typer
+
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cli import output as screen
+
+
+def print_results(config: Config, first: date, last: date) -> None:
+    """Rows per table and day, end-to-end lag, quarantine by reason, and what to try next."""
+    days = [first + timedelta(days=i) for i in range((last - first).days + 1)]
+    for source in config.sources:
+        _title(f"{source}: rows at the end of each day")
+        rows = _rows_per_day(config, source, days)
+        screen.print_table(["table", *(f"{day:%m-%d}" for day in days)], rows)
+    _title("lag: end to end, ms, of all changes that could be measured")
+    screen.print_table(
+        ["source", "day", "table", "count", "p50", "p95", "max"],
+        [
+            {
+                "source": row["source"], "day": row["landing_date"], "table": row["table_name"],
+                "count": row["count"], "p50": row["p50_ms"], "p95": row["p95_ms"],
+                "max": row["max_ms"],
+            }
+            for source in config.sources
+            for row in reads.lag_rows(config, source, first, last)
+            if row["kind"] == "end_to_end" and row["count"]
+        ],
+    )  # fmt: skip
+    _title("quarantine: records that could not be read, by reason")
+    counts = {source: reads.quarantine_counts(config, source) for source in config.sources}
+    reasons = sorted({reason for found in counts.values() for reason in found})
+    screen.print_table(
+        ["reason", *counts],
+        [{"reason": r, **{s: found.get(r, 0) for s, found in counts.items()}} for r in reasons],
+    )
+    _print_next(config, days)
+
+
+def _title(text: str) -> None:
+    typer.echo(f"\n{text}")
+
+
+def _rows_per_day(config: Config, source: str, days: list[date]) -> list[dict[str, Any]]:
+    rows = []
+    for table in reads.known_tables(config):
+        if table.source == source and table.is_state:
+            counts = reads.day_rows(config, table)
+            rows.append({"table": table.name, **{f"{d:%m-%d}": counts.get(d) for d in days}})
+    return rows
+
+
+def _print_next(config: Config, days: list[date]) -> None:
+    state = next((t for t in reads.known_tables(config) if t.is_state), None)
+    source = next(iter(config.sources))
+    middle = days[len(days) // 2]
+    # In a fresh checkout the command is in .venv/bin, which is not on PATH.
+    program = "cdc-assets" if shutil.which("cdc-assets") else ".venv/bin/cdc-assets"
+    _title("next:")
+    if state:
+        typer.echo(f"  {program} show {state} --as-of {middle}")
+    typer.echo(f"  {program} show {source}.quarantine --format json")
+    typer.echo(f"  {program} lag --source {source} --from {middle} --to {middle} --hours")
+    typer.echo("  make ui    # Dagster on http://127.0.0.1:3000")

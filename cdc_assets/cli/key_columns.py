@@ -1,0 +1,154 @@
+"""Which columns each table has, as landed records and the lake's message schemas say; no Spark.
+
+For the doctor, who compares them with the keys of cdc.yaml. A glance, not a reader: what it can't
+understand it passes over, for the stage `changes` to judge.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from cdc_assets.cdc.config import Config, local_path
+from cdc_assets.cdc.errors import CdcError
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
+from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.values.column_types import columns_of_schema
+
+# Of the newest days; a table that has no row among them is left out.
+_RECORDS = 2_000
+
+
+def columns_of_tables(config: Config, source: str) -> dict[str, set[str]]:
+    """The columns of each table of a source that shows at least one whole row or schema.
+
+    Raises:
+        OSError: a landed file can't be read.
+    """
+    rows: dict[str, set[str]] = {}
+    keys: dict[str, set[str]] = {}
+    format_name = config.sources[source].format
+    for table, text in _schemas(config, source):
+        rows.setdefault(table, set()).update(columns_of_schema(text, format_name))
+    for key, value in islice(_landed(config.sources[source].landing.files), _RECORDS):
+        table_and_row = row_of(value, format_name)
+        if table_and_row is not None:
+            table, row = table_and_row
+            rows.setdefault(table, set()).update(row)
+            keys.setdefault(table, set()).update(_payload(key))
+    return {table: names | keys.get(table, set()) for table, names in rows.items() if names}
+
+
+def _schemas(config: Config, source: str) -> Iterator[tuple[str, str]]:
+    try:
+        found = reads.read_rows(config, reads.own_table(source, "schemas"))
+    except CdcError:  # no lake yet, or the check of the catalog says what is wrong with it
+        return
+    for row in found.select(["table_name", "schema"]).to_pylist():
+        yield row["table_name"], row["schema"]
+
+
+# --- landed records
+
+
+def _landed(place: str | None) -> Iterator[tuple[Any, Any]]:
+    """Key and value of landed records as JSON documents, those of the newest day first."""
+    folder = None if place is None else local_path(place)
+    if folder is None or not folder.is_dir():
+        return
+    days = sorted((path for path in folder.iterdir() if day_of(path.name)), reverse=True)
+    for file in (file for day in days if day.is_dir() for file in sorted(day.iterdir())):
+        if file.name.endswith(LANDED) and not is_ignored(file.name):
+            for key, value in _parquet(file) if file.suffix == ".parquet" else _lines(file):
+                yield _json(key), _json(value)
+
+
+def _lines(file: Path) -> Iterator[tuple[Any, Any]]:
+    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
+        for line in lines:
+            record = _json(line)
+            if isinstance(record, dict):
+                yield _member(record, "key"), _member(record, "value", "payload")
+
+
+def _member(record: Mapping[str, Any], *names: str) -> Any:
+    for name in names:
+        if record.get(f"{name}_base64") is not None:
+            return base64.b64decode(record[f"{name}_base64"])
+        if record.get(name) is not None:
+            return record[name]
+    return None
+
+
+def _parquet(file: Path) -> Iterator[tuple[Any, Any]]:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(file) as opened:
+        for batch in opened.iter_batches(_RECORDS, columns=["key", "value"]):
+            for row in batch.to_pylist():
+                yield row["key"], row["value"]
+
+
+def _json(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+# --- rows
+
+
+def row_of(value: Any, format_name: str) -> tuple[str, Mapping[str, Any]] | None:
+    """Table and row of an event that has the whole row as it is now; None for all others."""
+    if not isinstance(value, dict):
+        return None
+    if format_name == "dataworks":
+        source = _object(_object(value, "schema"), "source")
+        row = _object(_object(_object(value, "payload"), "after"), "dataColumn")
+        names = (source.get("dbName"), source.get("schemaName"))
+        database = "__".join(name for name in names if isinstance(name, str) and name)
+        return _named(database, source.get("tableName"), row)
+    if format_name == "debezium-flat":
+        event = value if _is_flat(value) else _payload(value)
+        source = {name.removeprefix("__").removeprefix("source_"): event[name] for name in event}
+        row = {name: event[name] for name in event if not name.startswith("__")}
+        if not _is_flat(event) or event.get("__op") == "d" or event.get("__deleted") == "true":
+            return None
+    else:
+        is_bare = "op" in value and not value.keys().isdisjoint(("source", "before", "after"))
+        event = value if is_bare else _payload(value)
+        source, row = _object(event, "source"), _object(event, "after")
+    parts = ("namespace",) if format_name == "lindorm" else ("schema", "db")
+    namespace = next((source[part] for part in parts if source.get(part)), None)
+    return _named(namespace, source.get("table"), row)
+
+
+def _is_flat(event: Mapping[str, Any]) -> bool:
+    return "__op" in event or "__deleted" in event
+
+
+def _named(
+    namespace: Any, table: Any, row: Mapping[str, Any]
+) -> tuple[str, Mapping[str, Any]] | None:
+    if not (isinstance(namespace, str) and isinstance(table, str) and namespace and table and row):
+        return None
+    return str(TableName(namespace, table)), row
+
+
+def _payload(document: Any) -> Mapping[str, Any]:
+    """An object, out of `{"schema": …, "payload": …}` where it is wrapped."""
+    if not isinstance(document, dict):
+        return {}
+    return _object(document, "payload") if "payload" in document else document
+
+
+def _object(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = parent.get(name)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,240 @@
+"""What the command line prints: rows as a table, CSV or JSON lines, and the progress of a run.
+
+Texts from data may hold anything: nothing of them is taken as markup, and control
+characters are shown, not sent to the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import IO, TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from cdc_assets.orchestration.progress import Step
+
+FORMATS = ("table", "json", "csv")
+_CELL = 40  # characters of a value in a table
+
+Row = Mapping[str, Any]
+
+
+# --- rows
+
+
+def print_rows(
+    columns: Sequence[str],
+    rows: Iterable[Row],
+    form: str,
+    out: IO[str] | None = None,
+    fold: bool = True,
+    whole: Sequence[str] = (),
+) -> int:
+    """Print rows as `form` says; how many there were. See :func:`print_table`."""
+    out = out or sys.stdout
+    if form == "json":
+        return _count(out.write(_json_line(row)) for row in rows)
+    if form == "csv":
+        out.write(_csv_line(columns))
+        return _count(out.write(_csv_line([row.get(c) for c in columns])) for row in rows)
+    listed = list(rows)
+    print_table(columns, listed, out, fold, whole)
+    return len(listed)
+
+
+def _count(done: Iterable[object]) -> int:
+    return sum(1 for _ in done)
+
+
+def _json_line(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _csv_line(values: Iterable[Any]) -> str:
+    return ",".join(_csv_field(value) for value in values) + "\r\n"
+
+
+def _csv_field(value: Any) -> str:
+    """RFC 4180; null is an empty field, an empty text is ``""``."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else _text_of(value)
+    if text and not any(char in text for char in ',"\r\n'):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _text_of(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _shown(value: Any) -> str:
+    return printable(_text_of(value))
+
+
+def printable(text: str) -> str:
+    """A text whose control characters are shown and not sent."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    out: IO[str] | None = None,
+    fold: bool = True,
+    whole: Sequence[str] = (),
+) -> None:
+    """A Rich table on a terminal, plain columns if piped.
+
+    Without `fold` a table that is too wide for the terminal becomes a block a row. Long values
+    are cut on a terminal, except in a block those of the columns in `whole`.
+    """
+    console = Console(file=out or sys.stdout, highlight=False)
+    cells = [[_shown(row.get(c)) for c in columns] for row in rows]
+    right = [
+        bool(rows)
+        and all(_is_number(r.get(c)) or r.get(c) is None for r in rows)
+        and any(r.get(c) is not None for r in rows)
+        for c in columns
+    ]
+    if not console.is_terminal:
+        _print_plain(columns, cells, right, out or sys.stdout)
+        return
+    uncut, cells = cells, [[_cut(cell) for cell in row] for row in cells]
+    is_wide = _width(columns, uncut if whole else cells) > console.width
+    if is_wide and not fold:
+        kept = [
+            [u if n in whole else c for n, u, c in zip(columns, us, cs, strict=True)]
+            for us, cs in zip(uncut, cells, strict=True)
+        ]
+        _print_blocks(columns, kept, console)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, is_right in zip(columns, right, strict=True):
+        table.add_column(
+            Text(_shown(name)),
+            justify="right" if is_right else "left",
+            overflow="fold",
+            no_wrap=is_right or not is_wide,
+        )
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CELL else text[: _CELL - 1] + "…"
+
+
+def _width(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+    return sum(
+        2 + max(len(c) for c in (name, *(row[i] for row in cells)))
+        for i, name in enumerate(columns)
+    )
+
+
+def _print_plain(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], out: IO[str]
+) -> None:
+    lines = [[_shown(c) for c in columns], *cells]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    for line in lines:
+        padded = (
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(line, widths, right, strict=True)
+        )
+        out.write("  ".join(padded).rstrip() + "\n")
+
+
+def _print_blocks(columns: Sequence[str], cells: Sequence[Sequence[str]], console: Console) -> None:
+    width = max(len(c) for c in columns)
+    room = max(20, console.width - width - 4)
+    for number, row in enumerate(cells, 1):
+        console.print(Text(f"row {number}", style="bold"))
+        for name, cell in zip(columns, row, strict=True):
+            first, *rest = textwrap.wrap(cell, room) or [""]
+            for label, line in [(_shown(name), first), *(("", line) for line in rest)]:
+                console.print(Text(f"  {label:<{width}}  {line}"), no_wrap=True, crop=True)
+
+
+# --- a run
+
+
+class Progress:
+    """Shows the steps of a run: a live line on a terminal and a line for each finished step."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self.console = Console(file=out, highlight=False)
+        self._lock = Lock()
+        self._under_way: dict[tuple[str, str, str], None] = {}
+        self._status = self.console.status("starting Spark")
+
+    def __enter__(self) -> Progress:
+        if self.console.is_terminal:
+            self._status.start()
+        else:
+            self.line("starting Spark")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+    def __call__(self, step: Step) -> None:
+        """Take a step that begins (no seconds) or has ended."""
+        key = (step.source, step.stage, step.day)
+        with self._lock:
+            if step.seconds is None:
+                self._under_way[key] = None
+            else:
+                self._under_way.pop(key, None)
+                self.line(
+                    f"{step.day:<21}  {f'{step.source}.{step.stage}':<32}  "
+                    f"{step.seconds:>6.1f} s  {step.text}"
+                )
+            names = [f"{source}.{stage} {day}" for source, stage, day in self._under_way]
+            self._status.update(Text(", ".join(names) or "…"))
+
+    def line(self, text: str) -> None:
+        """A line of its own, above the live one."""
+        self.console.print(Text(_shown(text)), soft_wrap=True)
+
+
+@contextmanager
+def own_stderr(log: Path | None) -> Iterator[IO[str]]:
+    """The terminal for our words alone; everything else that goes to stderr goes to `log`.
+
+    The JVM inherits descriptor 2, so it is the descriptor that has to move. Without `log`
+    all stays where it is.
+    """
+    if log is None:
+        yield sys.stderr
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    own = os.fdopen(os.dup(saved), "w", encoding="utf-8", errors="replace", buffering=1)
+    try:
+        yield own
+    finally:
+        own.close()
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)

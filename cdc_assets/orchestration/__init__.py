@@ -1,0 +1,1 @@
+"""Assets, checks, jobs and all else that Dagster runs."""

@@ -1,0 +1,427 @@
+"""Standing asset checks: what must hold of a day, with figures and examples.
+
+A check is evaluated a day each, also in a range run, and states the healthy condition. The
+audit that stops a bad day runs before publishing, inside the step (see
+:mod:`cdc_assets.cdc.state.snapshots`); these tell what came of the day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone
+from typing import Any
+
+import dagster as dg
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.changes.stage import DESTINATIONS
+from cdc_assets.cdc.config import Config, SourceConfig
+from cdc_assets.cdc.lag import MAX_MS
+from cdc_assets.cdc.lake.catalog import Lake, TableState
+from cdc_assets.cdc.landing.kafka import KafkaDay
+from cdc_assets.cdc.state.snapshots import DayReport
+from cdc_assets.orchestration import markdown
+
+ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check's name, what it says is true, and how bad it is when it is not."""
+
+    name: str
+    description: str
+    severity: dg.AssetCheckSeverity = ERROR
+
+
+LANDING = (
+    Check(
+        "offsets_contiguous", "Each partition's offsets follow one another, also from day to day."
+    ),
+)
+CHANGES = (
+    Check("nothing_lost", "Every landed record is in changes, control or quarantine, once."),
+    Check("op_codes_known", "No record was quarantined for its op code."),
+    Check("keys_present", "No record was quarantined for its key."),
+    Check("tables_configured", "Every table in the data is in the configuration.", WARN),
+    Check("positions_complete", "Every event says where it stands in its source's order.", WARN),
+    Check("positions_in_order", "No table's newest position fell behind the day before's.", WARN),
+    Check("no_hidden_changes", "No DDL that may have changed rows out of sight.", WARN),
+    Check(
+        "source_alive",
+        "The source sent an event or a heartbeat within max_silence_minutes of the day's end, or "
+        "of now.",
+        WARN,
+    ),
+    Check("contract", "The table's columns and types are as documented."),
+)
+QUARANTINE = (Check("contract", "The table's columns and types are as documented."),)
+TABLE = (
+    Check("keys_unique", "Each key that the day wrote stands once (audited before publishing)."),
+    Check("keys_readable", "Every event's key fits the table's key columns."),
+    Check("keys_agree", "No row image contradicts the key of its event.", WARN),
+    Check(
+        "positions_comparable",
+        "Every event's position is made of the same source elements as the table's.",
+        WARN,
+    ),
+    Check("built_on_day_before", "The day was built on the day before as it is now."),
+    Check("late_within_window", "No event came later than late_days looks back.", WARN),
+    Check("values_representable", "Every value fits its column.", WARN),
+    Check("schema_compatible", "No column came with a type that its column can't take.", WARN),
+    Check("contract", "All columns are there that messages and configuration name, typed so."),
+)
+# Those that a table without a key does not have.
+OF_KEYS = ("keys_unique", "keys_readable", "keys_agree")
+LAG = (Check("lag_within_slo", "The p95 capture lag of each table is within lag_slo_ms.", WARN),)
+
+
+def specs(asset: dg.AssetKey, checks: Sequence[Check]) -> list[dg.AssetCheckSpec]:
+    """Dagster's specs of some checks on an asset."""
+    return [dg.AssetCheckSpec(c.name, asset=asset, description=c.description) for c in checks]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found on a day."""
+
+    name: str
+    passed: bool
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def of_table(has_key: bool) -> list[Check]:
+    """The checks on a table."""
+    return [check for check in TABLE if has_key or check.name not in OF_KEYS]
+
+
+def record(
+    context: dg.AssetExecutionContext,
+    asset: dg.AssetKey,
+    day: date,
+    checks: Sequence[Check],
+    findings: Sequence[Finding],
+) -> None:
+    """Log findings as evaluations of the day; an `AssetCheckResult` would belong to no day."""
+    severities = {check.name: check.severity for check in checks}
+    for finding in findings:
+        context.log_event(
+            dg.AssetCheckEvaluation(
+                asset_key=asset,
+                check_name=finding.name,
+                passed=finding.passed,
+                metadata=dict(finding.metadata),
+                severity=severities[finding.name],
+                partition=day.isoformat(),
+            )
+        )
+
+
+def landing_findings(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[Finding]]:
+    """`offsets_contiguous` of some days: gaps, repeats, and the step from the day before."""
+    if not days:
+        return {}
+    span = [days[0] - timedelta(days=1), *days]
+    rows = (
+        lake.stage_days(name, "landing", span)
+        .where(F.col("offset").isNotNull())
+        .groupBy("landing_date", "topic", "partition")
+        .agg(
+            F.min("offset").alias("first"),
+            F.max("offset").alias("last"),
+            F.count("*").alias("records"),
+            F.count_distinct("offset").alias("offsets"),
+        )
+        .collect()
+    )
+    by_day: dict[date, dict[tuple[str, int], Any]] = {}
+    for row in rows:
+        by_day.setdefault(row.landing_date, {})[row.topic, row.partition] = row
+    commits = lake.day_commits(lake.stage(name, "landing"))
+    recorded = {day: KafkaDay.of_inputs(day, commit.inputs) for day, commit in commits.items()}
+    findings = {}
+    for day in days:
+        if (of_kafka := recorded.get(day)) is not None:
+            faults = _offset_faults(
+                of_kafka, recorded.get(day - timedelta(days=1)), by_day.get(day, {})
+            )
+            findings[day] = [listed("offsets_contiguous", faults)]
+            continue
+        before = by_day.get(day - timedelta(days=1), {})
+        faults = []
+        for (topic, partition), row in sorted(by_day.get(day, {}).items()):
+            where = f"{topic} [{partition}]"
+            if missing := row["last"] - row["first"] + 1 - row.offsets:
+                faults.append(f"{where}: {missing} offsets missing in {row['first']}…{row['last']}")
+            if row.records > row.offsets:
+                faults.append(f"{where}: {row.records - row.offsets} records landed twice")
+            old = before.get((topic, partition))
+            if old is not None and row["first"] != old["last"] + 1:
+                faults.append(
+                    f"{where}: starts at {row['first']}, the day before ended at {old['last']}"
+                )
+        findings[day] = [listed("offsets_contiguous", faults)]
+    return findings
+
+
+def _offset_faults(
+    day: KafkaDay, before: KafkaDay | None, rows: Mapping[tuple[str, int], Any]
+) -> list[str]:
+    """Faults of a day landed from Kafka, by the offsets that were recorded with it.
+
+    Offsets without a record inside them are none: compaction and transactions leave such.
+    """
+    faults = []
+    for place, (start, end) in sorted(day.ranges.items()):
+        where = f"{place[0]} [{place[1]}]"
+        row = rows.get(place)
+        if row is not None and not start <= row["first"] <= row["last"] < end:
+            faults.append(
+                f"{where}: has {row['first']}…{row['last']}, recorded are {start} to {end - 1}"
+            )
+        if row is not None and row.records > row.offsets:
+            faults.append(f"{where}: {row.records - row.offsets} records landed twice")
+        if lost := day.lost.get(place):
+            faults.append(f"{where}: {lost[0]} to {lost[1] - 1} were given up with --allow-loss")
+        if before is not None and place in before.ranges:
+            known = before.range_of(place, day.topics[place[0]].topic_id)
+            if known is None:
+                faults.append(f"{where}: the topic was made again since the day before")
+            elif known[1] != start:
+                faults.append(f"{where}: starts at {start}, the day before ended at {known[1]}")
+    unknown = [f"{t} [{p}]: landed, but not recorded" for t, p in rows if (t, p) not in day.ranges]
+    return faults + unknown
+
+
+def listed(name: str, faults: Sequence[str]) -> Finding:
+    """A finding that passes where there is no fault; the first faults are its examples."""
+    metadata: dict[str, Any] = {"faults": len(faults)}
+    if faults:
+        metadata["examples"] = dg.MetadataValue.md(markdown.bullets(faults[:20]))
+    return Finding(name, not faults, metadata)
+
+
+def changes_findings(
+    lake: Lake,
+    name: str,
+    figures: Mapping[date, Mapping[str, Any]],
+    examples: Mapping[date, Sequence[Any]],
+) -> dict[date, list[Finding]]:
+    """The findings of some days of changes.
+
+    Args:
+        figures: as :func:`~cdc_assets.cdc.changes.stage.count_by` gives them.
+        examples: as :func:`quarantine_examples` gives them.
+    """
+    source, days = lake.config.source(name), sorted(figures)
+    alive = _newest_record(lake, name, days)
+    fallen, incomplete = _position_faults(lake, name, days)
+    ddl = _hidden_ddl(lake, name, days)
+    findings = {}
+    for day in days:
+        of_day = figures[day]
+        counted = {table: sum(of_day[table].values()) for table in DESTINATIONS}
+        written = {table: of_day["written"].get(table, 0) for table in DESTINATIONS}
+        reached = sum(written.values())
+        extra = {
+            table: count
+            for table, count in of_day["tables"].items()
+            if table not in source.tables and table is not None
+        }
+        findings[day] = [
+            Finding(
+                "nothing_lost",
+                reached == of_day["landed"] and counted == written,
+                {"landed": of_day["landed"], "reached": reached}
+                | ({} if counted == written else {"counted": counted, "written": written}),
+            ),
+            _reasons_finding("op_codes_known", _OP_REASONS, of_day, examples.get(day, [])),
+            _reasons_finding("keys_present", _KEY_REASONS, of_day, examples.get(day, [])),
+            Finding("tables_configured", not extra, {"events": extra} if extra else {}),
+            listed("positions_complete", incomplete.get(day, [])),
+            listed("positions_in_order", fallen.get(day, [])),
+            listed("no_hidden_changes", ddl.get(day, [])),
+            _alive_finding(lake.config, source, day, alive.get(day)),
+        ]
+    return findings
+
+
+_OP_REASONS, _KEY_REASONS = ("missing_op", "unknown_op"), ("malformed_key", "missing_key")
+_EXAMPLES = 5  # of a reason and day
+
+
+def _reasons_finding(
+    name: str, reasons: Sequence[str], of_day: Mapping[str, Any], examples: Sequence[Any]
+) -> Finding:
+    found = {r: of_day["quarantine"][r] for r in reasons if r in of_day["quarantine"]}
+    metadata: dict[str, Any] = dict(found)
+    if found:
+        lines = [
+            f"{e.topic} [{e.partition}] {e.offset}: {e.reason}, {e.detail}"
+            for e in examples
+            if e.reason in found
+        ]
+        metadata["examples"] = dg.MetadataValue.md(markdown.bullets(lines))
+    return Finding(name, not found, metadata)
+
+
+def quarantine_examples(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[Any]]:
+    """Of each day and reason the first: `reason, table_name, topic, partition, offset, detail`."""
+    order = Window.partitionBy("landing_date", "reason").orderBy("topic", "partition", "offset")
+    shown = ("reason", "table_name", "topic", "partition", "offset", "detail")
+    rows = (
+        lake.stage_days(name, "quarantine", days)
+        .select("landing_date", *shown)
+        .withColumn("n", F.row_number().over(order))
+        .where(F.col("n") <= _EXAMPLES)
+        .orderBy("landing_date", "reason", "n")
+        .collect()
+    )
+    return _by_day(rows, lambda row: row)
+
+
+def _newest_record(lake: Lake, name: str, days: Sequence[date]) -> dict[date, int]:
+    """When the newest event or heartbeat of each day came to Kafka, in ms.
+
+    A time of the source that is none (beyond the year 9999) says nothing.
+    """
+    came = F.coalesce("kafka_ts_ms", "processed_ts_ms", "source_ts_ms").alias("ms")
+    is_time = F.col("ms").between(0, MAX_MS)
+    both = [
+        lake.stage_days(name, table, days).select("landing_date", came).where(is_time)
+        for table in ("changes", "control")
+    ]
+    rows = both[0].unionByName(both[1]).groupBy("landing_date").agg(F.max("ms").alias("ms"))
+    return {row.landing_date: row.ms for row in rows.collect() if row.ms is not None}
+
+
+def _alive_finding(config: Config, source: SourceConfig, day: date, newest: int | None) -> Finding:
+    until = min(config.end_of(day), datetime.now(timezone.utc))
+    limit = source.max_silence_minutes
+    metadata: dict[str, Any] = {"max_silence_minutes": "none" if limit is None else limit}
+    if newest is None:
+        return Finding("source_alive", limit is None, {**metadata, "newest": "no record"})
+    silent = round(max(0.0, until.timestamp() - newest / 1000) / 60, 1)
+    metadata |= {"newest": dg.MetadataValue.timestamp(newest / 1000), "silent_minutes": silent}
+    return Finding("source_alive", limit is None or silent <= limit, metadata)
+
+
+def _by_day(rows: Sequence[Any], show: Callable[[Any], Any]) -> dict[date, list[Any]]:
+    found: dict[date, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row.landing_date, []).append(show(row))
+    return found
+
+
+Faults = dict[date, list[str]]
+
+
+def _position_faults(lake: Lake, name: str, days: Sequence[date]) -> tuple[Faults, Faults]:
+    """Positions that fell behind the day before's, and positions that lack a part.
+
+    O11: a new server starts its positions afresh; without a reset old rows beat new ones.
+    O4: what an event does not say of its place counts as 0.
+    """
+    lacks = F.col("position").isNotNull() & F.exists("source_elements", lambda e: e.isNull())
+    rows = (
+        lake.stage_days(name, "changes", [days[0] - timedelta(days=1), *days])
+        .groupBy("table_name", "landing_date", "position_basis")
+        .agg(F.max("position").alias("newest"), F.count_if(lacks).alias("incomplete"))
+        .orderBy("table_name", "position_basis")
+        .collect()
+    )
+    # Positions of different bases can't be compared.
+    newest = {
+        (r.table_name, r.position_basis, r.landing_date): list(r.newest) for r in rows if r.newest
+    }
+    fallen: Faults = {}
+    for (table, basis, day), position in newest.items():
+        before = newest.get((table, basis, day - timedelta(days=1)))
+        if before is not None and position < before:
+            fallen.setdefault(day, []).append(
+                f"{table}: {position} after {before}; if the server is new or restored, say when "
+                "in position_reset"
+            )
+    incomplete: Faults = {}
+    for row in rows:
+        if row.incomplete:
+            incomplete.setdefault(row.landing_date, []).append(
+                f"{row.table_name}: {row.incomplete} events lack a part of their position"
+            )
+    return fallen, incomplete
+
+
+def _hidden_ddl(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[str]]:
+    """W2: statements that may have changed rows or shape out of sight."""
+    order = Window.partitionBy("landing_date").orderBy("topic", "partition", "offset")
+    rows = (
+        lake.stage_days(name, "control", days)
+        .where(F.col("source_op").isin("QUERY", "ERASE", "RENAME", "ALTER"))
+        .select(
+            "landing_date", "topic", "partition", "offset", "table_name", "source_op", "payload"
+        )
+        .withColumn("n", F.row_number().over(order))
+        .where("n <= 20")
+        .orderBy("landing_date", "n")
+        .collect()
+    )
+    return _by_day(rows, lambda row: f"{row.table_name} {row.source_op}: {row.payload}")
+
+
+def table_findings(state: TableState, day: date, report: DayReport) -> list[Finding]:
+    """The findings of a published day of a table."""
+    built_on = state.made_of(day).get("day_before")
+    before = state.day_before(day)
+    unfit = {c: f"{v['count']}, such as {v['example']}" for c, v in report.unfit.items()}
+    return [
+        # A day that fails this audit is not published: the step records the failure.
+        Finding("keys_unique", True, {"keys_audited": report.keys_audited, "rows": report.rows}),
+        Finding(
+            "keys_readable",
+            not report.unreadable_keys,
+            {"unreadable_keys": report.unreadable_keys},
+        ),
+        Finding("keys_agree", not report.contradicted, {"contradicted": report.contradicted}),
+        Finding(
+            "positions_comparable",
+            not report.other_basis,
+            {
+                "events_on_another_basis": report.other_basis,
+                "basis": ", ".join(f"epoch {e}: {b}" for e, b in sorted(report.bases.items()))
+                or "no event with a position yet",
+            },
+        ),
+        Finding(
+            "built_on_day_before",
+            built_on in (None, before),
+            {
+                "built_on": str(built_on or "nothing, it is the first day"),
+                "day_before": str(before or "none"),
+            },
+        ),
+        Finding("late_within_window", not report.too_late, {"too_late": report.too_late}),
+        Finding(
+            "values_representable",
+            not unfit and not report.unresolved,
+            {**unfit, "unresolved_unchanged_values": report.unresolved},
+        ),
+        listed("schema_compatible", list(report.incompatible)),
+    ]
+
+
+def lag_findings(rows: Sequence[Mapping[str, Any]], slo_ms: int | None) -> list[Finding]:
+    """`lag_within_slo` of one day's lag rows (hour null)."""
+    capture = {
+        r["table_name"]: r["p95_ms"]
+        for r in rows
+        if r["kind"] == "capture" and r["p95_ms"] is not None
+    }
+    late = {t: p95 for t, p95 in capture.items() if slo_ms is not None and p95 > slo_ms}
+    metadata: dict[str, Any] = {"lag_slo_ms": slo_ms if slo_ms is not None else "none"}
+    if capture:
+        metadata["worst_p95_ms"] = max(capture.values())
+    if late:
+        metadata["late_tables"] = late
+    return [Finding("lag_within_slo", not late, metadata)]

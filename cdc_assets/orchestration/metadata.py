@@ -1,0 +1,253 @@
+"""Reports and schemas → Dagster metadata: numbers that plot over the days, and a few words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import dagster as dg
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.lake import schemas as columns
+from cdc_assets.cdc.lake.catalog import DayFiles, Lake, TableState
+from cdc_assets.cdc.landing.files import LandedDay
+from cdc_assets.cdc.landing.kafka import KafkaDay
+from cdc_assets.cdc.names import quote
+from cdc_assets.cdc.state.snapshots import DayReport
+from cdc_assets.orchestration import markdown
+
+_SAMPLE_ROWS, _SAMPLE_WIDTH = 5, 40
+_HIDDEN = "•••"
+_SECRET = re.compile(
+    r"passw|passphrase|secret|token|credential|api_?key|private_?key|ssn|iban", re.I
+)
+
+
+def column_schema(schema: StructType, keys: Sequence[str] = ()) -> dg.TableSchema:
+    """Dagster's table schema of Spark columns; key columns are said to be some."""
+    return dg.TableSchema(
+        [
+            dg.TableColumn(
+                f.name,
+                f.dataType.simpleString(),
+                description="key" if f.name in keys else f.metadata.get("comment"),
+                constraints=dg.TableColumnConstraints(nullable=f.nullable and f.name not in keys),
+            )
+            for f in schema.fields
+        ]
+    )
+
+
+def column_lineage(
+    schema: StructType, parent: dg.AssetKey, known: Sequence[str], sources: Mapping[str, Any]
+) -> dg.TableColumnLineage:
+    """Which columns of the parent each column comes from.
+
+    Args:
+        schema: the asset's columns.
+        parent: the asset that they come from.
+        known: the parent's columns; one of the same name is the source of a column.
+        sources: of columns that have other names there; of all others ``*``.
+    """
+    return dg.TableColumnLineage(
+        {
+            name: [
+                dg.TableColumnDep(parent, column)
+                for column in sources.get(name, [name] if name in known else sources["*"])
+            ]
+            for name in schema.names
+        }
+    )
+
+
+_TIMES = ["source_ts_ms", "processed_ts_ms", "kafka_ts_ms"]
+
+
+def lineage_of_stage(name: str, table: str, schema: StructType) -> dg.TableColumnLineage | None:
+    """The lineage of a source's own table; None of the landing, which has no table before it."""
+    if table == "landing":
+        return None
+    if table == "lag":
+        parent, known = "changes", columns.CHANGES.names
+        sources = {"hour": ["source_ts_ms"], "complete": ["landing_date"], "*": _TIMES}
+    else:
+        parent, known = "landing", columns.LANDING.names
+        keys = {c: ["value", "key", "headers"] for c in ("key", "old_key", "new_key")}
+        keys = {} if table == "quarantine" else keys
+        sources = {**keys, "kafka_ts_ms": ["timestamp"], "*": ["value"]}
+    return column_lineage(schema, dg.AssetKey([name, parent]), known, sources)
+
+
+_OWN = {
+    "_cdc_position": ["position"],
+    "_cdc_source_ts_ms": ["source_ts_ms"],
+    "_cdc_landing_date": ["landing_date"],
+}
+
+
+def lineage_of_table(name: str, schema: StructType, keys: Sequence[str]) -> dg.TableColumnLineage:
+    """Columns of a table come from the images of `changes`, its keys from their key."""
+    sources = {**_OWN, **{key: ["key", "after"] for key in keys}, "*": ["after"]}
+    return column_lineage(schema, dg.AssetKey([name, "changes"]), (), sources)
+
+
+def query_of(identifier: str, day: date, is_state: bool) -> dg.MarkdownMetadataValue:
+    """SQL for Spark that reads the day, ready to be copied."""
+    which = f"VERSION AS OF '{day}'" if is_state else f"WHERE landing_date = DATE '{day}'"
+    return dg.MetadataValue.md(markdown.sql(f"SELECT *\nFROM {identifier}\n{which}"))
+
+
+def of_stage_day(
+    identifier: str, location: str, day: date, held: DayFiles, seconds: float
+) -> dict[str, Any]:
+    """What all stages say of a day: where it is, its size in the lake, how long it took."""
+    return {
+        "query": query_of(identifier, day, is_state=False),
+        "location": dg.MetadataValue.path(location),
+        "data_files": held.files,
+        "bytes": held.bytes,
+        "seconds": seconds,
+    }
+
+
+def of_landing(landed: LandedDay | KafkaDay, records: int, config: Config) -> dict[str, Any]:
+    """A landed day: files or offsets, and records.
+
+    Offsets without a record are those that compaction, aborted transactions or the marks of
+    transactions left.
+    """
+    if isinstance(landed, KafkaDay):
+        lost = sum(end - start for start, end in landed.lost.values())
+        return {
+            "dagster/partition_row_count": records,
+            "topics": len(landed.topics),
+            "partitions": len(landed.ranges),
+            "offsets": landed.span,
+            "offsets_without_record": landed.span - lost - records,
+            "offsets_lost": lost,
+            "complete": landed.closed,
+        }
+    return {
+        "dagster/partition_row_count": records,
+        "files": landed.files,
+        "complete": not config.is_open(landed.day),
+    }
+
+
+def of_changes(figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """A parsed day: metadata for changes, control and quarantine."""
+    ops: dict[str, int] = {}
+    for label, count in figures["changes"].items():
+        op, _, source_op = label.partition(":")
+        if source_op not in BEFORE_OPS:
+            ops[f"op_{op}"] = ops.get(f"op_{op}", 0) + count
+
+    def total(kind: str) -> int:
+        return sum(figures[kind].values())
+
+    return {
+        "changes": {
+            "dagster/partition_row_count": total("changes"),
+            "landed": figures["landed"],
+            "quarantined": total("quarantine"),
+            **ops,
+        },
+        "control": {
+            "dagster/partition_row_count": total("control"),
+            **{f"op_{op}": n for op, n in sorted(figures["control"].items())},
+        },
+        "quarantine": {
+            "dagster/partition_row_count": total("quarantine"),
+            **{f"reason_{r}": n for r, n in sorted(figures["quarantine"].items())},
+        },
+    }
+
+
+def of_table(
+    name: str, identifier: str, schema: StructType, state: TableState, report: DayReport
+) -> dict[str, Any]:
+    """A published day of a table."""
+    keys = state.key_columns
+    return {
+        "query": query_of(identifier, date.fromisoformat(report.day), is_state=True),
+        "dagster/row_count": report.rows,
+        "dagster/column_schema": column_schema(schema, keys),
+        "dagster/column_lineage": lineage_of_table(name, schema, keys),
+        "rows": report.rows,
+        "rows_change": report.rows - report.rows_before,
+        "events": report.events,
+        **{f"op_{op}": count for op, count in report.ops.items()},
+        "rows_written": report.written,
+        "bytes_added": report.bytes_added,
+        "files_added": report.files_added,
+        "values_unfit": sum(v["count"] for v in report.unfit.values()),
+        "seconds": report.seconds,
+        "unchanged_since_last_made": not report.made,
+        "location": dg.MetadataValue.path(state.location),
+    }
+
+
+def sample(lake: Lake, identifier: str, day: date, hidden: Sequence[str] = ()) -> str:
+    """A few rows of a day as a Markdown table: long values cut, sensitive ones not shown.
+
+    Args:
+        hidden: columns whose values are not shown, beside those whose names speak of secrets.
+    """
+    table = lake.spark.read.option("versionAsOf", str(day)).table(identifier)
+    names = [f.name for f in table.schema.fields if not f.name.startswith("_cdc_")]
+    if not names:
+        return "no columns yet"
+    rows = table.select(
+        *(
+            (F.lit(_HIDDEN) if name in hidden or _SECRET.search(name) else _json_of(name)).alias(
+                f"c{number}"
+            )
+            for number, name in enumerate(names)
+        )
+    )
+    shown = [[_cell(v) for v in row] for row in rows.limit(_SAMPLE_ROWS).collect()]
+    return markdown.table(names, shown, _SAMPLE_WIDTH)
+
+
+def _json_of(name: str) -> Column:
+    value = F.to_json(F.struct(F.col(quote(name)).alias("v")))
+    return F.substring(value, len('{"v":') + 1, 2 * _SAMPLE_WIDTH)
+
+
+def _cell(json_text: str | None) -> str:
+    text = (json_text or "").removesuffix("}")
+    if text.startswith('"') and text != '""':
+        text = text[1:].removesuffix('"')
+    return text
+
+
+def quarantine_examples(examples: Sequence[Any], with_values: bool) -> dg.MarkdownMetadataValue:
+    """Some quarantined records of a day; `detail` may hold a part of a message."""
+    names = ["reason", "table_name", "topic", "partition", "offset"]
+    names += ["detail"] if with_values else []
+    return dg.MetadataValue.md(
+        markdown.table(names, [[e[name] for name in names] for e in examples])
+    )
+
+
+def of_lag(rows: Sequence[Mapping[str, Any]], complete: bool) -> dict[str, Any]:
+    """A day's lag: over all tables the worst of each figure and kind, and a table of them."""
+    metadata: dict[str, Any] = {"complete": complete}
+    for kind in ("capture", "delivery", "end_to_end"):
+        of_kind = [r for r in rows if r["kind"] == kind and r["count"]]
+        for figure in ("p50_ms", "p95_ms", "p99_ms", "max_ms"):
+            if of_kind:
+                metadata[f"{kind}_{figure}"] = max(r[figure] for r in of_kind)
+        if of_kind:
+            metadata[f"{kind}_negative"] = sum(r["negative"] for r in of_kind)
+    shown = ("table_name", "kind", "count", "excluded", "negative", "p50_ms", "p95_ms", "max_ms")
+    metadata["by_table"] = dg.MetadataValue.md(
+        markdown.table(shown, [[r[c] for c in shown] for r in rows])
+    )
+    return metadata

@@ -1,0 +1,40 @@
+"""What a run needs from outside: one Spark session, and the lake in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from pydantic import Field
+
+from cdc_assets.cdc.config import load_config
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.spark import build_session
+
+
+class SparkResource(LazyPySparkResource):
+    """One Spark session a run, made when first asked for and stopped when the run ends.
+
+    Its settings are cdc.yaml's; `config_path` names the file (empty: the usual places).
+    `spark_config` holds settings for where cdc.yaml has none.
+    """
+
+    spark_config: dict[str, Any] = Field(default_factory=dict)
+    config_path: str = ""
+
+    def _init_session(self) -> None:
+        if self._spark_session is None:
+            config = load_config(self.config_path or None)
+            spark = {**self.spark_config, **config.spark}
+            self._spark_session = build_session(config.model_copy(update={"spark": spark}))
+
+    def lake(self) -> Lake:
+        """The lake of the configuration, in this session."""
+        return Lake(self.spark_session, load_config(self.config_path or None))
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Stop the session, if the run made one."""
+        if self._spark_session is not None:
+            self._spark_session.stop()
+            self._spark_session = None

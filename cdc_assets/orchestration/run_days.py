@@ -1,0 +1,148 @@
+"""Runs of this process: days of some assets in one Spark session, recorded in Dagster."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+import dagster as dg
+
+from cdc_assets.cdc.config import Config, config_path, load_config
+from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cdc.java import require_java
+from cdc_assets.cdc.names import TableName
+from cdc_assets.orchestration.asset_keys import STAGES, table_key
+from cdc_assets.orchestration.assets import ALLOW_LOSS, FORCE, build_assets
+from cdc_assets.orchestration.interrupts import interruptible
+from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, UNFINISHED
+from cdc_assets.orchestration.resources import SparkResource
+
+# A run's tag: the process that makes it, `host:pid`.
+PROCESS = "cdc/process"
+
+
+@dataclass
+class Outcome:
+    """How a run ended; `failures` are readable, one a failed step."""
+
+    ok: bool = True
+    seconds: float = 0.0
+    run_ids: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+def run_days(
+    first: date,
+    last: date,
+    source: str | None = None,
+    table: str | None = None,
+    config_file: str | None = None,
+    allow_loss: bool = False,
+    force: bool = False,
+    spark: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Make some days of all assets, or of one source, or of one table.
+
+    `spark` holds settings for where cdc.yaml has none.
+    `allow_loss` lands what Kafka still has where records are gone for good; `force` makes again
+    what is made already.
+
+    Raises:
+        ConfigError: the days, the source or the table do not fit the configuration.
+        JavaError: Spark can't start; Dagster records nothing.
+        KeyboardInterrupt: Ctrl-C; Dagster records the run as canceled.
+    """
+    config = load_config(config_file)
+    if config_file:
+        os.environ["CDC_CONFIG"] = str(config_path(config_file))
+    _check_days(config, first, last)
+    sources = [source] if source else list(config.sources)
+    for name in sources:
+        config.source(name)
+    selection = _selection(config, sources, table)
+    require_java()
+    process = f"{socket.gethostname()}:{os.getpid()}"
+    began, outcome = time.monotonic(), Outcome()
+    with _instance() as instance:
+        try:
+            result = interruptible(
+                dg.materialize,
+                [asset for name in sources for asset in build_assets(name, config)],
+                selection=selection,
+                instance=instance,
+                resources={"spark": SparkResource(spark_config=dict(spark or {}))},
+                tags={
+                    RANGE_START: str(first),
+                    RANGE_END: str(last),
+                    PROCESS: process,
+                    **({ALLOW_LOSS: "true"} if allow_loss else {}),
+                    **({FORCE: "true"} if force else {}),
+                },
+                raise_on_error=False,
+            )
+        except KeyboardInterrupt:
+            _cancel(instance, process)
+            raise
+        outcome.run_ids.append(result.run_id)
+        outcome.ok = result.success
+        outcome.failures = [_reason(e) for e in result.all_events if e.is_step_failure]
+    outcome.seconds = round(time.monotonic() - began, 1)
+    return outcome
+
+
+def _cancel(instance: dg.DagsterInstance, process: str) -> None:
+    """Record the run of this process as canceled: a failed one would mark its days as failed."""
+    of_process = dg.RunsFilter(tags={PROCESS: process}, statuses=UNFINISHED)
+    for run in instance.get_runs(of_process):
+        instance.report_run_canceled(run, "Stopped with Ctrl-C. Days made before are kept.")
+
+
+def _check_days(config: Config, first: date, last: date) -> None:
+    if last < first:
+        raise ConfigError([f"the last day {last} is before the first {first}"])
+    faults = {day: config.fault_of(day) for day in (first, last)}
+    if wrong := [f"{day} {fault}" for day, fault in faults.items() if fault]:
+        raise ConfigError(wrong)
+
+
+def _selection(config: Config, sources: list[str], table: str | None) -> dg.AssetSelection:
+    if table is None:
+        return dg.AssetSelection.all()
+    try:
+        name = str(TableName.parse(table))
+    except ValueError as error:
+        raise ConfigError([f"--table: {error}"]) from error
+    owners = [s for s in sources if name in config.sources[s].tables]
+    if len(owners) != 1:
+        known = [f"{s}: {', '.join(config.sources[s].tables)}" for s in sources]
+        says = "is in several sources; name one with --source" if owners else "is not configured"
+        raise ConfigError([f"--table {table} {says}. Configured: {'; '.join(known)}"])
+    stages = [dg.AssetKey([owners[0], stage]) for stage in STAGES if stage != "lag"]
+    return dg.AssetSelection.assets(*stages, table_key(owners[0], name))
+
+
+def _reason(event: dg.DagsterEvent) -> str:
+    data = event.step_failure_data
+    text = data.user_failure_data.description if data.user_failure_data else None
+    if not text and data.error:
+        cause = data.error.cause or data.error
+        text = cause.message.strip().partition("\n")[0]  # what follows is in the log
+    return f"{event.step_key}: {text}"
+
+
+def _instance() -> dg.DagsterInstance:
+    """The instance of DAGSTER_HOME, else of the folder of cdc.yaml where it has a dagster.yaml."""
+    home = os.environ.get("DAGSTER_HOME")
+    if not home:
+        folder = config_path().parent
+        if not (folder / "dagster.yaml").is_file():
+            return dg.DagsterInstance.ephemeral()
+        os.environ["DAGSTER_HOME"] = home = str(folder)
+    # dagster.yaml's relative folders start at the working directory.
+    os.chdir(Path(home))
+    return dg.DagsterInstance.get()

@@ -1,0 +1,111 @@
+"""When days are made by the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, timedelta
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.orchestration.catch_up import CatchUp, catch_up_runs
+from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, SOURCE, daily, is_unfinished
+
+
+def build_schedules(config: Config) -> list[dg.ScheduleDefinition]:
+    """The daily schedule and, where `automation.open_day` is set, that of the open day.
+
+    Raises:
+        ConfigError: `automation.open_day` is no cron expression.
+    """
+    found = [_daily(config)]
+    if config.automation.open_day:
+        with cron_of("automation.open_day", config.automation.open_day):
+            found.append(_open_day(config, config.automation.open_day))
+    return found
+
+
+def status(is_on: bool) -> dg.DefaultScheduleStatus:
+    """Whether a schedule runs before anyone has switched it."""
+    return dg.DefaultScheduleStatus.RUNNING if is_on else dg.DefaultScheduleStatus.STOPPED
+
+
+@contextmanager
+def cron_of(path: str, cron: str | None) -> Iterator[None]:
+    """Dagster knows which minutes and days there are; its error then names no setting."""
+    try:
+        yield
+    except dg.DagsterInvalidDefinitionError as error:
+        raise ConfigError(
+            [f'{path}: got {cron!r}; expected five cron fields such as "*/30 * * * *"']
+        ) from error
+
+
+def _daily(config: Config) -> dg.ScheduleDefinition:
+    """The days that have ended and are missing, of each source from the oldest on.
+
+    Dagster's `build_schedule_from_partitioned_job` would ask for the newest partition, which
+    is the open day and still empty.
+    """
+    automation = config.automation
+
+    @dg.schedule(
+        job=daily,
+        cron_schedule=automation.daily_cron,
+        execution_timezone=config.timezone,
+        name="daily_schedule",
+        description=(
+            "The days that have ended and are missing, from the oldest on: one run a source, in "
+            "order. A missed or failed night is made up for by the next one."
+        ),
+        default_status=status(automation.daily_at is not None),
+    )
+    def schedule(
+        context: dg.ScheduleEvaluationContext,
+    ) -> list[dg.RunRequest] | dg.SkipReason:
+        local = context.scheduled_execution_time.astimezone(ZoneInfo(config.timezone))
+        ended = local.date() - timedelta(days=1)
+        if ended < config.start_date:
+            return dg.SkipReason(f"{ended} is before start_date {config.start_date}")
+        requests = [
+            _catch_up_request(name, ended, run)
+            for name in config.sources
+            for run in catch_up_runs(config, name, ended)
+        ]
+        return requests or dg.SkipReason(f"no day is missing from {config.start_date} to {ended}")
+
+    return schedule
+
+
+def _catch_up_request(name: str, ended: date, run: CatchUp) -> dg.RunRequest:
+    # The night is in the key: a tick that is evaluated twice asks once, and the night after a
+    # failure asks for the same days again.
+    run_key = f"{ended} {name}" + (f" behind from {run.first}" if run.is_behind else "")
+    return dg.RunRequest(
+        run_key=run_key,
+        asset_selection=list(run.assets),
+        tags={RANGE_START: str(run.first), RANGE_END: str(run.last), SOURCE: name},
+    )
+
+
+def _open_day(config: Config, cron: str) -> dg.ScheduleDefinition:
+    @dg.schedule(
+        job=daily,
+        cron_schedule=cron,
+        execution_timezone=config.timezone,
+        name="open_day_schedule",
+        description="The open day again, with what has landed by now, of every source.",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+    )
+    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        at = context.scheduled_execution_time.astimezone(ZoneInfo(config.timezone))
+        if at.date() < config.start_date:
+            return dg.SkipReason(f"{at.date()} is before start_date {config.start_date}")
+        if is_unfinished(context.instance, **{"dagster/schedule_name": "open_day_schedule"}):
+            return dg.SkipReason("the run before has not ended yet")
+        return dg.RunRequest(run_key=at.isoformat(), partition_key=str(at.date()))
+
+    return schedule

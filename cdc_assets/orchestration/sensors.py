@@ -1,0 +1,151 @@
+"""What is made when something has happened: new landed files, or a condition of Dagster's."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+import dagster as dg
+
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import LakeError, MissingTableError
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.landing.files import see_days
+from cdc_assets.orchestration.asset_keys import asset_keys
+from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, SOURCE, daily, is_unfinished
+
+_SETTLED_SECONDS = 30  # files that are younger may still be written
+
+
+def build_sensors(config: Config) -> list[dg.SensorDefinition]:
+    """The sensors of a configuration: those of `automation` that are switched on run."""
+    conditions = dg.AutomationConditionSensorDefinition(
+        "missing_and_corrected_days",
+        target=dg.AssetSelection.all(),
+        description="Days that are missing or stand behind a corrected one.",
+        default_status=_status(config.automation.conditions),
+    )
+    if not _of_files(config):
+        return [conditions]
+    return [_landed_files(config), conditions]
+
+
+def _status(is_on: bool) -> dg.DefaultSensorStatus:
+    return dg.DefaultSensorStatus.RUNNING if is_on else dg.DefaultSensorStatus.STOPPED
+
+
+def _of_files(config: Config) -> dict[str, str]:
+    """The sources that land files, each with its folder."""
+    return {n: s.landing.files for n, s in config.sources.items() if s.landing.files is not None}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The days of a source that its landed files ask for."""
+
+    first: date
+    last: date
+    changed: tuple[date, ...]
+    fingerprint: str
+
+
+def wanted_days(config: Config, name: str, folder: str, now: float | None = None) -> Wanted | None:
+    """From the first day whose files are not those that landed, to the newest day made.
+
+    Days behind a changed one are built on it, so they are made again with it. What the lake
+    says is compared, not what this process has seen before: a day that was made by hand is
+    not asked for.
+
+    Args:
+        config: cdc.yaml.
+        name: the source.
+        folder: its landing folder.
+        now: seconds since 1970; files younger than half a minute are left to the next look.
+
+    Raises:
+        OSError: the folder can't be listed.
+        LakeError: the lake can't be read; what has landed is not known.
+    """
+    now = time.time() if now is None else now
+    landed = _landed(config, name)
+    seen = see_days(folder)
+    known = {
+        day: files
+        for day, files in seen.items()
+        if config.start_date <= day <= config.today()
+        and files.modified_ms <= (now - _SETTLED_SECONDS) * 1000
+    }
+    # Days whose files are gone are not: what has landed stays.
+    changed = sorted(day for day, files in known.items() if landed.get(day) != files.fingerprint)
+    if not changed:
+        return None
+    prints = {str(day): known[day].fingerprint for day in changed}
+    return Wanted(
+        changed[0],
+        max([*landed, changed[-1]]),
+        tuple(changed),
+        hashlib.sha256(repr(prints).encode()).hexdigest()[:16],
+    )
+
+
+def _landed(config: Config, name: str) -> Mapping[date, str]:
+    try:
+        table = reads.open_table(config, reads.own_table(name, "landing"))
+    except MissingTableError:
+        return {}  # nothing was made yet
+    made_of = reads.days_of(table, is_state=False)
+    return {day: inputs.get("files", "") for day, inputs in made_of.items()}
+
+
+def _landed_files(config: Config) -> dg.SensorDefinition:
+    @dg.sensor(
+        job=daily,
+        name="landed_files",
+        minimum_interval_seconds=60,
+        description=(
+            "Days whose landed files are new, changed or late, and every day behind them: one run "
+            "a source, in order."
+        ),
+        default_status=_status(config.automation.new_files),
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        requests, busy, faults = [], [], []
+        for name, folder in _of_files(config).items():
+            if is_unfinished(context.instance, **{SOURCE: name}):
+                busy.append(name)
+                continue
+            try:
+                wanted = wanted_days(config, name, folder)
+            except OSError as error:
+                faults.append(f"{name}: {folder} can't be listed: {error}")
+                continue
+            except LakeError as error:
+                faults.append(f"{name}: {error}")
+                continue
+            if wanted is not None:
+                requests.append(_request(config, name, wanted))
+        if faults and not requests:
+            raise dg.Failure("\n".join(faults))
+        for fault in faults:
+            context.log.error(fault)
+        says = f"{', '.join(busy)}: the run before has not ended yet" if busy else "no new files"
+        return dg.SensorResult(requests, skip_reason=None if requests else says)
+
+    return sensor
+
+
+def _request(config: Config, name: str, wanted: Wanted) -> dg.RunRequest:
+    # The same key after a failure: the same files would fail again.
+    return dg.RunRequest(
+        run_key=f"{name} {wanted.first}…{wanted.last} {wanted.fingerprint}",
+        asset_selection=asset_keys(name, config),
+        tags={
+            RANGE_START: str(wanted.first),
+            RANGE_END: str(wanted.last),
+            SOURCE: name,
+            "cdc/changed_days": ", ".join(map(str, wanted.changed))[:200],
+        },
+    )
