@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes.parse import with_texts
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of, with_document
-from cdc_assets.cdc.envelopes.registry import reader
+from cdc_assets.cdc.envelopes.registry import READERS
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, with_retry
 from cdc_assets.cdc.sqltext import case, is_object, literal
@@ -78,7 +78,7 @@ def read_schemas(
     parts = parts_of("value_text")
     start = case((has_start("value_text", parts), f"{parts}[0]"))
     texts = with_strict_json(
-        reader(source.format)(documents).extend({"_start": start}),
+        READERS[source.format](documents).extend({"_start": start}),
         start_schema=f"substring(_start, {len(SCHEMA) + 1})",
     )
     of_start = case(

@@ -28,7 +28,7 @@ from cdc_assets.cdc.envelopes.keys import (
     with_message_key,
     with_raw_keys,
 )
-from cdc_assets.cdc.envelopes.registry import reader
+from cdc_assets.cdc.envelopes.registry import READERS
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, rarely
 from cdc_assets.cdc.values.strict_json import document_in
 
@@ -75,7 +75,7 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
     )
     # Of what can't be read, the beginning is shown; to carry the others' bytes on costs.
     beginning = case(("doc IS NULL OR offset IS NULL", f"substring(value, 1, {_SHOWN * _UTF8})"))
-    events = reader(source.format)(documents.replace({"value": beginning}))
+    events = READERS[source.format](documents.replace({"value": beginning}))
     keyed = with_raw_keys(with_header_keys(with_message_key(events)), source)
     is_record = "offset IS NOT NULL"
     marked = keyed.extend(

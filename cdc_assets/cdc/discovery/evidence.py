@@ -21,7 +21,7 @@ from cdc_assets.cdc.changes.parse import with_texts
 from cdc_assets.cdc.config import FORMATS, LandingConfig, SourceConfig
 from cdc_assets.cdc.envelopes.connect import with_document
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
-from cdc_assets.cdc.envelopes.registry import reader
+from cdc_assets.cdc.envelopes.registry import READERS
 from cdc_assets.cdc.lake.checkpoints import keeping
 from cdc_assets.cdc.sqltext import Query
 from cdc_assets.cdc.values.placeholders import placeholder_forms
@@ -156,7 +156,7 @@ def try_formats(sample: DataFrame) -> list[Tried]:
             F.col("doc").isNull(), "malformed_json"
         )
         frames = [
-            reader(name)(Query(documents))
+            READERS[name](Query(documents))
             .plan()
             .groupBy(
                 F.col("e_kind").alias("kind"), F.coalesce(unreadable, "e_reason").alias("reason")

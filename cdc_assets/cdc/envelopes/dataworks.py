@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cdc_assets.cdc.envelopes.envelope import Envelope
 from cdc_assets.cdc.envelopes.images import with_images
-from cdc_assets.cdc.envelopes.registry import Envelope
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.positions import elements_of, wide_number
 from cdc_assets.cdc.sqltext import (

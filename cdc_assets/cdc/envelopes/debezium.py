@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cdc_assets.cdc import positions
+from cdc_assets.cdc.envelopes.envelope import Envelope
 from cdc_assets.cdc.envelopes.images import with_images
-from cdc_assets.cdc.envelopes.registry import Envelope
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.sqltext import (
     Query,

@@ -1,71 +1,17 @@
-"""What every format reads an event into, and which function reads which format."""
+"""Which function reads which format."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
 
-from cdc_assets.cdc.sqltext import Query, Sql
+from cdc_assets.cdc.envelopes.dataworks import read_dataworks
+from cdc_assets.cdc.envelopes.debezium import read_debezium, read_lindorm
+from cdc_assets.cdc.envelopes.flat import read_flat
+from cdc_assets.cdc.sqltext import Query
 
-
-@dataclass(frozen=True)
-class Envelope:
-    """One event in the words that all formats share; an SQL expression each.
-
-    `reason` and `detail` say why the event can't be read (null: it can). `kind` is row,
-    control or tombstone. `before_row` and `after_row` are images as MAP<STRING, VARIANT>, `before`
-    and `after` their canonical JSON. `schema` is the schema (VARIANT) of a message without
-    a start, and `start` the hash of the start of one that has it (see
-    :mod:`cdc_assets.cdc.envelopes.connect`). `key_names` are the key columns that the message
-    itself names.
-    `elements` are the source elements of the position, `basis` says which members of the source
-    they are; `stand_in` takes their place where they say nothing (FORMATS O8). `rank` is 0 for the
-    half of a change that takes a row away while its other half writes one (O4).
-    """
-
-    reason: Sql
-    detail: Sql
-    kind: Sql
-    op: Sql
-    source_op: Sql
-    connector: Sql
-    server: Sql
-    db: Sql
-    table_name: Sql
-    before_row: Sql
-    after_row: Sql
-    before: Sql
-    after: Sql
-    key_names: Sql
-    source_ts_ms: Sql
-    processed_ts_ms: Sql
-    elements: Sql
-    basis: Sql
-    stand_in: Sql
-    tx_id: Sql
-    tx_order: Sql
-    rank: Sql
-    is_snapshot: Sql
-    schema: Sql
-    start: Sql
-    payload: Sql
-
-    def add_to(self, records: Query) -> Query:
-        """The records with these columns, prefixed by ``e_``."""
-        return records.extend({f"e_{f.name}": getattr(self, f.name) for f in fields(self)})
-
-
-Reader = Callable[[Query], Query]
-
-
-def reader(format_name: str) -> Reader:
-    """The function that reads a format's records."""
-    from cdc_assets.cdc.envelopes import dataworks, debezium, flat
-
-    readers: dict[str, Reader] = {
-        "debezium": debezium.read_debezium,
-        "debezium-flat": flat.read_flat,
-        "lindorm": debezium.read_lindorm,
-        "dataworks": dataworks.read_dataworks,
-    }
-    return readers[format_name]
+READERS: Mapping[str, Callable[[Query], Query]] = {
+    "debezium": read_debezium,
+    "debezium-flat": read_flat,
+    "lindorm": read_lindorm,
+    "dataworks": read_dataworks,
+}
