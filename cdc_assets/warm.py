@@ -22,7 +22,7 @@ from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import SMALL_DAYS, build_session
-from cdc_assets.cdc.state import snapshots
+from cdc_assets.cdc.state import stage as snapshots
 
 _DAYS = [date(2026, 1, 1), date(2026, 1, 2)]
 _TABLE = "public.orders"

@@ -32,7 +32,7 @@ from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session
-from cdc_assets.cdc.state import snapshots
+from cdc_assets.cdc.state import stage as snapshots
 from cdc_assets.cli import output as screen
 
 DAY_1, DAY_2 = date(2026, 11, 1), date(2026, 11, 2)

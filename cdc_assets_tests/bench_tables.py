@@ -22,7 +22,7 @@ from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session
-from cdc_assets.cdc.state import snapshots
+from cdc_assets.cdc.state import stage as snapshots
 from cdc_assets.orchestration.assets import TABLES_AT_ONCE
 from cdc_assets_tests import bench
 from cdc_assets_tests import events as ev

@@ -22,7 +22,7 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import Kept
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session, is_lost
-from cdc_assets.cdc.state import snapshots
+from cdc_assets.cdc.state import stage as snapshots
 from cdc_assets_tests import events as ev
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]

@@ -25,8 +25,8 @@ from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.state import snapshots
-from cdc_assets.cdc.state.snapshots import DayReport
+from cdc_assets.cdc.state import stage as snapshots
+from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.model import Classified, Landed, deep_recursion, json_text, parse_json
 

@@ -12,8 +12,8 @@ import pytest
 from cdc_assets.cdc.errors import ConcurrentRunError
 from cdc_assets.cdc.lake.catalog import BRANCH_PREFIX, Lake
 from cdc_assets.cdc.landing.stage import land
-from cdc_assets.cdc.state import snapshots
-from cdc_assets.cdc.state.snapshots import TableDay
+from cdc_assets.cdc.state import apply
+from cdc_assets.cdc.state import stage as snapshots
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -81,7 +81,7 @@ def test_a_day_that_another_run_made_of_the_same_is_left_to_it(
         assert snapshots.make_table_day(landed, name, TABLE, DAYS[1], facts).made
         published.update(lakes.refs_of(landed, name, TABLE))
 
-    meanwhile(monkeypatch, TableDay, "_merge", when, other_run)
+    meanwhile(monkeypatch, apply, "merge", when, other_run)
     report = snapshots.make_table_day(landed, name, TABLE, DAYS[1], facts)
     assert (report.made, report.rows) == (False, 2)
     refs = lakes.refs_of(landed, name, TABLE)
@@ -101,7 +101,7 @@ def test_a_day_that_another_run_made_of_more_is_not_overwritten(
         deliver_late(tmp_path)
         lakes.run_all(landed, name, DAYS[1:])
 
-    meanwhile(monkeypatch, TableDay, "_merge", when, other_run)
+    meanwhile(monkeypatch, apply, "merge", when, other_run)
     with pytest.raises(ConcurrentRunError, match=f"{TABLE} {DAYS[1]}: another run"):
         snapshots.make_table_day(landed, name, TABLE, DAYS[1], stale)
     assert values(landed, name, DAYS[1]) == [1, 2, 3]

@@ -28,7 +28,8 @@ from cdc_assets.cdc.lake.errors import lake_error, one_line
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.spark import is_lost
-from cdc_assets.cdc.state import contracts, snapshots
+from cdc_assets.cdc.state import contracts
+from cdc_assets.cdc.state import stage as snapshots
 from cdc_assets.orchestration import charts, checks, markdown, metadata, partitions, progress
 from cdc_assets.orchestration.asset_keys import PARSED, table_key
 from cdc_assets.orchestration.resources import SparkResource

@@ -19,7 +19,7 @@ from cdc_assets.cdc.lake.catalog import DayFiles, Lake, TableState
 from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.kafka import KafkaDay
 from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.state.snapshots import DayReport
+from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets.orchestration import markdown
 
 _SAMPLE_ROWS, _SAMPLE_WIDTH = 5, 40

@@ -64,7 +64,6 @@ _STAGE_FILES = {
     "read.split.open-file-cost": "65536",
 }
 
-_NO_TABLE = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
 PATIENCE_SECONDS = 60  # how long a commit is tried again
 
 T = TypeVar("T")
@@ -248,9 +247,9 @@ class Lake:
         """A table's metadata in one call, or None where there is no such table."""
         try:
             metadata = self.handle(identifier).operations().current()
-        except AnalysisException as error:
-            # To ask first whether there is a table reads it from the catalog twice.
-            if error.getCondition() not in _NO_TABLE:
+        except AnalysisException:
+            # Asked first, the catalog would read each table twice. A broken one says why here.
+            if self.exists(identifier):
                 raise
             return None
         jvm: Any = self.spark._jvm

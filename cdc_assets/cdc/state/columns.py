@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,17 +21,15 @@ from pyspark.sql.types import (
 
 from cdc_assets.cdc.config import RESERVED_PREFIX
 from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
-from cdc_assets.cdc.lake.catalog import KEY, TableState, column_ddl, with_retry
+from cdc_assets.cdc.lake.catalog import KEY, column_ddl, with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, is_column_name, quote
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_present, literal, literals
+from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unsent_values import Unchanged
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 from cdc_assets.cdc.values.readers import At, itself, member, read_value
 from cdc_assets.cdc.values.strict_json import shallow
-
-if TYPE_CHECKING:
-    from cdc_assets.cdc.state.snapshots import TableDay
 
 POSITION, SOURCE_TS, LANDED = "_cdc_position", "_cdc_source_ts_ms", "_cdc_landing_date"
 OWN_COLUMNS = StructType(
@@ -112,10 +109,10 @@ def _holds_keys(column: str, keys: str, whole: bool) -> bool:
 class Columns:
     """The columns of a table on a day, and how each value of the day is read."""
 
-    def __init__(self, day: TableDay, state: TableState | None) -> None:
+    def __init__(self, day: TableDay) -> None:
         self.day = day
         self.lake = day.lake
-        self.state = state
+        self.state = day.state
         self.own: list[OwnColumn] = []
         self.inferred: set[str] = set()
         self._unlike: dict[str, str] = {}
@@ -193,7 +190,7 @@ class Columns:
         has_none = F.col("schema_id").isNull() | F.col("schema_id").isin(list(blank))
         # What a delete says of a row after it is no row.
         writes = F.col("op").isin("c", "r", "u") & F.col("after").isNotNull()
-        rows = self.day._events([self.day.day]).where(has_none & writes)
+        rows = self.day.events([self.day.day]).where(has_none & writes)
         if known and not self._names_others(rows, known):
             return {}
         after = "after"
@@ -345,7 +342,7 @@ class Columns:
         missing = [n for n in self.key_names if self._lake_name(n) not in known]
         if not missing or not self.day.survey.events:
             return {}
-        rows = self.day._events([self.day.day])
+        rows = self.day.events([self.day.day])
         row = rows.agg(F.expr(f"schema_of_variant_agg({shallow('key')})").alias("kind")).first()
         inferred = types.columns_of_inference(row.kind if row and row.kind else "")
         return {self._lake_name(n): inferred[n].spark for n in missing if n in inferred}

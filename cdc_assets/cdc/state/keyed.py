@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -23,12 +23,9 @@ from cdc_assets.cdc.positions import (
 )
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, with_columns
 from cdc_assets.cdc.state.columns import POSITION, Columns
-from cdc_assets.cdc.state.survey import Survey
+from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unsent_values import Unchanged
 from cdc_assets.cdc.values.readers import At, grown, of_member, read_key
-
-if TYPE_CHECKING:
-    from cdc_assets.cdc.state.snapshots import TableDay
 
 _PLACE = ("landing_date", "topic", "partition", "offset")
 # A row is there after it; the BEFOR half of a split update writes none (W3).
@@ -53,10 +50,10 @@ class Keyed:
             `source_ts_ms`, `link` (the key that the row had before, where it changed).
         """
         day = self.day
-        events = self.keyed(day._events([day.day]))
+        events = self.keyed(day.events([day.day]))
         # Above all that landed before, events meet no removal and no truncate of it; yet an unsent
         # value may be that of a row before its removal.
-        past_cut = None if day.is_all_after else day._truncates_before()
+        past_cut = None if day.is_all_after else self._truncates_before()
         self.removed = None if day.is_all_after and not day.may_be_unsent else self._removed()
         moves = self._expand(self._linked(events))
         if day.survey.without_position:
@@ -206,6 +203,18 @@ class Keyed:
         left = _left(events).where("k IS NOT NULL")
         return moves.plan().unionByName(left.selectExpr("k", *gone, no_link, *common))
 
+    def _truncates_before(self) -> list[int] | None:
+        """The highest truncate that landed on the days looked back on."""
+        if not any(s.truncates for s in self.day.past):
+            return None
+        row = (
+            self.day.events(self.day.window)
+            .where("op = 't'")
+            .agg(F.max("position").alias("p"))
+            .first()
+        )
+        return row.p if row else None
+
     def _halves_near(self) -> bool:
         return bool(self.day.survey.halves or any(s.halves for s in self.day.past))
 
@@ -219,7 +228,7 @@ class Keyed:
         day = self.day
         is_before = F.col("source_op").isin(*BEFORE_OPS)
         is_after = (F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()
-        halves = day._events([*day.pair_window, day.day]).where(is_before | is_after)
+        halves = day.events([*day.pair_window, day.day]).where(is_before | is_after)
         # Without a sequenceId nothing says which halves belong together.
         near = self.keyed(halves.where(says_order(F.col("source_elements")))).withColumnRenamed(
             "source_elements", "sequence"
@@ -254,7 +263,7 @@ class Keyed:
         day = self.day
         if not any(s.removals or s.halves for s in day.past):
             return None
-        events = self.keyed(day._events(day.window))
+        events = self.keyed(day.events(day.window))
         removals = events.where("op = 'd'").select("k", "position", *_PLACE)
         removed = removals.unionByName(_left(events).select("k", "position", *_PLACE))
         if any(s.tombstones for s in day.past):
@@ -318,7 +327,7 @@ class Keyed:
         """
         placed = moves.withColumn("seen", self._seen(days))
         known = [F.col("seen"), literal_position(past_cut)]
-        if any(survey.truncates for survey in self._surveys(days)):
+        if any(survey.truncates for survey in self.day.of_days(days)):
             placed = placed.crossJoin(F.broadcast(_cuts(events)))
             known += [cut_before(), _cut_earlier_day()]
         if base is not None:
@@ -332,13 +341,9 @@ class Keyed:
             "cuts", "seen", "bk", "base_pos"
         )
 
-    def _surveys(self, days: Sequence[date]) -> list[Survey]:
-        surveys = self.day.facts.surveys
-        return [surveys[self.day.table, d] for d in days if (self.day.table, d) in surveys]
-
     def _seen(self, days: Sequence[date]) -> Column:
         """The highest position of a key that landed before a move on some days."""
-        if all(survey.without_position == survey.events for survey in self._surveys(days)):
+        if all(survey.without_position == survey.events for survey in self.day.of_days(days)):
             return literal_position(None)  # as in a first load: there is none to look for
         within = (
             Window.partitionBy("k", "topic", "partition")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -24,10 +23,8 @@ from cdc_assets.cdc.lake.checkpoints import Kept
 from cdc_assets.cdc.names import column
 from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
 from cdc_assets.cdc.state.columns import LANDED, POSITION, SOURCE_TS, Columns
+from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.values.placeholders import placeholder_forms
-
-if TYPE_CHECKING:
-    from cdc_assets.cdc.state.snapshots import TableDay
 
 
 class Unkeyed:
@@ -69,7 +66,7 @@ class Unkeyed:
     def _fresh(self) -> DataFrame:
         """Events of the day and of those looked back on, without what was sent again."""
         day = self.day
-        events = day._events([*day.window, day.day]).where("op IN ('c', 'r', 'u', 'd')")
+        events = day.events([*day.window, day.day]).where("op IN ('c', 'r', 'u', 'd')")
         is_known = F.exists("source_elements", lambda e: e.isNotNull())
         events = events.dropDuplicates(["topic", "partition", "offset"]).withColumn(
             "elements", F.when(is_known, F.col("source_elements"))
@@ -93,7 +90,7 @@ class Unkeyed:
 
     def _placed(self, events: DataFrame) -> DataFrame:
         """Add `pos`: an event without one of its own stands after the truncates before it (O6)."""
-        truncates = self.day._events([self.day.day]).where("op = 't' AND position IS NOT NULL")
+        truncates = self.day.events([self.day.day]).where("op = 't' AND position IS NOT NULL")
         cuts = truncates.agg(
             F.collect_list(F.struct("topic", "partition", "offset", "position")).alias("cuts")
         )
@@ -111,10 +108,9 @@ class Unkeyed:
         return placed.where(F.col("pos") > literal_position(self.floor))
 
     def _highest_truncate(self, days: Sequence[date]) -> list[int] | None:
-        surveys = [self.day.facts.surveys.get((self.day.table, d)) for d in days]
-        if not any(s.truncates for s in surveys if s):
+        if not any(survey.truncates for survey in self.day.of_days(days)):
             return None
-        found = self.day._events(days).where("op = 't'").agg(F.max("position").alias("p")).first()
+        found = self.day.events(days).where("op = 't'").agg(F.max("position").alias("p")).first()
         return found.p if found else None
 
     def _filled(self) -> tuple[Column, Column]:

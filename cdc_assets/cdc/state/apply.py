@@ -1,0 +1,194 @@
+"""The day's rows → the day's branch: one MERGE, or an append where the table has no rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.errors import AuditError
+from cdc_assets.cdc.lake.catalog import DayBranch, with_retry
+from cdc_assets.cdc.lake.checkpoints import keeping
+from cdc_assets.cdc.state.audit import audit_written, fingerprint
+from cdc_assets.cdc.state.columns import POSITION, Columns
+from cdc_assets.cdc.state.keyed import Keyed
+from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.unkeyed import Unkeyed
+from cdc_assets.cdc.state.unsent_values import Unchanged
+
+
+def merge(day: TableDay, on: DayBranch, columns: Columns) -> dict[str, Any]:
+    """Write the day's rows to its branch, and see that they are there; figures of the report."""
+    branch = on.identifier
+    if day.config.key in ("none", "row"):
+        return _merge_unkeyed(day, branch, columns)
+    keyed = Keyed(day, columns)
+    unchanged = Unchanged(
+        placeholder=day.source.unavailable_value,
+        keep_missing=day.source.missing_columns == "keep",
+        maybe=day.survey.maybe_unchanged > 0,
+    )
+    with keeping() as kept:
+        # Unsent values are looked for several times in the same moves.
+        moves = kept.keep(keyed.moves()) if day.may_be_unsent else keyed.moves()
+        rows = columns.typed(keyed.winners(moves, unchanged, kept), unchanged)
+        if day.starts_empty and not day.may_be_unsent:
+            return _append(day, on, rows, columns, unchanged)
+        unresolved = 0
+        if unchanged.columns:
+            rows = kept.keep(rows)
+            unresolved = columns.unresolved(rows, keyed.standing(), unchanged)
+        observed = Observation()
+        counts = [
+            *_value_counts(columns),
+            F.expr(fingerprint("k", "pos", "NOT is_removal")),
+        ]
+        counted = rows.observe(observed, *counts)
+        figures: dict[str, Any] = {}
+        if keyed.truncated is not None:
+            _delete_below(day, branch, keyed.truncated)
+        with_retry(lambda: columns.merge(counted, branch, unchanged))
+        found = _figures_of(observed)
+        audit_written(day, branch, rows, columns, found)
+        if keyed.truncated is not None:
+            # A file that goes as a whole is counted with the rows that were gone from it.
+            figures["rows"] = day.lake.spark.table(branch).count()
+        return {
+            **figures,
+            **_judge_values(day, rows, found, columns),
+            "unresolved": unresolved,
+            **_unreadable_keys(day, columns),
+            "keys_audited": found["n"],
+        }
+
+
+def _append(
+    day: TableDay, branch: DayBranch, rows: DataFrame, columns: Columns, unchanged: Unchanged
+) -> dict[str, Any]:
+    """The winners of a table without rows, in one job: there is nothing that they could meet.
+
+    Raises:
+        AuditError: the commit has not as many rows as there are winners.
+    """
+    observed = Observation()
+    winners = rows.where("NOT is_removal").observe(observed, *_value_counts(columns))
+    typed = winners.alias("s").selectExpr(*columns.inserted(unchanged))
+    with_retry(lambda: typed.writeTo(branch.identifier).append())
+    found = _figures_of(observed)
+    state = day.lake.read_state(day.identifier)
+    assert state is not None
+    summary = state.snapshots[state.refs[branch.name]].summary
+    written = int(summary.get("added-records", 0))
+    if written != found["n"]:
+        raise AuditError(
+            day.label,
+            day.day,
+            f"{found['n']} keys were written and {written} rows have them",
+            check="keys_unique",
+        )
+    return {
+        **_judge_values(day, rows, found, columns),
+        **_unreadable_keys(day, columns),
+        "keys_audited": written,
+    }
+
+
+_NOTHING = {"n": 0, "contradicted": 0, "unfit": 0, "fingerprint": None}
+
+
+def _figures_of(observed: Observation) -> dict[str, Any]:
+    """What was counted on the way.
+
+    Spark stops looking for rows where it finds that there are none, and then has counted nothing:
+    PySpark can't read such an answer.
+    """
+    return observed.get if observed._jo.getRow().size() else _NOTHING  # type: ignore[union-attr]
+
+
+def _delete_below(day: TableDay, branch: str, position: Sequence[int]) -> None:
+    """D12: a truncate removes every row whose position is lower than its own."""
+    # slice() keeps the comparison out of Iceberg's filters, which know no arrays.
+    literal = ", ".join(f"{int(n)}L" for n in position)
+    with_retry(
+        lambda: day.lake.spark.sql(
+            f"DELETE FROM {branch} WHERE slice({POSITION}, 1, 64) < array({literal})"
+        )
+    )
+
+
+def _merge_unkeyed(day: TableDay, branch: str, columns: Columns) -> dict[str, Any]:
+    unkeyed = Unkeyed(day, columns)
+    unchanged = Unchanged(day.source.unavailable_value, keep_missing=False, maybe=False)
+    with keeping() as kept:
+        moves = kept.keep(columns.typed(unkeyed.moves(), unchanged))
+        today = moves.where("is_today")
+        found = today.agg(*_value_counts(columns)).first()
+        assert found is not None
+        figures = _judge_values(day, today, found.asDict(), columns)
+        if day.survey.maybe_unchanged:
+            figures["unresolved"] = moves.where("is_today AND unfilled").count()
+        if unkeyed.floor is not None:
+            _delete_below(day, branch, unkeyed.floor)
+        return {**figures, "rows": unkeyed.write(branch, moves, kept)}
+
+
+def _value_counts(columns: Columns) -> list[Column]:
+    """`n` rows, how many contradict their key, and how many hold what a column can't (R4)."""
+    differ = [c.contradicted for c in columns.own if c.name in columns.key_names]
+    unfit = ", ".join(c.unfit for c in columns.own)
+    counts = {
+        "n": "NOT is_removal",
+        "contradicted": f"NOT is_removal AND ({' OR '.join(differ) or 'false'})",
+        "unfit": f"NOT is_removal AND coalesce({unfit}) IS NOT NULL" if unfit else "false",
+    }
+    return [F.expr(f"count_if({condition}) AS {name}") for name, condition in counts.items()]
+
+
+def _judge_values(
+    day: TableDay, rows: DataFrame, found: Mapping[str, Any], columns: Columns
+) -> dict[str, Any]:
+    """What the day's rows hold that their columns can't.
+
+    Raises:
+        AuditError: the type of such a column was inferred.
+    """
+    report = _unfit(rows, columns) if found["unfit"] else {}
+    for c in columns.own:
+        if c.lake in report and c.lake in columns.inferred:
+            raise AuditError(
+                day.label,
+                day.day,
+                f"column {c.name!r} was inferred as {c.spark} and can't hold "
+                f"{report[c.lake]['example']} ({report[c.lake]['count']} rows). Say its type "
+                f"in cdc.yaml: sources.{day.name}.tables.{day.table}.columns: "
+                f"{{{json.dumps(c.name, ensure_ascii=False)}: string}}",
+            )
+    return {"unfit": report, "contradicted": found["contradicted"]}
+
+
+def _unfit(rows: DataFrame, columns: Columns) -> dict[str, Any]:
+    """By column the number of values that it can't hold and one of them: a job of its own."""
+    aggregates = [
+        f"{of} AS {c.work}_{name}"
+        for c in columns.own
+        for name, of in (("n", f"count({c.unfit})"), ("x", f"min(substring({c.unfit}, 1, 60))"))
+    ]
+    found = rows.where("NOT is_removal").selectExpr(*aggregates).first()
+    assert found is not None
+    return {
+        c.lake: {"count": found[f"{c.work}_n"], "example": found[f"{c.work}_x"]}
+        for c in columns.own
+        if found[f"{c.work}_n"]
+    }
+
+
+def _unreadable_keys(day: TableDay, columns: Columns) -> dict[str, int]:
+    """Events whose key the table's inferred key columns can't hold; such change no row."""
+    if columns.inferred.isdisjoint(columns.key_lake):
+        return {}
+    keyed = Keyed(day, columns).keyed(day.events([day.day]))
+    lost = keyed.where("key IS NOT NULL AND k IS NULL").count()
+    return {"unreadable_keys": lost}

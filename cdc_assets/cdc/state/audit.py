@@ -1,0 +1,88 @@
+"""Is what stands on a day's branch what was to be written? Asked before the day is published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.errors import AuditError
+from cdc_assets.cdc.names import quote
+from cdc_assets.cdc.sqltext import Sql
+from cdc_assets.cdc.state.columns import LANDED, POSITION, Columns
+from cdc_assets.cdc.state.table_day import TableDay
+
+
+def audit_written(
+    day: TableDay, branch: str, rows: DataFrame, columns: Columns, winners: Mapping[str, Any]
+) -> None:
+    """The branch holds the day's winners, each once and at its position.
+
+    What was written is read back and compared with what was to be written: two numbers. Only
+    where they differ, as they do where a late event is older than its row, are the keys
+    looked up one by one.
+
+    Args:
+        rows: the day's winners, as they were merged.
+        winners: `n` of them that are no removals, and their `fingerprint`.
+
+    Raises:
+        AuditError: a key stands twice, was lost, or stands at another event's position.
+    """
+    key = ", ".join(map(quote, columns.key_lake))
+    written = day.lake.spark.sql(
+        f"SELECT count(*) AS n, {fingerprint(f'struct({key})', POSITION, 'true')} "
+        f"FROM {branch} WHERE {LANDED} = DATE'{day.day}'"
+    ).first()
+    assert written is not None
+    if (written.n, written.fingerprint) != (winners["n"], winners["fingerprint"]):
+        _audit_keys(day, branch, rows, columns)
+
+
+def _audit_keys(day: TableDay, branch: str, rows: DataFrame, columns: Columns) -> None:
+    """Look up the key of each of the day's winners on the branch.
+
+    It stands there once, be it by its event or, written before, by one that is not older; keys
+    that the day did not touch were unique the day before.
+    """
+    work = columns.key_work
+    winners = rows.where("NOT is_removal").selectExpr(
+        *(f"k.{w} AS {w}" for w in work), "pos AS winner", "true AS is_winner"
+    )
+    on_branch = day.lake.spark.table(branch).selectExpr(
+        *(f"{quote(n)} AS {w}" for n, w in zip(columns.key_lake, work, strict=True)),
+        f"{POSITION} AS pos",
+        f"{LANDED} <=> DATE'{day.day}' AS is_written",
+    )
+    of_event = "CASE WHEN is_written THEN pos <=> winner ELSE NOT winner > pos END"
+    found = (
+        on_branch.join(winners, work, "left")
+        .selectExpr(
+            "count(is_winner) AS hits",
+            f"count_if(is_winner AND NOT {of_event}) AS misplaced",
+            "count_if(is_winner IS NULL AND is_written) AS others",
+        )
+        .crossJoin(winners.agg(F.count("*").alias("expected")))
+        .first()
+    )
+    assert found is not None
+    if found.hits == found.expected and not found.misplaced and not found.others:
+        return
+    counted = on_branch.groupBy(*work).count().where("count > 1").limit(5).collect()
+    raise AuditError(
+        day.label,
+        day.day,
+        f"{found.expected} keys were written and {found.hits} rows have them, "
+        f"{found.misplaced} at another position than their event's; {found.others} rows are of "
+        f"no event. Keys that stand twice: {[tuple(r) for r in counted] or 'none'}. Nothing is "
+        "published; make the day again, and report this with the table's snapshots",
+        check="keys_unique",
+    )
+
+
+def fingerprint(key: Sql, position: Sql, condition: Sql) -> Sql:
+    """A number that is the same for the same rows in any order: of their keys and positions."""
+    of_row = f"xxhash64({key}, {position})"
+    return f"bit_xor(CASE WHEN {condition} THEN {of_row} END) AS fingerprint"

@@ -1,0 +1,212 @@
+"""changes → a table as it stood at the end of a day, published as a tag.
+
+A day starts from the tag of the day before, on a branch of its own; the winner of each key
+(highest position) is merged, the branch is audited, and one commit tags it and moves main.
+A crash or a failed audit leaves the published days as they were.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date, timedelta
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.errors import AuditError, ConcurrentRunError
+from cdc_assets.cdc.lake.catalog import INPUTS, REPORT, DayBranch, Lake
+from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.positions import literal_position
+from cdc_assets.cdc.state import apply
+from cdc_assets.cdc.state.columns import Columns
+from cdc_assets.cdc.state.facts import Facts, gather
+from cdc_assets.cdc.state.table_day import TableDay
+
+__all__ = ["DayReport", "Facts", "gather", "make_table_day"]
+
+
+@dataclass(frozen=True)
+class DayReport:
+    """What a day of a table came to."""
+
+    table: str
+    day: str
+    rows: int = 0
+    rows_before: int = 0
+    events: int = 0
+    ops: Mapping[str, int] = field(default_factory=dict)
+    written: int = 0
+    removed: int = 0
+    bytes_added: int = 0
+    files_added: int = 0
+    unfit: Mapping[str, Any] = field(default_factory=dict)
+    unresolved: int = 0
+    incompatible: Sequence[str] = ()
+    too_late: int = 0
+    highest: Sequence[int] | None = None
+    bases: Mapping[str, str] = field(default_factory=dict)
+    other_basis: int = 0
+    contradicted: int = 0
+    unreadable_keys: int = 0
+    keys_audited: int = 0
+    rules_changed: bool = False
+    seconds: float = 0.0
+    made: bool = True
+
+
+def make_table_day(
+    lake: Lake, name: str, table: str, day: date, facts: Facts, force: bool = False
+) -> DayReport:
+    """Make and publish one day of one table, unless it was already made of the same inputs.
+
+    Raises:
+        MissingDayError: the day before, or the day's changes, are not there yet.
+        AuditError: the day's audit failed; nothing is published.
+        ConfigError: a column can't be in the lake under its name.
+        SchemaDriftError: the key's columns or types changed.
+        ConcurrentRunError: another run published the day meanwhile, made of something else.
+    """
+    began = time.monotonic()
+    table_day = _read(lake, name, table, day, facts)
+    inputs, state = table_day.inputs, table_day.state
+    if state and not force and table_day.is_up_to_date:
+        if state.refs.get("main") != state.tags[max(state.tags)]:
+            lake.mend_main(table_day.identifier)
+        return _report_of(table_day.summary)
+    _check_quarantine(table_day)
+    base = table_day.base
+    columns = Columns(table_day)
+    columns.prepare()
+    replaces = state.tags.get(day) if state else None
+    branch = lake.start_branch(table_day.identifier, day, base, replaces)
+    try:
+        report = _build(table_day, branch, columns, began)
+        lake.seal_branch(
+            branch,
+            {
+                INPUTS: json.dumps(inputs, sort_keys=True),
+                REPORT: json.dumps(asdict(report), ensure_ascii=False),
+            },
+        )
+        lake.publish(branch)
+    except Exception as error:
+        lake.drop_branch(branch)
+        if made := _made_meanwhile(table_day, branch, error):
+            return made
+        raise
+    except BaseException:
+        lake.drop_branch(branch)
+        raise
+    return report
+
+
+def _read(lake: Lake, name: str, table: str, day: date, facts: Facts) -> TableDay:
+    state = lake.read_state(lake.state(name, TableName.parse(table)))
+    return TableDay(lake, name, table, day, facts, state)
+
+
+def _build(day: TableDay, branch: DayBranch, columns: Columns, began: float) -> DayReport:
+    """Merge the day's changes into its branch and audit it."""
+    rows_before = int(day.report_on(day.day - timedelta(days=1)).get("rows", 0))
+    figures: dict[str, Any] = {}
+    # Without a key there are only truncates, of a table that never had a row.
+    if day.survey.events and (columns.key_names or day.config.key in ("none", "row")):
+        figures = apply.merge(day, branch, columns)
+    written = _written(day)
+    ranges = day.survey.ranges
+    return DayReport(
+        table=day.table,
+        day=str(day.day),
+        rows_before=rows_before,
+        events=day.survey.events,
+        ops=day.survey.ops,
+        incompatible=columns.incompatible,
+        too_late=_too_late(day),
+        highest=day.highest,
+        bases={str(epoch): basis for epoch, basis in day.bases.items()},
+        rules_changed=day.rules_changed,
+        other_basis=sum(r.count for r in ranges)
+        - sum(r.count for r in day.survey.of_bases(day.bases)),
+        seconds=round(time.monotonic() - began, 2),
+        **{"rows": rows_before + written.pop("net"), **written, **figures},
+    )
+
+
+def _made_meanwhile(day: TableDay, branch: DayBranch, error: Exception) -> DayReport | None:
+    """The report of another run that published the day, where it made it of the same.
+
+    Raises:
+        ConcurrentRunError: it made the day of something else.
+    """
+    now = _read(day.lake, day.name, day.table, day.day, day.facts)
+    if now.state is None or now.state.tags.get(day.day) == branch.replaces:
+        return None
+    if now.summary.get(INPUTS) == json.dumps(day.inputs, sort_keys=True):
+        return _report_of(now.summary)
+    raise ConcurrentRunError(day.label, [day.day]) from error
+
+
+def _report_of(summary: Mapping[str, str]) -> DayReport:
+    of_day = {**json.loads(summary[REPORT]), "made": False, "rules_changed": False}
+    return DayReport(**of_day)
+
+
+def _too_late(day: TableDay) -> int:
+    """Events below what had landed before the days looked back on (O12).
+
+    A removal that landed then is not looked up any more: such an event may bring its row back.
+    """
+    last = (day.window[0] if day.window else day.day) - timedelta(days=1)
+    known = day.report_on(last).get("highest")
+    lowest = day.survey.lowest(day.bases)
+    if not known or not lowest or list(lowest) >= list(known):
+        return 0
+    # Those on another basis are counted apart.
+    is_comparable = F.col("position_basis").isin(*day.bases.values())
+    events = day.events([day.day]).where(is_comparable)
+    return events.where(F.col("position") < literal_position(known)).count()
+
+
+def _written(day: TableDay) -> dict[str, int]:
+    """What the branch's commits added, of their summaries."""
+    state = day.lake.read_state(day.identifier)
+    assert state is not None
+    old = set(day.state.snapshots) if day.state else set()
+    new = [s.summary for i, s in state.snapshots.items() if i not in old]
+
+    def total(key: str) -> int:
+        return sum(int(summary.get(key, 0)) for summary in new)
+
+    # A commit writes again the deletes of the files that it deletes from.
+    removed = total("added-position-deletes") - total("removed-position-deletes")
+    return {
+        "written": total("added-records"),
+        "removed": removed + total("deleted-records"),
+        "net": total("added-records") - removed - total("deleted-records"),
+        "bytes_added": total("added-files-size"),
+        "files_added": total("added-data-files") + total("added-delete-files"),
+    }
+
+
+def _check_quarantine(day: TableDay) -> None:
+    if day.source.on_quarantine != "block":
+        return
+    bad = (
+        day.lake.spark.table(day.lake.stage(day.name, "quarantine"))
+        .where(F.col("landing_date") == F.lit(day.day))
+        .groupBy("table_name", "reason")
+        .count()
+        .collect()
+    )
+    named = {r.table_name for r in bad}
+    if bad and (None in named or day.table in named):
+        reasons = ", ".join(sorted(f"{r['count']} {r.reason}" for r in bad))
+        raise AuditError(
+            day.label,
+            day.day,
+            f"quarantine holds {reasons} and on_quarantine is block. See "
+            f"lake.{day.name}.quarantine; mend the landing, or set on_quarantine: publish.",
+        )
