@@ -239,9 +239,10 @@ class Lake:
     def handle(self, identifier: str) -> Any:
         """Iceberg's own table object, for commits that SQL has no words for."""
         jvm: Any = self.spark._jvm
-        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-            self.spark._jsparkSession, identifier
-        )
+        session: Any = self.spark._jsparkSession
+        # A catalog is opened with the settings of the thread's session, whatever session asks.
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
+        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, identifier)
 
     def read_state(self, identifier: str) -> TableState | None:
         """A table's metadata in one call, or None where there is no such table."""
