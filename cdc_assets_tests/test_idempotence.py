@@ -156,6 +156,8 @@ def test_making_an_old_day_again_replaces_its_tag_alone(
 OF_THE_DAY = "_cdc_landing_date = DATE'{1}'"
 FAULTS = {
     "a row doubled": f"INSERT INTO {{0}} SELECT * FROM {{0}} WHERE {OF_THE_DAY}",
+    "an old row left": "INSERT INTO {0} SELECT * EXCEPT (_cdc_landing_date), DATE'2020-01-01' "
+    f"FROM {{0}} WHERE {OF_THE_DAY}",
     "a row lost": f"DELETE FROM {{0}} WHERE {OF_THE_DAY}",
     "a wrong position": f"UPDATE {{0}} SET _cdc_position = array(1L) WHERE {OF_THE_DAY}",
     "a wrong key": f"UPDATE {{0}} SET id = id + 100 WHERE {OF_THE_DAY}",

@@ -20,9 +20,9 @@ def audit_written(
 ) -> None:
     """The branch holds the day's winners, each once and at its position.
 
-    What was written is read back and compared with what was to be written: two numbers. Only
-    where they differ, as they do where a late event is older than its row, are the keys
-    looked up one by one.
+    What was written is read back, with all rows of the same keys, and compared with what was to
+    be written: two numbers. Only where they differ, as they do where a late event is older than
+    its row, are the keys looked up one by one.
 
     Args:
         rows: the day's winners, as they were merged.
@@ -31,10 +31,13 @@ def audit_written(
     Raises:
         AuditError: a key stands twice, was lost, or stands at another event's position.
     """
-    key = ", ".join(map(quote, columns.key_lake))
+    names = [quote(name) for name in columns.key_lake]
+    of_row = fingerprint(f"struct({', '.join(f'w.{n}' for n in names)})", f"w.{POSITION}", "true")
     written = day.lake.spark.sql(
-        f"SELECT count(*) AS n, {fingerprint(f'struct({key})', POSITION, 'true')} "
-        f"FROM {branch} WHERE {LANDED} = DATE'{day.day}'"
+        f"WITH w AS (SELECT {', '.join(names)}, {POSITION} FROM {branch} "
+        f"WHERE {LANDED} = DATE'{day.day}') "
+        f"SELECT count(*) AS n, {of_row} FROM {branch} t "
+        f"JOIN w ON {' AND '.join(f't.{n} = w.{n}' for n in names)}"
     ).first()
     assert written is not None
     if (written.n, written.fingerprint) != (winners["n"], winners["fingerprint"]):
