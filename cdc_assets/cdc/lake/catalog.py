@@ -88,6 +88,7 @@ class Snapshot:
     id: int
     summary: Mapping[str, str]
     timestamp_ms: int
+    parent: int | None = None
 
 
 @dataclass(frozen=True)
@@ -256,7 +257,9 @@ class Lake:
         jvm: Any = self.spark._jvm
         raw = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(metadata))
         snapshots = {
-            s["snapshot-id"]: Snapshot(s["snapshot-id"], s["summary"], s["timestamp-ms"])
+            s["snapshot-id"]: Snapshot(
+                s["snapshot-id"], s["summary"], s["timestamp-ms"], s.get("parent-snapshot-id")
+            )
             for s in raw.get("snapshots", [])
         }
         refs = {name: ref["snapshot-id"] for name, ref in raw.get("refs", {}).items()}

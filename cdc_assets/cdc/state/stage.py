@@ -115,7 +115,7 @@ def _build(day: TableDay, branch: DayBranch, columns: Columns, began: float) -> 
     # Without a key there are only truncates, of a table that never had a row.
     if day.survey.events and (columns.key_names or day.config.key in ("none", "row")):
         figures = apply.merge(day, branch, columns)
-    written = _written(day)
+    written = _written(day, branch)
     ranges = day.survey.ranges
     return DayReport(
         table=day.table,
@@ -170,12 +170,16 @@ def _too_late(day: TableDay) -> int:
     return events.where(F.col("position") < literal_position(known)).count()
 
 
-def _written(day: TableDay) -> dict[str, int]:
-    """What the branch's commits added, of their summaries."""
+def _written(day: TableDay, branch: DayBranch) -> dict[str, int]:
+    """What the branch's own commits added, of their summaries."""
     state = day.lake.read_state(day.identifier)
     assert state is not None
-    old = set(day.state.snapshots) if day.state else set()
-    new = [s.summary for i, s in state.snapshots.items() if i not in old]
+    new = []
+    # Other runs commit to other branches of the table meanwhile.
+    commit: int | None = state.refs[branch.name]
+    while commit is not None and commit != day.base:
+        new.append(state.snapshots[commit].summary)
+        commit = state.snapshots[commit].parent
 
     def total(key: str) -> int:
         return sum(int(summary.get(key, 0)) for summary in new)
