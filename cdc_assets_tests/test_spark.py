@@ -43,6 +43,7 @@ def test_an_archive_of_classes_is_used_beside_the_options_of_the_configuration(
     options = shlex.split(java_options(tmp_path, **{OPTIONS: "-XX:+UseSerialGC"}))
     assert f"-XX:SharedArchiveFile={class_archive()}" in options
     assert "-XX:+UseSerialGC" in options
+    assert "-XX:+UseParallelGC" not in options, "Java does not start with two collectors"
 
 
 def test_java_runs_without_a_word_where_the_archive_is_not_its_own() -> None:
