@@ -1,6 +1,6 @@
 # `make` alone lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e stack ui ui-test screenshots check format bench bench-kafka bench-tables sample lock clean distclean
+.PHONY: help setup demo test e2e stack ui ui-test screenshots check format bench bench-large bench-kafka bench-tables sample lock clean distclean
 
 PORT ?= 3000
 BIN := .venv/bin
@@ -47,6 +47,9 @@ format: setup ## format the code and mend what lint can mend
 
 bench: setup ## measure (ARGS=… go to the benchmark)
 	$(BIN)/python -m cdc_assets_tests.bench $(ARGS)
+
+bench-large: setup ## measure 100,000 changes into a table of 10 million rows (some 15 minutes)
+	$(BIN)/python -m cdc_assets_tests.bench --large-table $(ARGS)
 
 bench-kafka: setup ## measure the landing of a million events from a Kafka broker
 	@sh scripts/e2e.sh

@@ -21,7 +21,7 @@ from cdc_assets.cdc.java import class_archive
 from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
-from cdc_assets.cdc.spark import SMALL_DAYS, build_session
+from cdc_assets.cdc.spark import SHORT_RUN, build_session
 from cdc_assets.cdc.state import stage as snapshots
 
 _DAYS = [date(2026, 1, 1), date(2026, 1, 2)]
@@ -35,7 +35,7 @@ def main() -> int:
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        _run_stages(Path(folder), f'{SMALL_DAYS[_OPTIONS]} "-XX:ArchiveClassesAtExit={archive}"')
+        _run_stages(Path(folder), f'{SHORT_RUN[_OPTIONS]} "-XX:ArchiveClassesAtExit={archive}"')
         gateway: Any = SparkContext._gateway
         # Java writes the archive when it ends, which it does when nobody writes to it any more.
         gateway.shutdown()
@@ -48,7 +48,7 @@ def _run_stages(folder: Path, java_options: str) -> None:
     _write_landing(folder / "landed")
     config = parse_config(
         {
-            "spark": {**SMALL_DAYS, _OPTIONS: java_options, "memory": "1g", "master": "local[2]"},
+            "spark": {**SHORT_RUN, _OPTIONS: java_options, "memory": "1g", "master": "local[2]"},
             "lake": {"warehouse": str(folder / "lake")},
             "start_date": _DAYS[0],
             "sources": {

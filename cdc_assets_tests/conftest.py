@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.spark import SMALL_DAYS, build_session
+from cdc_assets.cdc.spark import SHORT_RUN, SMALL_WORK, build_session
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.lakes import config_of, source_config
 
@@ -25,9 +25,9 @@ LakeOf = Callable[..., Lake]
 SPARK = {
     "spark.master": "local[2]",
     "spark.driver.memory": "4g",
-    "spark.sql.shuffle.partitions": "2",
     # Small plans in great number, most of them run once; the other suites compile.
-    **SMALL_DAYS,
+    **SMALL_WORK,
+    **SHORT_RUN,
 }
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
+from py4j.java_gateway import GatewayClient
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -334,3 +337,28 @@ def double_if_wide(value: Any) -> Any:
     except OverflowError:
         double = math.inf
     return Decimal(repr(double)) if math.isfinite(double) else str(number.normalize())
+
+
+# -- costs ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def counted_calls() -> Iterator[Counter[str]]:
+    """Counts the calls from Python to the JVM, but not the forgetting of objects."""
+    calls: Counter[str] = Counter()
+    send = GatewayClient.send_command
+
+    def counting(self: GatewayClient, command: str, *args: Any, **options: Any) -> Any:
+        calls[command.partition("\n")[0]] += 1
+        return send(self, command, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GatewayClient, "send_command", counting)
+        yield calls
+    calls.pop("m", None)
+
+
+def jobs_run(lake: Lake) -> int:
+    """How many jobs Spark has run so far."""
+    count: int = lake.spark._jsc.sc().dagScheduler().numTotalJobs()  # type: ignore[attr-defined]
+    return count

@@ -18,7 +18,7 @@ import yaml
 
 from cdc_assets.cdc.config import load_config
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
-from cdc_assets.cdc.spark import SMALL_DAYS
+from cdc_assets.cdc.spark import SHORT_RUN
 from cdc_assets.orchestration.asset_keys import table_key
 from cdc_assets.orchestration.catch_up import catch_up_runs
 from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
@@ -41,7 +41,7 @@ class Project:
         self.log = folder / "daemon.log"
         (folder / "dagster.yaml").write_text((REPOSITORY / "dagster.yaml").read_text())
         self.raw = {
-            "spark": {**SMALL_DAYS, "spark.master": "local[2]", "spark.driver.memory": "1g"},
+            "spark": {**SHORT_RUN, "spark.master": "local[2]", "spark.driver.memory": "1g"},
             "lake": {"warehouse": "lake"},
             "start_date": start,
             "sources": {"shop": lakes.source_config("landed", tables={TABLE: {"key": ["id"]}})},

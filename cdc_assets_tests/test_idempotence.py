@@ -197,6 +197,47 @@ def test_a_fault_in_the_merge_leaves_tags_and_main_as_they_were(
     assert str(DAYS[2]) in lakes.refs_of(lake, name, "public.customers")
 
 
+def test_a_fault_in_a_day_that_is_appended_leaves_tags_and_main_as_they_were(
+    lake_of: LakeOf, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where each event is newer than the table, the rows of its keys are deleted, and appended."""
+    landing = Landing(DAYS[0])
+    log = PgLog("idem", landing=landing)
+    for row_id in (1, 2, 3):
+        log.create(id=row_id, v="a", note="long")
+    log.next_day()
+    log.update(id=1, v="b", note="longer")
+    log.delete(id=2)
+    log.create(id=4, v="b", note="new")
+    ev.write_landing(tmp_path / "files", landing.landed)
+    table = {"public.customers": {"key": ["id"]}}
+    lake = lake_of({name: lakes.source_config(tmp_path / "files", tables=table)})
+    lakes.run_all(lake, name, DAYS[:1])
+    before = lakes.refs_of(lake, name, "public.customers")
+    lakes.run_stages(lake, name, DAYS[:2])
+
+    append = Columns.append
+    for fault, sql in FAULTS.items():
+
+        def fails(
+            self: Columns, rows: DataFrame, branch: str, unchanged: Unchanged, sql: str = sql
+        ) -> None:
+            append(self, rows, branch, unchanged)
+            lake.spark.sql(sql.format(branch, self.day.day))
+
+        monkeypatch.setattr(Columns, "append", fails)
+        _, errors = lakes.run_tables(lake, name, [DAYS[1]], ["public.customers"])
+        (error,) = errors.values()
+        assert isinstance(error, AuditError), fault
+        assert "keys were written" in str(error), fault
+        assert lakes.refs_of(lake, name, "public.customers") == before, fault
+    monkeypatch.undo()
+    _, errors = lakes.run_tables(lake, name, [DAYS[1]], ["public.customers"])
+    assert errors == {}
+    rows = lakes.rows_of(lake, name, "public.customers", DAYS[1])
+    assert sorted((row["id"], row["v"]) for row in rows) == [(1, "b"), (3, "a"), (4, "b")]
+
+
 def test_days_made_at_once_are_those_made_one_by_one(
     lake_of: LakeOf, tmp_path: Path, name: str
 ) -> None:

@@ -19,7 +19,7 @@ import pytest
 import yaml
 from pyiceberg.catalog import load_catalog
 
-from cdc_assets.cdc.spark import SMALL_DAYS
+from cdc_assets.cdc.spark import SHORT_RUN
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.killed_run import DAYS
 from cdc_assets_tests.lakes import source_config
@@ -134,7 +134,7 @@ def write_config(files: Path, warehouse: Path, **spark: str) -> Path:
     """The configuration of a lake of these files, beside it."""
     raw = {
         "lake": {"warehouse": str(warehouse)},
-        "spark": {"master": "local[2]", "memory": "1g", **SMALL_DAYS, **spark},
+        "spark": {"master": "local[2]", "memory": "1g", **SHORT_RUN, **spark},
         "start_date": DAYS[0],
         "sources": {
             "killed": source_config(
@@ -173,7 +173,7 @@ def test_a_run_that_lost_its_executors_is_known_as_such_and_goes_on_when_run_aga
     """On executors in processes of their own, as on a cluster; the rows they keep die with them."""
     executors = {
         "spark.executor.memory": "1g",
-        "spark.executor.extraJavaOptions": SMALL_DAYS["spark.driver.extraJavaOptions"],
+        "spark.executor.extraJavaOptions": SHORT_RUN["spark.driver.extraJavaOptions"],
     }
     cluster = {"master": "local-cluster[1,1,1024]", **executors}
     hurt = write_config(unhurt.files, tmp_path / "lake", **cluster)

@@ -6,8 +6,6 @@ import base64
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from py4j.java_gateway import GatewayClient
 from pyspark.sql import DataFrame
 
 from cdc_assets.cdc.changes.facts import facts_of, read_facts
@@ -124,22 +121,6 @@ class Sample:
     calls: int  # from Python to the JVM, of the changes stage of all days
 
 
-@contextmanager
-def counted_calls() -> Iterator[Counter[str]]:
-    """Counts the calls from Python to the JVM, but not the forgetting of objects."""
-    calls: Counter[str] = Counter()
-    send = GatewayClient.send_command
-
-    def counting(self: GatewayClient, command: str, *args: Any, **options: Any) -> Any:
-        calls[command.partition("\n")[0]] += 1
-        return send(self, command, *args, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GatewayClient, "send_command", counting)
-        yield calls
-    calls.pop("m", None)
-
-
 @pytest.fixture(scope="module")
 def samples(lake_of: LakeOf) -> dict[str, Sample]:
     sources = {
@@ -151,7 +132,7 @@ def samples(lake_of: LakeOf) -> dict[str, Sample]:
     for name, config in SOURCES.items():
         landed = read_landing(ROOT / config["landing"]["files"])
         land(lake, f"sample_{name}", DAYS)
-        with counted_calls() as calls:
+        with lakes.counted_calls() as calls:
             make_changes(lake, f"sample_{name}", DAYS)
         found[name] = Sample(
             lake,

@@ -120,6 +120,7 @@ def make_lag(lake: Lake, name: str, days: Sequence[date], force: bool = False) -
         inputs[day] = {"changes": made[day].snapshot_id, "complete": complete}
     stale = [d for d in days if force or current.get(d, DayCommit(0)).inputs != inputs[d]]
     if stale:
+        lake = lake.sized(made.records(stale))
         rows = lake.stage_days(name, "changes", stale)
         is_complete = ~landed_on(d for d in stale if not inputs[d]["complete"])
         measured = measure(rows).withColumn("complete", is_complete).select(*columns.LAG.names)

@@ -10,7 +10,9 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
@@ -36,15 +38,20 @@ KAFKA_PACKAGES = (
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
 )
-# For days of some thousand records, where planning and compiling take the time and not reading:
-# interpret what runs once, and compile the rest fast rather than well. Half the work on the sample.
-SMALL_DAYS = {
+# Up to so many rows planning and compiling take the time, and not reading.
+SMALL_ROWS = 5_000
+# They are read in one piece, and what runs once is interpreted: half the work on the sample.
+SMALL_WORK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.iceberg.distribution-mode": "none",
+}
+# For processes that make small days and end: compile fast rather than well.
+SHORT_RUN = {
     # The small compiler's own room for code, 48 MB, is full at once and swept all the time.
-    "spark.driver.extraJavaOptions": (
-        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-    ),
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
 }
 # Spark walks a document of up to 1,000 nested levels by recursion, from deep within a plan: Java's
 # default stack of 1 MB overflows, which ends the JVM.
@@ -184,8 +191,33 @@ def build_session(config: Config) -> SparkSession:
     return session
 
 
+_small_sessions: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
+_making = Lock()
+
+
+def session_for(spark: SparkSession, config: Config, rows: int) -> SparkSession:
+    """The session for work on so many rows: this one, or its twin with settings for small work.
+
+    What cdc.yaml says of such a setting holds for both. Frames of the two must not meet.
+    """
+    if rows > SMALL_ROWS:
+        return spark
+    with _making:
+        if spark not in _small_sessions:
+            said = {_conf_name(name) for name in config.spark}
+            small = {name: value for name, value in SMALL_WORK.items() if name not in said}
+            context, twin = spark.sparkContext, spark._jsparkSession.newSession()
+            settings = {**spark.conf.getAll, **small}
+            _small_sessions[spark] = SparkSession(context, twin, settings)
+        return _small_sessions[spark]
+
+
 # PySpark asks the JVM anew for a class at every call of a function, and the JVM then looks for it
 # in each jar: a third of the time of a small day.
+SESSION = "org.apache.spark.sql.classic.SparkSession"
+TABLES = "org.apache.iceberg.spark.Spark3Util"
+METADATA = "org.apache.iceberg.TableMetadataParser"
+STRING = "java.lang.String"
 _HELD_CLASSES = (
     "functions",
     "PythonUtils",
@@ -193,7 +225,7 @@ _HELD_CLASSES = (
     "py4j",
     "org",
     "org.apache.spark.sql.functions",
-    "org.apache.spark.sql.classic.SparkSession",
+    *(SESSION, TABLES, METADATA, STRING),
 )
 
 

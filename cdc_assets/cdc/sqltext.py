@@ -8,7 +8,8 @@ into a text only through :func:`~cdc_assets.cdc.names.quote` and :func:`literal`
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -122,7 +123,7 @@ def struct(**members: str) -> str:
 
 
 # Each iteration of Spark's analyzer resolves the next of unresolved steps, and visits all of them.
-_STEPS_AT_ONCE = 4
+_STEPS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -166,13 +167,19 @@ class Query:
 
     def plan(self) -> DataFrame:
         """The frame that the steps make; nothing is computed yet."""
-        view = f"cdc_{uuid.uuid4().hex}"
-        self.frame.createOrReplaceTempView(view)
-        spark = self.frame.sparkSession
-        try:
-            return spark.sql(" |> ".join([f"FROM {view}", *self.steps]))
-        finally:
-            spark.catalog.dropTempView(view)
+        with named(self.frame) as view:
+            return self.frame.sparkSession.sql(" |> ".join([f"FROM {view}", *self.steps]))
+
+
+@contextmanager
+def named(frame: DataFrame) -> Iterator[Sql]:
+    """A name by which SQL text reads the frame; no other work of the session has it."""
+    view = f"cdc_{uuid.uuid4().hex}"
+    frame.createOrReplaceTempView(view)
+    try:
+        yield view
+    finally:
+        frame.sparkSession.catalog.dropTempView(view)
 
 
 def _listed(columns: Mapping[str, Sql]) -> Sql:

@@ -144,10 +144,10 @@ def demo(config_file: ConfigFile = None, verbose: Verbose = False) -> None:
     """Make all days that have landed, then print tables, lag and what was quarantined."""
     config = _load(config_file)
     first, last = config.start_date, _last_landed_day(config)
-    from cdc_assets.cdc.spark import SMALL_DAYS
+    from cdc_assets.cdc.spark import SHORT_RUN
     from cdc_assets.cli.demo import print_results
 
-    _run(first, last, verbose=verbose, spark=SMALL_DAYS)
+    _run(first, last, verbose=verbose, spark=SHORT_RUN)
 
     print_results(config, first, last)
 

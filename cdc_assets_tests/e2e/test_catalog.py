@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cdc_assets.cdc.spark import SMALL_DAYS
+from cdc_assets.cdc.spark import SHORT_RUN
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.e2e.stack import JARS, Postgres
 from cdc_assets_tests.lakes import source_config
@@ -63,7 +63,7 @@ def test_days_are_made_and_read_with_a_catalog_in_postgresql(tmp_path: Path) -> 
                     "jdbc.password": "${PG_PASSWORD}",
                 },
             },
-            "spark": {"master": "local[1]", "memory": "1g", "jars": str(driver), **SMALL_DAYS},
+            "spark": {"master": "local[1]", "memory": "1g", "jars": str(driver), **SHORT_RUN},
             "start_date": ev.DAY,
             "sources": {
                 "shop": source_config(tmp_path / "landed", tables={"public.customers": {}})

@@ -17,7 +17,7 @@ from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of, with_d
 from cdc_assets.cdc.envelopes.registry import READERS
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, with_retry
-from cdc_assets.cdc.sqltext import case, is_object, literal
+from cdc_assets.cdc.sqltext import case, is_object, literal, named
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.strict_json import DOCUMENT, document_in, with_strict_json
 
@@ -155,13 +155,13 @@ def register_schemas(lake: Lake, name: str, fresh: Sequence[Row]) -> None:
         return
     # Few and small; as plain rows they can't meet MERGE's trouble with views on Iceberg tables.
     rows = lake.spark.createDataFrame(fresh, columns.SCHEMAS)
-    rows.createOrReplaceTempView("cdc_fresh_schemas")
-    with_retry(
-        lambda: lake.spark.sql(
-            f"MERGE INTO {lake.stage(name, 'schemas')} t USING cdc_fresh_schemas s "
-            "ON t.schema_id = s.schema_id AND t.table_name = s.table_name "
-            "WHEN MATCHED THEN UPDATE SET t.first_landed = least(t.first_landed, s.first_landed) "
-            "WHEN NOT MATCHED THEN INSERT (schema_id, table_name, schema, first_landed) "
-            "VALUES (s.schema_id, s.table_name, s.schema, s.first_landed)"
+    with named(rows) as view:
+        with_retry(
+            lambda: lake.spark.sql(
+                f"MERGE INTO {lake.stage(name, 'schemas')} t USING {view} s "
+                "ON t.schema_id = s.schema_id AND t.table_name = s.table_name WHEN MATCHED THEN "
+                "UPDATE SET t.first_landed = least(t.first_landed, s.first_landed) "
+                "WHEN NOT MATCHED THEN INSERT (schema_id, table_name, schema, first_landed) "
+                "VALUES (s.schema_id, s.table_name, s.schema, s.first_landed)"
+            )
         )
-    )

@@ -550,7 +550,9 @@ def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = Fals
         or any(current[t].get(day, DayCommit(0)).inputs != made_of[day] for t in identifiers)
     ]
     for run in _contiguous(stale):
-        _make_run(lake, name, source, run, made_of, identifiers, current)
+        # Of tombstones the day before is read as well.
+        rows = landed.records([run[0] - timedelta(days=1), *run])
+        _make_run(lake.sized(rows), name, source, run, made_of, identifiers, current)
     return stale
 
 

@@ -39,7 +39,7 @@ from cdc_assets.cdc.errors import ConcurrentRunError, ConfigError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake.errors import is_conflict, is_contention
 from cdc_assets.cdc.names import TableName, ddl_of, escape, quote
-from cdc_assets.cdc.spark import CATALOG
+from cdc_assets.cdc.spark import CATALOG, METADATA, SESSION, STRING, TABLES, session_for
 from cdc_assets.cdc.sqltext import literal
 
 log = logging.getLogger(__name__)
@@ -159,6 +159,7 @@ class DayCommit:
 
     snapshot_id: int
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    records: int | None = None  # that it wrote, of all its days; None where nothing says
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,16 @@ class DayCommits(dict[date, DayCommit]):
     """The days of a stage table, and `head`: the table's newest commit when they were read."""
 
     head: int | None = None
+
+    def records(self, days: Iterable[date]) -> int | None:
+        """At most how many rows some days have; None where their commits do not say."""
+        total, seen = 0, set()
+        for made in (self[day] for day in days if day in self):
+            if made.records is None:
+                return None
+            total += made.records if made.snapshot_id not in seen else 0
+            seen.add(made.snapshot_id)
+        return total
 
 
 def days_made(commits: Iterable[tuple[int, Mapping[str, str]]]) -> dict[date, DayCommit]:
@@ -192,7 +203,8 @@ def days_made(commits: Iterable[tuple[int, Mapping[str, str]]]) -> dict[date, Da
             days[date.fromisoformat(day)] = DayCommit(known["commit"], known["inputs"])
     for snapshot, summary in listed:
         for day, inputs in json.loads(summary.get(INPUTS, "{}")).items():
-            days[date.fromisoformat(day)] = DayCommit(snapshot, inputs)
+            records = int(summary.get("added-records", 0))
+            days[date.fromisoformat(day)] = DayCommit(snapshot, inputs, records)
     return days
 
 
@@ -221,6 +233,12 @@ class Lake:
         self.spark = spark
         self.config = config
 
+    def sized(self, rows: int | None) -> Lake:
+        """The lake in the session that suits work on so many rows; None: on many."""
+        if rows is None:
+            return self
+        return Lake(session_for(self.spark, self.config, rows), self.config)
+
     # --- names
 
     def stage(self, source: str, table: str) -> str:
@@ -239,11 +257,14 @@ class Lake:
 
     def handle(self, identifier: str) -> Any:
         """Iceberg's own table object, for commits that SQL has no words for."""
-        jvm: Any = self.spark._jvm
         session: Any = self.spark._jsparkSession
         # A catalog is opened with the settings of the thread's session, whatever session asks.
-        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
-        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, identifier)
+        self._java(SESSION).setActiveSession(session)
+        return self._java(TABLES).loadIcebergTable(session, identifier)
+
+    def _java(self, name: str) -> Any:
+        """A Java class by its full name; those asked for often are held (`_HELD_CLASSES`)."""
+        return getattr(self.spark._jvm, name)
 
     def read_state(self, identifier: str) -> TableState | None:
         """A table's metadata in one call, or None where there is no such table."""
@@ -254,8 +275,7 @@ class Lake:
             if self.exists(identifier):
                 raise
             return None
-        jvm: Any = self.spark._jvm
-        raw = json.loads(jvm.org.apache.iceberg.TableMetadataParser.toJson(metadata))
+        raw = json.loads(self._java(METADATA).toJson(metadata))
         snapshots = {
             s["snapshot-id"]: Snapshot(
                 s["snapshot-id"], s["summary"], s["timestamp-ms"], s.get("parent-snapshot-id")
@@ -363,7 +383,13 @@ class Lake:
                     "write.merge.mode": "merge-on-read",
                     "write.update.mode": "merge-on-read",
                     "write.delete.mode": "merge-on-read",
-                    "write.distribution-mode": "hash" if bucket else "none",
+                    # A day is sorted as it is; a shuffle before each write would cost another.
+                    **{
+                        f"write.{way}distribution-mode": "hash" if bucket else "none"
+                        for way in ("", "merge.", "delete.")
+                    },
+                    # By it the rows of a day are found, also behind a hundred columns.
+                    "write.metadata.metrics.column._cdc_landing_date": "full",
                 },
             )
         return identifier
@@ -528,8 +554,7 @@ class Lake:
 
     def _names(self, refs: Any) -> list[str]:
         """The names of a table's references, in one call however many there are."""
-        jvm: Any = self.spark._jvm
-        joined: str = jvm.String.join("\n", refs.keySet())
+        joined: str = self._java(STRING).join("\n", refs.keySet())
         return joined.split("\n")
 
     def drop_branch(self, branch: DayBranch) -> None:

@@ -55,6 +55,7 @@ class LandedDay:
     texts: tuple[str, ...]
     parquets: tuple[str, ...]
     fingerprint: str  # changes when a file is added, removed, grown or touched
+    bytes: int = 0
 
     @property
     def files(self) -> int:
@@ -100,7 +101,8 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
                 path,
             )
         seen.append((name, status.getLen(), status.getModificationTime()))
-    return LandedDay(day, tuple(texts), tuple(parquets), _fingerprint(seen))
+    size = sum(length for _, length, _ in seen)
+    return LandedDay(day, tuple(texts), tuple(parquets), _fingerprint(seen), size)
 
 
 def _fingerprint(files: Iterable[tuple[str, int, int]]) -> str:

@@ -13,6 +13,8 @@ from cdc_assets.cdc.lake.errors import is_landing_read
 from cdc_assets.cdc.landing.files import NONE, LandedDay, list_day, read_days, unreadable
 from cdc_assets.cdc.landing.kafka import KafkaDay, land_offsets
 
+_RECORD_BYTES = 500  # of a landed record, about: to tell small days from large ones
+
 
 def land(
     lake: Lake,
@@ -91,6 +93,7 @@ def _land_files(
             folder,
         )
     if new:
+        lake = lake.sized(sum(day.bytes for day in new) // _RECORD_BYTES)
         rows = read_days(lake.spark, name, new)
         inputs = {day.day: {"files": day.fingerprint} for day in new}
         try:

@@ -1,4 +1,4 @@
-"""The day's rows → the day's branch: one MERGE, or an append where the table has no rows."""
+"""The day's rows → the day's branch: appended where none can be beaten, else one MERGE."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.catalog import DayBranch, with_retry
 from cdc_assets.cdc.lake.checkpoints import keeping
-from cdc_assets.cdc.state.audit import audit_written, fingerprint
+from cdc_assets.cdc.names import quote
+from cdc_assets.cdc.sqltext import named
+from cdc_assets.cdc.state.audit import FEW_KEYS, audit_appended, audit_written, fingerprint
 from cdc_assets.cdc.state.columns import POSITION, Columns
 from cdc_assets.cdc.state.keyed import Keyed
 from cdc_assets.cdc.state.table_day import TableDay
@@ -35,24 +37,27 @@ def merge(day: TableDay, on: DayBranch, columns: Columns) -> dict[str, Any]:
         # Unsent values are looked for several times in the same moves.
         moves = kept.keep(keyed.moves()) if day.may_be_unsent else keyed.moves()
         rows = columns.typed(keyed.winners(moves, unchanged, kept), unchanged)
-        if day.starts_empty and not day.may_be_unsent:
-            return _append(day, on, rows, columns, unchanged)
         unresolved = 0
         if unchanged.columns:
             rows = kept.keep(rows)
             unresolved = columns.unresolved(rows, keyed.standing(), unchanged)
         observed = Observation()
-        counts = [
-            *_value_counts(columns),
-            F.expr(fingerprint("k", "pos", "NOT is_removal")),
-        ]
-        counted = rows.observe(observed, *counts)
-        figures: dict[str, Any] = {}
+        counted = rows.observe(observed, *_counts(columns))
         if keyed.truncated is not None:
             _delete_below(day, branch, keyed.truncated)
-        with_retry(lambda: columns.merge(counted, branch, unchanged))
+        if day.may_be_unsent or not (day.starts_empty or keyed.is_all_after):
+            with_retry(lambda: columns.merge(counted, branch, unchanged))
+        else:
+            # No row of the table beats one of the day's, and none has a value that they need.
+            if not day.starts_empty:
+                _delete_keys(day, branch, moves, columns)
+            columns.append(counted, branch, unchanged)
         found = _figures_of(observed)
-        audit_written(day, branch, rows, columns, found)
+        if day.starts_empty and not day.may_be_unsent:
+            audit_appended(day, on, found["n"])
+        else:
+            audit_written(day, branch, rows, columns, found)
+        figures: dict[str, Any] = {}
         if keyed.truncated is not None:
             # A file that goes as a whole is counted with the rows that were gone from it.
             figures["rows"] = day.lake.spark.table(branch).count()
@@ -65,35 +70,22 @@ def merge(day: TableDay, on: DayBranch, columns: Columns) -> dict[str, Any]:
         }
 
 
-def _append(
-    day: TableDay, branch: DayBranch, rows: DataFrame, columns: Columns, unchanged: Unchanged
-) -> dict[str, Any]:
-    """The winners of a table without rows, in one job: there is nothing that they could meet.
+def _delete_keys(day: TableDay, branch: str, moves: DataFrame, columns: Columns) -> None:
+    """Delete the rows of all keys that the day touched; of the table, the keys alone are read.
 
-    Raises:
-        AuditError: the commit has not as many rows as there are winners.
+    A MERGE would sort the whole table: Spark keeps the rows of the source that match none, and
+    so can't send the source to where the table is.
     """
-    observed = Observation()
-    winners = rows.where("NOT is_removal").observe(observed, *_value_counts(columns))
-    typed = winners.alias("s").selectExpr(*columns.inserted(unchanged))
-    with_retry(lambda: typed.writeTo(branch.identifier).append())
-    found = _figures_of(observed)
-    state = day.lake.read_state(day.identifier)
-    assert state is not None
-    summary = state.snapshots[state.refs[branch.name]].summary
-    written = int(summary.get("added-records", 0))
-    if written != found["n"]:
-        raise AuditError(
-            day.label,
-            day.day,
-            f"{found['n']} keys were written and {written} rows have them",
-            check="keys_unique",
-        )
-    return {
-        **_judge_values(day, rows, found, columns),
-        **_unreadable_keys(day, columns),
-        "keys_audited": written,
-    }
+    keys = moves.selectExpr(*(f"k.{work}" for work in columns.key_work))
+    if day.survey.events <= FEW_KEYS:
+        keys = F.broadcast(keys)
+    same = " AND ".join(
+        f"t.{quote(name)} = s.{work}"
+        for name, work in zip(columns.key_lake, columns.key_work, strict=True)
+    )
+    with named(keys) as view:
+        statement = f"DELETE FROM {branch} t WHERE EXISTS (SELECT 1 FROM {view} s WHERE {same})"
+        with_retry(lambda: day.lake.spark.sql(statement))
 
 
 _NOTHING = {"n": 0, "contradicted": 0, "unfit": 0, "fingerprint": None}
@@ -133,6 +125,11 @@ def _merge_unkeyed(day: TableDay, branch: str, columns: Columns) -> dict[str, An
         if unkeyed.floor is not None:
             _delete_below(day, branch, unkeyed.floor)
         return {**figures, "rows": unkeyed.write(branch, moves, kept)}
+
+
+def _counts(columns: Columns) -> list[Column]:
+    """:func:`_value_counts`, and the fingerprint of the rows that are to be there."""
+    return [*_value_counts(columns), F.expr(fingerprint("k", "pos", "NOT is_removal"))]
 
 
 def _value_counts(columns: Columns) -> list[Column]:

@@ -9,10 +9,32 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.errors import AuditError
+from cdc_assets.cdc.lake.catalog import DayBranch
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Sql
 from cdc_assets.cdc.state.columns import LANDED, POSITION, Columns
 from cdc_assets.cdc.state.table_day import TableDay
+
+# Up to so many keys of a day are sent to all cores; more are sorted with the table's.
+FEW_KEYS = 300_000
+
+
+def audit_appended(day: TableDay, on: DayBranch, winners: int) -> None:
+    """The one commit to a table without rows has as many as there are winners.
+
+    Raises:
+        AuditError: it has more or fewer.
+    """
+    state = day.lake.read_state(day.identifier)
+    assert state is not None
+    written = int(state.snapshots[state.refs[on.name]].summary.get("added-records", 0))
+    if written != winners:
+        raise AuditError(
+            day.label,
+            day.day,
+            f"{winners} keys were written and {written} rows have them",
+            check="keys_unique",
+        )
 
 
 def audit_written(
@@ -33,10 +55,11 @@ def audit_written(
     """
     names = [quote(name) for name in columns.key_lake]
     of_row = fingerprint(f"struct({', '.join(f'w.{n}' for n in names)})", f"w.{POSITION}", "true")
+    hint = "/*+ BROADCAST(w) */ " if winners["n"] <= FEW_KEYS else ""
     written = day.lake.spark.sql(
         f"WITH w AS (SELECT {', '.join(names)}, {POSITION} FROM {branch} "
         f"WHERE {LANDED} = DATE'{day.day}') "
-        f"SELECT count(*) AS n, {of_row} FROM {branch} t "
+        f"SELECT {hint}count(*) AS n, {of_row} FROM {branch} t "
         f"JOIN w ON {' AND '.join(f't.{n} = w.{n}' for n in names)}"
     ).first()
     assert written is not None

@@ -547,9 +547,11 @@ class Columns:
             .merge()
         )
 
-    def inserted(self, unchanged: Unchanged) -> list[Sql]:
-        """The columns of new rows, from a frame of winners named `s`."""
-        return [f"{sql} AS {name}" for name, sql in self._row(unchanged).items()]
+    def append(self, rows: DataFrame, branch: str, unchanged: Unchanged) -> None:
+        """Append the day's winners to a branch, in one commit."""
+        row = (f"{sql} AS {name}" for name, sql in self._row(unchanged).items())
+        new = rows.where("NOT is_removal").alias("s").selectExpr(*row)
+        with_retry(lambda: new.writeTo(branch).append())
 
     def _row(self, unchanged: Unchanged) -> dict[str, Sql]:
         """By quoted name what a new row has in each column of the table."""

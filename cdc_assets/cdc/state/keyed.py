@@ -215,6 +215,11 @@ class Keyed:
         )
         return row.p if row else None
 
+    @property
+    def is_all_after(self) -> bool:
+        """Does each move stand after all that landed before the day?"""
+        return self.day.is_all_after and not self._halves_near()
+
     def _halves_near(self) -> bool:
         return bool(self.day.survey.halves or any(s.halves for s in self.day.past))
 

@@ -40,7 +40,7 @@ class TableDay:
         facts: Facts,
         state: TableState | None,
     ) -> None:
-        self.lake, self.name, self.table, self.day = lake, name, table, day
+        self.name, self.table, self.day = name, table, day
         self.facts, self.state = facts, state
         self.source: SourceConfig = lake.config.source(name)
         self.config: TableConfig = self.source.tables[table]
@@ -51,6 +51,13 @@ class TableDay:
         self.past = [facts.surveys.get((table, d), Survey()) for d in self.window]
         self.identifier = lake.state(name, TableName.parse(table))
         self.label = f"{name}.{table}"
+        self.lake = lake.sized(self._rows_read())
+
+    def _rows_read(self) -> int:
+        """At most how many rows are read for the day: of changes, and of the table."""
+        events = sum(survey.events for survey in [self.survey, *self.past])
+        stands = self.state.day_summary(self.day - timedelta(days=1)) if self.state else {}
+        return events + int(stands.get("total-records", 0))
 
     # --- what the day is made of
 

@@ -10,7 +10,6 @@ transaction all count.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from datetime import date, timedelta
 
@@ -22,6 +21,7 @@ from cdc_assets.cdc.lake.catalog import with_retry
 from cdc_assets.cdc.lake.checkpoints import Kept
 from cdc_assets.cdc.names import column
 from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
+from cdc_assets.cdc.sqltext import named
 from cdc_assets.cdc.state.columns import LANDED, POSITION, SOURCE_TS, Columns
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.values.placeholders import placeholder_forms
@@ -173,17 +173,13 @@ class Unkeyed:
             .where("n <= -step")
             .select("pos")
         )
-        view = f"cdc_gone_{uuid.uuid4().hex}"
-        gone.createOrReplaceTempView(view)
-        try:
+        with named(gone) as view:
             with_retry(
                 lambda: self.lake.spark.sql(
                     f"MERGE INTO {branch} t USING (SELECT * FROM {view}) s "
                     f"ON t.{POSITION} = s.pos WHEN MATCHED THEN DELETE"
                 )
             )
-        finally:
-            self.lake.spark.catalog.dropTempView(view)
         self._append(branch, new)
         rows, expected = self.lake.spark.table(branch).count(), before + new.count() - gone.count()
         if rows != expected:

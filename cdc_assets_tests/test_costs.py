@@ -1,0 +1,67 @@
+"""What a day of a table costs: Spark jobs and calls to the JVM, which seconds depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.state import stage as snapshots
+from cdc_assets.cdc.state.stage import DayReport
+from cdc_assets_tests import events as ev
+from cdc_assets_tests import lakes
+from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.events import Landing, PgLog
+
+pytestmark = pytest.mark.slow
+
+TABLE = "public.customers"
+DAYS = [ev.DAY + timedelta(days=n) for n in range(4)]
+CREATED, CHANGED, CHANGED_AGAIN, QUIET = DAYS
+TYPES = {"id": "int64", "v": "string"}
+
+
+def jobs_and_calls(lake: Lake, work: Callable[[], Any]) -> tuple[int, int]:
+    """How many jobs Spark ran meanwhile, and how often Python called the JVM."""
+    before = lakes.jobs_run(lake)
+    with lakes.counted_calls() as calls:
+        work()
+    return lakes.jobs_run(lake) - before, calls.total()
+
+
+def test_a_tables_day_takes_few_jobs_and_calls_and_none_where_nothing_is_new(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    landing = Landing(CREATED)
+    log = PgLog("cost", landing=landing, types=TYPES)
+    for row_id in range(5):
+        log.create(id=row_id, v="a")
+    for gone in (2, 3):
+        log.next_day()
+        log.update(id=1, v="b")
+        log.delete(id=gone)
+    log.next_day()
+    log.heartbeat()
+    ev.write_landing(tmp_path / "files", landing.landed)
+    tables = {TABLE: {"key": ["id"]}}
+    lake = lake_of({name: lakes.source_config(tmp_path / "files", tables=tables)})
+    lakes.run_stages(lake, name, DAYS)
+    facts = snapshots.gather(lake, name, [TABLE], DAYS)
+
+    def make(day: Any) -> DayReport:
+        return snapshots.make_table_day(lake, name, TABLE, day, facts)
+
+    for day in (CREATED, CHANGED):
+        make(day)
+    jobs, calls = jobs_and_calls(lake, lambda: make(CHANGED_AGAIN))
+    assert jobs <= 5
+    assert calls <= 300
+    jobs, _ = jobs_and_calls(lake, lambda: make(QUIET))
+    assert jobs == 0, "a day without an event"
+    jobs, calls = jobs_and_calls(lake, lambda: make(QUIET))
+    assert jobs == 0, "nothing new"
+    assert calls <= 30
