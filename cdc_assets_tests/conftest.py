@@ -66,6 +66,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield running
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts processes of its own and waits for them comes first, beside all the others."""
+    items.sort(key=lambda item: item.get_closest_marker("process") is None)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The seconds that each file took, fixtures included."""
     seconds: Counter[str] = Counter()

@@ -26,6 +26,8 @@ from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.e2e.stack import Process, StackError, wait_for
 
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
 REPOSITORY = Path(__file__).parents[1]
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
 TABLE = "public.customers"
@@ -135,7 +137,6 @@ def days_made(instance: dg.DagsterInstance, run_id: str) -> list[str | None]:
     return sorted(event.partition or "" for event in made if event)
 
 
-@pytest.mark.slow
 def test_the_daemon_makes_landed_days_and_late_ones_and_queued_backfills(
     project: Project, instance: dg.DagsterInstance
 ) -> None:
@@ -179,7 +180,6 @@ def test_the_daemon_makes_landed_days_and_late_ones_and_queued_backfills(
     wait_for("the backfill", backfilled, PATIENCE, every=1)
 
 
-@pytest.mark.slow
 def test_after_three_nights_without_a_daemon_the_next_one_makes_all_missing_days(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +220,6 @@ def test_after_three_nights_without_a_daemon_the_next_one_makes_all_missing_days
     assert catch_up_runs(load_config(tmp_path / "cdc.yaml"), "shop", days[-1]) == []
 
 
-@pytest.mark.slow
 def test_a_run_can_be_stopped_and_goes_on_where_it_was(tmp_path: Path) -> None:
     project = Project(tmp_path)
     days = [ev.DAY + timedelta(days=n) for n in range(8)]
@@ -256,7 +255,6 @@ def test_a_run_can_be_stopped_and_goes_on_where_it_was(tmp_path: Path) -> None:
     assert project.ids(days[-1]) == {10 * n + i for n in range(8) for i in range(3)}
 
 
-@pytest.mark.slow
 def test_dagster_materializes_a_range_of_one_table(tmp_path: Path) -> None:
     project = Project(tmp_path)
     for number, day in enumerate(DAYS):

@@ -24,6 +24,8 @@ from cdc_assets_tests import events as ev
 from cdc_assets_tests.killed_run import DAYS
 from cdc_assets_tests.lakes import source_config
 
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
 # Which announcement of which stage to strike after, and how many seconds later.
 STRIKES = [
     ("landing", 1, 1.0),
@@ -155,7 +157,6 @@ def assert_same_lakes(unhurt: Unhurt, hurt: Path) -> None:
     assert len(expected["killed.public.first@2026-11-06"]) == 3 * 39
 
 
-@pytest.mark.slow
 def test_a_killed_run_that_is_run_again_leaves_the_lake_of_one_never_killed(
     unhurt: Unhurt, tmp_path: Path
 ) -> None:
@@ -166,7 +167,6 @@ def test_a_killed_run_that_is_run_again_leaves_the_lake_of_one_never_killed(
     assert_same_lakes(unhurt, tmp_path / "lake")
 
 
-@pytest.mark.slow
 def test_a_run_that_lost_its_executors_is_known_as_such_and_goes_on_when_run_again(
     unhurt: Unhurt, tmp_path: Path
 ) -> None:

@@ -193,6 +193,11 @@ def on_basis(position: Column, basis: Column, of_table: Mapping[int, str]) -> Co
     return F.when(is_own, position).otherwise(moved)
 
 
+def of_other_basis(position: Sequence[int]) -> list[int]:
+    """A position whose basis is not its table's, as :func:`on_basis` moves it."""
+    return [position[0], _OTHER_BASIS, *position[1:]]
+
+
 def of_removal(position: Column) -> Column:
     """The position of what an event removes beside its own row: the rank of a removal (O4)."""
     before_rank = F.slice(position, F.lit(1), F.size(position) - _TAIL + 1)

@@ -212,11 +212,13 @@ def days_made(commits: Iterable[tuple[int, Mapping[str, str]]]) -> dict[date, Da
 class DayBranch:
     """A branch on which one writer builds a day of a state table; no other knows its name.
 
-    `replaces` is the day's published snapshot when the writer began, None where it had none.
+    `base` is the snapshot that it starts from, None for an empty table; `replaces` the day's
+    published snapshot when the writer began, None where it had none.
     """
 
     table: str
     day: date
+    base: int | None
     replaces: int | None
     name: str
 
@@ -468,63 +470,60 @@ class Lake:
 
     # --- days of state tables
 
-    def start_branch(
+    def branch(
         self, identifier: str, day: date, base: int | None, replaces: int | None
     ) -> DayBranch:
-        """A fresh branch for the day, at the snapshot `base` or empty.
+        """A fresh name for the day's branch, which is to start at `base`; nothing is written.
 
         `replaces` is the day's published snapshot as the writer found it.
         """
-        branch = DayBranch(identifier, day, replaces, f"{_prefix(day)}{uuid.uuid4().hex[:8]}")
+        return DayBranch(identifier, day, base, replaces, f"{_prefix(day)}{uuid.uuid4().hex[:8]}")
+
+    def start(self, branch: DayBranch) -> None:
+        """Make the branch, at its base or empty, so that it can be written to."""
 
         def commit() -> None:
-            table = self.handle(identifier)
-            start = base
-            if start is None and table.refs().containsKey(EMPTY):
-                start = table.refs().get(EMPTY).snapshotId()
-            if start is not None:
-                table.manageSnapshots().createBranch(branch.name, start).commit()
-                return
-            # A branch starts at a snapshot, and a new table has none yet.
-            table.newAppend().toBranch(branch.name).commit()
-            change = table.manageSnapshots()
-            if not table.refs().containsKey(EMPTY):
-                change.createTag(EMPTY, table.refs().get(branch.name).snapshotId()).commit()
-
-        with_retry(commit)
-        return branch
-
-    def seal_branch(self, branch: DayBranch, summary: Mapping[str, str]) -> None:
-        """An empty commit that closes the day's branch and says what it was made of."""
-
-        def commit() -> None:
-            append = self.handle(branch.table).newAppend().toBranch(branch.name)
-            for key, value in {DAY: str(branch.day), **summary}.items():
-                append.set(key, value)
-            append.commit()
+            transaction = self.handle(branch.table).newTransaction()
+            _start(transaction, branch)
+            transaction.commitTransaction()
 
         with_retry(commit)
 
-    def publish(self, branch: DayBranch) -> None:
-        """Tag the branch's newest snapshot as the day; main follows where it is the newest.
+    def publish(
+        self, branch: DayBranch, summary: Mapping[str, str], is_started: bool = True
+    ) -> None:
+        """Tag the branch's end as the day, with this summary; main follows where it is the newest.
 
         One commit: a reader sees the day before or the day after, nothing between. Branches
         that others left or hold of the day go with it: they can't be published any more.
 
+        Args:
+            branch: what is published.
+            summary: what the day was made of and came to.
+            is_started: whether the branch was made, to be written to.
+
         Raises:
-            ConcurrentRunError: the day was published since the branch was started.
+            ConcurrentRunError: the day was published since the branch was named.
         """
         tag = str(branch.day)
 
         def commit() -> None:
-            table = self.handle(branch.table)
-            # Begun before the references are read, it commits only if none has moved since.
-            change = table.manageSnapshots()
-            refs = table.refs()
+            # Where another commit came between, Iceberg applies the append again, but no change of
+            # references that was begun before: it fails, and all of this is done anew.
+            transaction = self.handle(branch.table).newTransaction()
+            refs = transaction.table().refs()
             published = refs.get(tag).snapshotId() if refs.containsKey(tag) else None
-            if published != branch.replaces or not refs.containsKey(branch.name):
+            if published != branch.replaces or refs.containsKey(branch.name) != is_started:
                 raise ConcurrentRunError(branch.table, [branch.day])
+            if not is_started:
+                _start(transaction, branch)
+            end = transaction.newAppend().toBranch(branch.name)
+            for key, value in {DAY: tag, **summary}.items():
+                end.set(key, value)
+            end.commit()
+            refs = transaction.table().refs()
             snapshot = refs.get(branch.name).snapshotId()
+            change = transaction.manageSnapshots()
             if published is None:
                 change = change.createTag(tag, snapshot)
             else:
@@ -536,6 +535,7 @@ class Lake:
                 if name.startswith(_prefix(branch.day)):
                     change = change.removeBranch(name)
             change.commit()
+            transaction.commitTransaction()
 
         with_retry(commit)
 
@@ -592,6 +592,19 @@ def _is_day(name: str) -> bool:
 
 def _days_of(names: Iterable[str]) -> Iterable[date]:
     return (date.fromisoformat(name) for name in names if _is_day(name))
+
+
+def _start(transaction: Any, branch: DayBranch) -> None:
+    refs, start = transaction.table().refs(), branch.base
+    if start is None and refs.containsKey(EMPTY):
+        start = refs.get(EMPTY).snapshotId()
+    if start is not None:
+        transaction.manageSnapshots().createBranch(branch.name, start).commit()
+        return
+    # A branch starts at a snapshot, and a new table has none yet.
+    transaction.newAppend().toBranch(branch.name).commit()
+    empty = transaction.table().refs().get(branch.name).snapshotId()
+    transaction.manageSnapshots().createTag(EMPTY, empty).commit()
 
 
 def _move_main(change: Any, refs: Any, snapshot: int) -> Any:

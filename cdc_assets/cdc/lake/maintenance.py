@@ -241,13 +241,13 @@ class _Work:
             return None, 0, 0
         if self.dry_run:
             return day, files, size
-        branch = self.lake.start_branch(self.identifier, day, base=snapshot, replaces=snapshot)
+        branch = self.lake.branch(self.identifier, day, base=snapshot, replaces=snapshot)
         try:
+            self.lake.start(branch)
             self._rewrite(branch=branch.name)
             self._audit(branch, snapshot)
             own = {k: v for k, v in state.day_summary(day).items() if k.startswith("cdc.")}
-            self.lake.seal_branch(branch, {**own, MADE_AS: str(state.made_as(day))})
-            self.lake.publish(branch)
+            self.lake.publish(branch, {**own, MADE_AS: str(state.made_as(day))})
         except BaseException:
             self.lake.drop_branch(branch)
             raise

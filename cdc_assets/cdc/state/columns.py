@@ -126,6 +126,11 @@ class Columns:
         return list(self._unlike.values())
 
     @property
+    def has_rows(self) -> bool:
+        """Whether events can change rows: by a key that is known, or without one."""
+        return bool(self.key_names) or self.day.config.key in ("none", "row")
+
+    @property
     def key_work(self) -> list[str]:
         """Names of the key's members in work frames."""
         return [f"k{i}" for i in range(len(self.key_names))]

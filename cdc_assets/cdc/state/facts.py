@@ -13,7 +13,7 @@ from cdc_assets.cdc.changes.facts import read_facts
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas, known_schemas
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.lake.catalog import DayCommit, Lake
-from cdc_assets.cdc.positions import SOURCE_TIME
+from cdc_assets.cdc.positions import SOURCE_TIME, of_other_basis
 from cdc_assets.cdc.values.column_types import Columns
 
 
@@ -71,6 +71,7 @@ class Survey:
     schema_ids: tuple[str, ...] = ()  # that of most events first
     key_names: tuple[tuple[str, ...], ...] = ()
     ranges: tuple[PositionRange, ...] = ()
+    truncate_ranges: tuple[PositionRange, ...] = ()
 
     def of_bases(self, of_table: Mapping[int, str]) -> list[PositionRange]:
         """The positions that can be compared with the table's (FORMATS O8)."""
@@ -83,6 +84,14 @@ class Survey:
     def highest(self, of_table: Mapping[int, str]) -> tuple[int, ...] | None:
         """The highest position of the table's own bases."""
         return max((r.highest for r in self.of_bases(of_table)), default=None)
+
+    def truncated(self, of_table: Mapping[int, str]) -> list[int] | None:
+        """The highest truncate in the order of the table's positions; None where there is none."""
+        places = (
+            list(r.highest) if of_table.get(r.epoch) == r.basis else of_other_basis(r.highest)
+            for r in self.truncate_ranges
+        )
+        return max(places, default=None)
 
 
 @dataclass(frozen=True)
@@ -160,14 +169,9 @@ def _whole_day(facts: Sequence[Row]) -> Survey:
     for fact in whole:
         ops[fact.op] += fact.records
     schemas: Counter[str] = Counter()
-    ranges: dict[tuple[int, str], PositionRange] = {}
     for fact in facts:
         if fact.schema_id is not None:
             schemas[fact.schema_id] += fact.records
-        if fact.epoch is not None:
-            place = (fact.epoch, fact.basis)
-            found = PositionRange(*place, fact.records, tuple(fact.lowest), tuple(fact.highest))
-            ranges[place] = found.joined(ranges[place]) if place in ranges else found
     deletes = [fact for fact in facts if fact.op == "d"]
     moves = total("moves", (fact for fact in facts if fact.op != "d"))
     return Survey(
@@ -184,5 +188,16 @@ def _whole_day(facts: Sequence[Row]) -> Survey:
         without_schema=total("without_schema"),
         schema_ids=tuple(sorted(schemas, key=lambda i: (-schemas[i], i))),
         key_names=tuple(sorted({tuple(sorted(n)) for fact in facts for n in fact.key_names if n})),
-        ranges=tuple(ranges.values()),
+        ranges=_ranges(facts),
+        truncate_ranges=_ranges(fact for fact in facts if fact.op == "t"),
     )
+
+
+def _ranges(facts: Iterable[Row]) -> tuple[PositionRange, ...]:
+    ranges: dict[tuple[int, str], PositionRange] = {}
+    for fact in facts:
+        if fact.epoch is not None:
+            place = (fact.epoch, fact.basis)
+            found = PositionRange(*place, fact.records, tuple(fact.lowest), tuple(fact.highest))
+            ranges[place] = found.joined(ranges[place]) if place in ranges else found
+    return tuple(ranges.values())

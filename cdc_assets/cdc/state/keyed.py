@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, timedelta
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
@@ -39,8 +40,7 @@ class Keyed:
         self.day, self.columns = day, columns
         self.lake = day.lake
         self._types = {c.name: c.spark for c in columns.own}
-        self.truncated: list[int] | None = None
-        self.removed: DataFrame | None = None
+        self.truncated = day.truncated([day.day])
 
     def moves(self) -> DataFrame:
         """Upserts and removals of the day, also those that an earlier day's removal beats.
@@ -51,10 +51,8 @@ class Keyed:
         """
         day = self.day
         events = self.keyed(day.events([day.day]))
-        # Above all that landed before, events meet no removal and no truncate of it; yet an unsent
-        # value may be that of a row before its removal.
-        past_cut = None if day.is_all_after else self._truncates_before()
-        self.removed = None if day.is_all_after and not day.may_be_unsent else self._removed()
+        # Above all that landed before, events meet no truncate of it.
+        past_cut = None if day.is_all_after else day.truncated(day.window)
         moves = self._expand(self._linked(events))
         if day.survey.without_position:
             base = self._base_positions(self.removed)
@@ -64,12 +62,6 @@ class Keyed:
             moves = Query(moves).extend({"pos": "position"}).drop("position", *_PLACE).plan()
         if self._halves_near():
             moves = moves.unionByName(self._pair_removals(), allowMissingColumns=True)
-        row = (
-            events.where("op = 't'").agg(F.max("position").alias("p")).first()
-            if day.survey.truncates
-            else None
-        )
-        self.truncated = row.p if row else None
         floor = max([p for p in (self.truncated, past_cut) if p is not None], default=None)
         if floor is not None:
             moves = moves.where(F.col("pos") > literal_position(floor))
@@ -203,18 +195,6 @@ class Keyed:
         left = _left(events).where("k IS NOT NULL")
         return moves.plan().unionByName(left.selectExpr("k", *gone, no_link, *common))
 
-    def _truncates_before(self) -> list[int] | None:
-        """The highest truncate that landed on the days looked back on."""
-        if not any(s.truncates for s in self.day.past):
-            return None
-        row = (
-            self.day.events(self.day.window)
-            .where("op = 't'")
-            .agg(F.max("position").alias("p"))
-            .first()
-        )
-        return row.p if row else None
-
     @property
     def is_all_after(self) -> bool:
         """Does each move stand after all that landed before the day?"""
@@ -263,10 +243,17 @@ class Keyed:
 
     # --- late and repeated events (O12)
 
-    def _removed(self) -> DataFrame | None:
-        """`k`, `pos` of what was removed on the days looked back on; None where nothing was."""
+    @cached_property
+    def removed(self) -> DataFrame | None:
+        """`k`, `pos` of what was removed on the days looked back on; None where nothing was.
+
+        Nor where no event meets it: above all that landed before, only an unsent value may be that
+        of a row before its removal.
+        """
         day = self.day
         if not any(s.removals or s.halves for s in day.past):
+            return None
+        if day.is_all_after and not day.may_be_unsent:
             return None
         events = self.keyed(day.events(day.window))
         removals = events.where("op = 'd'").select("k", "position", *_PLACE)

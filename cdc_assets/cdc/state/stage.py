@@ -81,17 +81,18 @@ def make_table_day(
     columns = Columns(table_day)
     columns.prepare()
     replaces = state.tags.get(day) if state else None
-    branch = lake.start_branch(table_day.identifier, day, base, replaces)
+    branch = lake.branch(table_day.identifier, day, base, replaces)
+    # Without a key there are only truncates, of a table that never had a row.
+    has_rows = bool(table_day.survey.events) and columns.has_rows
     try:
-        report = _build(table_day, branch, columns, began)
-        lake.seal_branch(
-            branch,
-            {
-                INPUTS: json.dumps(inputs, sort_keys=True),
-                REPORT: json.dumps(asdict(report), ensure_ascii=False),
-            },
-        )
-        lake.publish(branch)
+        if has_rows:
+            lake.start(branch)
+        report = _build(table_day, branch if has_rows else None, columns, began)
+        summary = {
+            INPUTS: json.dumps(inputs, sort_keys=True),
+            REPORT: json.dumps(asdict(report), ensure_ascii=False),
+        }
+        lake.publish(branch, summary, is_started=has_rows)
     except Exception as error:
         lake.drop_branch(branch)
         if made := _made_meanwhile(table_day, branch, error):
@@ -108,14 +109,14 @@ def _read(lake: Lake, name: str, table: str, day: date, facts: Facts) -> TableDa
     return TableDay(lake, name, table, day, facts, state)
 
 
-def _build(day: TableDay, branch: DayBranch, columns: Columns, began: float) -> DayReport:
-    """Merge the day's changes into its branch and audit it."""
+def _build(day: TableDay, branch: DayBranch | None, columns: Columns, began: float) -> DayReport:
+    """Merge the day's changes into its branch, and audit it; None: there is nothing to merge."""
     rows_before = int(day.report_on(day.day - timedelta(days=1)).get("rows", 0))
     figures: dict[str, Any] = {}
-    # Without a key there are only truncates, of a table that never had a row.
-    if day.survey.events and (columns.key_names or day.config.key in ("none", "row")):
+    written = {"net": 0}
+    if branch is not None:
         figures = apply.merge(day, branch, columns)
-    written = _written(day, branch)
+        written = _written(day, branch)
     ranges = day.survey.ranges
     return DayReport(
         table=day.table,

@@ -222,6 +222,11 @@ class TableDay:
         own = on_basis(F.col("position"), F.col("position_basis"), self.bases)
         return events.withColumn("position", own)
 
+    def truncated(self, days: Sequence[date]) -> list[int] | None:
+        """The position of the highest truncate that landed on some days, None where none did."""
+        found = (survey.truncated(self.bases) for survey in self.of_days(days))
+        return max((position for position in found if position), default=None)
+
     def of_days(self, days: Sequence[date]) -> list[Survey]:
         """What metadata says of the table's events on some days; nothing of days without any."""
         surveys = self.facts.surveys

@@ -10,7 +10,6 @@ transaction all count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import date, timedelta
 
 from pyspark.sql import Column, DataFrame, Window
@@ -33,9 +32,8 @@ class Unkeyed:
     def __init__(self, day: TableDay, columns: Columns) -> None:
         self.day, self.columns, self.lake = day, columns, day.lake
         self.takes = day.config.key == "row"
-        self.past_cut = self._highest_truncate(day.window)
-        cuts = [self.past_cut, self._highest_truncate([day.day])]
-        self.floor = max([cut for cut in cuts if cut is not None], default=None)
+        self.past_cut = day.truncated(day.window)
+        self.floor = day.truncated([*day.window, day.day])
 
     def moves(self) -> DataFrame:
         """Rows added and taken away on the day and, with `key: row`, on those looked back on.
@@ -106,12 +104,6 @@ class Unkeyed:
         if self.floor is None:
             return placed
         return placed.where(F.col("pos") > literal_position(self.floor))
-
-    def _highest_truncate(self, days: Sequence[date]) -> list[int] | None:
-        if not any(survey.truncates for survey in self.day.of_days(days)):
-            return None
-        found = self.day.events(days).where("op = 't'").agg(F.max("position").alias("p")).first()
-        return found.p if found else None
 
     def _filled(self) -> tuple[Column, Column]:
         """`after` with the old row's values where one was not sent (R2), and whether one lacks."""
