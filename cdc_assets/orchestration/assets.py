@@ -175,6 +175,11 @@ def _lake(context: dg.AssetExecutionContext, spark: SparkResource) -> Lake:
         raise dg.Failure(description=str(error), allow_retries=False) from None
 
 
+def _suited(lake: Lake, name: str, stage: str, days: Iterable[date]) -> Lake:
+    """The lake in the session that suits what these days of a stage hold."""
+    return lake.sized(lake.day_commits(lake.stage(name, stage)).records(days))
+
+
 def _raise_if_lost(context: dg.AssetExecutionContext, error: Exception) -> None:
     if is_lost(error):
         # A new process: this one's JVM, or its executors, are gone.
@@ -245,6 +250,7 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
             allow_loss = ALLOW_LOSS in context.run.tags
             landed = land(lake, name, days, force=_is_forced(context), allow_loss=allow_loss)
             seconds = time.monotonic() - began
+            lake = _suited(lake, name, "landing", days)
             counts = changes.count_landed(lake, name, days)
             say(f"{sum(counts.values())} records")
             findings = checks.landing_findings(lake, name, days)
@@ -301,6 +307,7 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
                 again = changes.made_by_other_rules(lake, name, days)
                 changes.make_changes(lake, name, days, force=_is_forced(context))
                 seconds = time.monotonic() - began
+                lake = _suited(lake, name, "landing", days)
                 figures = changes.count_by(lake, name, days)
                 totals = {k: sum(sum(f[k].values()) for f in figures.values()) for k in PARSED}
                 say(", ".join(f"{count} {kind}" for kind, count in totals.items()))
@@ -543,6 +550,7 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
             began = time.monotonic()
             lag_stage.make_lag(lake, name, days, force=_is_forced(context))
             seconds = time.monotonic() - began
+            lake = _suited(lake, name, "lag", days)
             rows = lag_stage.of_days(lake, name, days)
             hours = lag_stage.worst_by_hour(lake, name, days)
             say(f"{len({row['table_name'] for of_day in rows.values() for row in of_day})} tables")
