@@ -179,7 +179,10 @@ def named(frame: DataFrame) -> Iterator[Sql]:
     try:
         yield view
     finally:
-        frame.sparkSession.catalog.dropTempView(view)
+        # PySpark's own call looks for cached plans of the view, which takes as long as planning it;
+        # no view of ours is cached.
+        session: Any = frame.sparkSession._jsparkSession
+        session.sessionState().catalog().dropTempView(view)
 
 
 def _listed(columns: Mapping[str, Sql]) -> Sql:

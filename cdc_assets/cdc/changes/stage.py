@@ -413,13 +413,13 @@ def _has_members(text: Sql, names: Sequence[str]) -> Sql:
 
 
 def settle_tombstones(
-    lake: Lake, name: str, parsed: DataFrame, landing: DataFrame, first: date
+    lake: Lake, name: str, parsed: DataFrame, before: DataFrame | None, first: date
 ) -> DataFrame:
     """Tell tombstones that follow their own delete from lone ones (D11).
 
     Args:
         parsed: records of some days from `first` on.
-        landing: the source's landing, for the day before `first`.
+        before: what landed on the day before `first`; None where nothing did.
 
     Returns:
         `_IDENTITY` of each tombstone, `follows_delete`, and its `table_name` (null where
@@ -429,15 +429,15 @@ def settle_tombstones(
     slim = parsed.select(*_IDENTITY, "message_key", "kind", "op", "table_name", "reason")
     tombstones = slim.where("kind = 'tombstone' AND reason IS NULL AND length(message_key) > 0")
     place = ["topic", "partition", "message_key"]
-    before = landing.where(f"landing_date = {literal(first - timedelta(days=1))}")
-    keys = tombstones.selectExpr("topic", "partition", "message_key AS key").distinct()
-    of_keys = before.join(keys, ["topic", "partition", "key"], "left_semi")
-    earlier = parse(of_keys.to(landing.schema), source, whole=True).select(*slim.columns)
     history = slim.join(tombstones.select(*place).distinct(), place, "left_semi").unionByName(
         slim.where("kind = 'tombstone' AND coalesce(length(message_key), 0) = 0")
     )
-    topics = _topic_tables(lake, name, parsed, first)
-    return judge_tombstones(history.unionByName(earlier), topics, first)
+    if before is not None:
+        keys = tombstones.selectExpr("topic", "partition", "message_key AS key").distinct()
+        of_keys = before.join(keys, ["topic", "partition", "key"], "left_semi")
+        earlier = parse(of_keys.to(before.schema), source, whole=True).select(*slim.columns)
+        history = history.unionByName(earlier)
+    return judge_tombstones(history, _topic_tables(lake, name, parsed, first), first)
 
 
 def judge_tombstones(history: DataFrame, topics: DataFrame, first: date) -> DataFrame:
@@ -685,7 +685,10 @@ def _make_run(
         schemas = known.joined(fresh, source.format)
         verdicts = None
         if keys.tombstones:
-            verdicts = kept.keep(settle_tombstones(lake, name, parsed, landing, days[0]))
+            # Planning the reading of a day that is not there takes as long as that of any other.
+            has_before = made_of[days[0]]["landing_before"] is not None
+            before = landing.where(landed_on([days[0] - timedelta(days=1)])) if has_before else None
+            verdicts = kept.keep(settle_tombstones(lake, name, parsed, before, days[0]))
         of_records = route(parsed, source, keys, schemas, verdicts, misfits)
         # Kept: each write asks for one destination, and Spark would push that condition below the
         # keys, planning and working out all of them twice a write.
