@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.changes.stage import with_canonical
+from cdc_assets.cdc.changes.keys import with_canonical
 from cdc_assets.cdc.sqltext import Query, few_rows
 from cdc_assets.cdc.values import column_types as types
 

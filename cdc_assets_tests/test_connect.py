@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.changes.parse import parse
-from cdc_assets.cdc.changes.stage import read_records
+from cdc_assets.cdc.changes.reading import read_records
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.lake.checkpoints import keeping
 from cdc_assets.cdc.lake.schemas import LANDING

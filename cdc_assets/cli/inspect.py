@@ -18,8 +18,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.changes.keys import judge_keys
+from cdc_assets.cdc.changes.reading import read_records
 from cdc_assets.cdc.changes.reasons import REASONS
+from cdc_assets.cdc.changes.route import route
+from cdc_assets.cdc.changes.tombstones import judge_tombstones, tables_by_topic
 from cdc_assets.cdc.config import (
     FORMATS,
     Config,
@@ -180,17 +183,17 @@ def inspect_landing(
 
 def _routed(landing: DataFrame, source: SourceConfig, kept: Kept) -> DataFrame:
     """Parsed records with `line` (their order), their destination and `nearest_offset`."""
-    reading = changes.read_records(landing, source, kept)
+    reading = read_records(landing, source, kept)
     keys, schemas = reading.keys, reading.landed_schemas(source)
     parsed = kept.keep(reading.parsed.withColumn("line", F.monotonically_increasing_id()))
-    misfits = changes.judge_keys(keys, source, schemas, lambda _: None)
+    misfits = judge_keys(keys, source, schemas, lambda _: None)
     if not keys.tombstones:
-        routed = changes.route(parsed, source, keys, schemas, None, misfits)
+        routed = route(parsed, source, keys, schemas, None, misfits)
         return routed.withColumn("nearest_offset", F.lit(None).cast("bigint"))
     first = min(shape.day for shape in keys.tombstones)
-    topics = changes.tables_by_topic(parsed)
-    verdicts = changes.judge_tombstones(parsed, topics, first)
-    return changes.route(parsed, source, keys, schemas, verdicts, misfits)
+    topics = tables_by_topic(parsed)
+    verdicts = judge_tombstones(parsed, topics, first)
+    return route(parsed, source, keys, schemas, verdicts, misfits)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import dagster as dg
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes.stage import DESTINATIONS
+from cdc_assets.cdc.changes.route import DESTINATIONS
 from cdc_assets.cdc.config import Config, SourceConfig
 from cdc_assets.cdc.lag import MAX_MS
 from cdc_assets.cdc.lake.catalog import Lake, TableState

@@ -17,7 +17,7 @@ from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of, with_d
 from cdc_assets.cdc.envelopes.registry import READERS
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, with_retry
-from cdc_assets.cdc.sqltext import case, is_object, literal, named
+from cdc_assets.cdc.sqltext import case, few_rows, is_object, literal, named
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.strict_json import DOCUMENT, document_in, with_strict_json
 
@@ -165,3 +165,46 @@ def register_schemas(lake: Lake, name: str, fresh: Sequence[Row]) -> None:
                 "VALUES (s.schema_id, s.table_name, s.schema, s.first_landed)"
             )
         )
+
+
+def schemas_carried(surveyed: Iterable[Row]) -> dict[tuple[str | None, Carried], Place]:
+    """By table: what says a message's schema, and the first record that has it."""
+    found: dict[tuple[str | None, Carried], Place] = {}
+    for r in surveyed:
+        carried = Carried(r.start_hash, r.schema_id)
+        if carried == Carried(None, None) or not r.is_read:
+            continue
+        place = Place(r.landing_date, r.topic, r.partition, r.first_offset)
+        before = found.get((r.table_name, carried), place)
+        found[r.table_name, carried] = min(before, place)
+    return found
+
+
+def fresh_schemas(
+    carried: Mapping[tuple[str | None, Carried], Place],
+    schemas: MessageSchemas,
+    known: KnownSchemas,
+) -> list[Row]:
+    """Schemas that are not known, or landed before the day known: rows of the table `schemas`."""
+    first: dict[tuple[str, str], date] = {}
+    for (table, what), place in carried.items():
+        schema_id = schemas.id_of(what)
+        if table is not None and schema_id is not None:
+            of_table = (table, schema_id)
+            first[of_table] = min(first.get(of_table, date.max), place.landing_date)
+    return [
+        Row(schema_id=i, table_name=table, schema=schemas.texts[i], first_landed=landed)
+        for (table, i), landed in first.items()
+        if known.first_landed.get((table, i), date.max) > landed
+    ]
+
+
+def with_schema_ids(parsed: DataFrame, schemas: MessageSchemas) -> DataFrame:
+    """Put each start's schema in `schema_id`."""
+    rows = [(start, schema_id) for start, schema_id in schemas.of_start.items()]
+    if not rows:
+        return parsed.drop("start_hash")
+    known = few_rows(parsed.sparkSession, rows, start_hash="bigint", _of_start="string")
+    joined = parsed.join(F.broadcast(known), "start_hash", "left")
+    ids = F.expr("coalesce(_of_start, schema_id)")
+    return joined.withColumn("schema_id", ids).drop("start_hash", "_of_start")

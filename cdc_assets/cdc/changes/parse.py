@@ -32,6 +32,9 @@ from cdc_assets.cdc.envelopes.registry import READERS
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, rarely
 from cdc_assets.cdc.values.strict_json import document_in
 
+# What tells a record from all others, also from its copies.
+IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
+
 _SHOWN, _UTF8 = 60, 4  # characters, and bytes at most of each
 _IS_REGISTRY = "length(value) >= 5 AND substring(value, 1, 1) = X'00'"
 

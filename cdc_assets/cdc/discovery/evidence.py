@@ -15,9 +15,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.parse import with_texts
+from cdc_assets.cdc.changes.reading import read_records
 from cdc_assets.cdc.config import FORMATS, LandingConfig, SourceConfig
 from cdc_assets.cdc.envelopes.connect import with_document
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
@@ -133,7 +133,7 @@ def look_at(landing: DataFrame, placeholder: str | None = None) -> Findings:
         tried = try_formats(landing.orderBy(order).limit(SAMPLE))
         found = Findings(best_format(tried), tried)
         source = bare_source(found.format, **settings)
-        reading = changes.read_records(landing, source, kept)
+        reading = read_records(landing, source, kept)
         parsed = kept.keep(_slim(reading.parsed))
         _add_records(found, parsed)
         _add_members(found, parsed, reading.landed_schemas(source), source)

@@ -3,7 +3,7 @@
 Kafka Connect's JSON converter writes ``{"schema":…,"payload":…}``, the schema often five times
 the size of the event and the same in millions of them. What stands before the first
 ``,"payload":`` is a message's *start*; a message is read without it, and the few starts of a day
-are read once, by :mod:`cdc_assets.cdc.changes.stage`. What is found is the same as by reading the
+are read once, by :mod:`cdc_assets.cdc.changes.reading`. What is found is the same as by reading the
 whole message, by the grammar of JSON: where a document starts with ``{"schema":`` and a whole JSON
 object and ``,"payload":``, that object is its schema, wherever else these texts occur. A start
 that is no ``{"schema":`` and a whole object is not cut off.

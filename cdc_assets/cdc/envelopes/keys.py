@@ -1,7 +1,7 @@
 """Which row an event is about (FORMATS D5–D10, W3, W4): key columns as sent.
 
 The keys here are *raw*: JSON text of the key columns as the message wrote them. Canonical
-keys need column types; :mod:`cdc_assets.cdc.changes.stage` makes them once the schemas are known.
+keys need column types; :mod:`cdc_assets.cdc.changes.keys` makes them once the schemas are known.
 """
 
 from __future__ import annotations

@@ -1,0 +1,329 @@
+"""The keys of a day's records: which there are, which fit their table, and each as one text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.changes.key_forms import KeyForm, readable_as, settled_form
+from cdc_assets.cdc.changes.message_schemas import Carried, KnownSchemas, MessageSchemas
+from cdc_assets.cdc.config import SourceConfig
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.sqltext import Query, Sql, case, few_rows, is_one_of, literal
+from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values.readers import canonical_key, of_member
+from cdc_assets.cdc.values.strict_json import shallow
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the keys of one table's records of a day look: which columns, under which schemas."""
+
+    day: date
+    table_name: str
+    schema_id: str | None
+    names: tuple[str, ...]
+    key_schema: str | None = None
+    kinds: str | None = None  # the values' JSON types, where no schema says them
+    unquoted: str | None = None  # the same with whole numbers out of their quotes
+
+
+@dataclass(frozen=True)
+class KeySurvey:
+    """The shapes of row keys with their counts, and those of each day's tombstones."""
+
+    shapes: Mapping[Shape, int]
+    tombstones: frozenset[Shape]  # for a table each; its name is not known yet
+
+    def of_tombstones(self, tables: Iterable[str]) -> list[Shape]:
+        """The shapes that tombstones would have as records of these tables."""
+        return [replace(shape, table_name=table) for table in tables for shape in self.tombstones]
+
+
+def survey_keys(surveyed: Iterable[Row], schemas: MessageSchemas) -> KeySurvey:
+    """Which keys some records have, of :func:`survey_records`."""
+    shapes: dict[Shape, int] = {}
+    tombstones: set[Shape] = set()
+    for r in (row for row in surveyed if row.is_read):
+        names = tuple(r.key_names or ())
+        of_key = (names, r.key_schema, r.key_kinds, r.key_unquoted)
+        if r.kind == "tombstone":
+            tombstones.add(Shape(r.landing_date, "", None, *of_key))
+        elif r.kind == "row" and r.table_name is not None and names:
+            schema_id = schemas.id_of(Carried(r.start_hash, r.schema_id))
+            shape = Shape(r.landing_date, r.table_name, schema_id, *of_key)
+            shapes[shape] = shapes.get(shape, 0) + r.records
+    return KeySurvey(shapes, frozenset(tombstones))
+
+
+RAW_KEYS = ("key_raw", "old_key_raw", "new_key_raw")
+TypedNames = tuple[tuple[str, ...], tuple[tuple[str, types.ColumnType], ...]]
+
+
+def with_canonical_keys(
+    parsed: DataFrame,
+    source: SourceConfig,
+    shapes: Iterable[Shape],
+    schemas: KnownSchemas,
+    misfits: Mapping[Shape, str],
+) -> Query:
+    """Replace raw keys by canonical ones (DESIGN, column `key`) and judge unfit values.
+
+    A key whose columns have no type that is known by its day is canonical as JSON wrote it.
+    """
+    by_types: dict[TypedNames, list[Shape]] = {}
+    for shape in shapes:
+        typed = _types_of_key(shape, source, schemas)
+        if typed or shape in misfits:
+            by_types.setdefault((shape.names, typed), []).append(shape)
+    planned = _with_plans(parsed, list(by_types.values()), misfits)
+    keyed = with_canonical(Query(planned), RAW_KEYS, list(by_types))
+    is_change = "(kind = 'row' OR (kind = 'tombstone' AND op = 'd'))"
+    is_unfit = "((key_raw IS NOT NULL AND key IS NULL) OR key_misfit IS NOT NULL)"
+    malformed = (
+        f"reason IS NULL AND {is_one_of('table_name', source.tables)} "
+        f"AND {is_change} AND {is_unfit}"
+    )
+    says = "coalesce(key_misfit, concat('a key value does not fit its column: ', key_raw))"
+    return keyed.replace(
+        {
+            # D10: a row that has the key that it had did not move.
+            "old_key": "nullif(old_key, key)",
+            "reason": case((malformed, "'malformed_key'"), otherwise="reason"),
+            "detail": case((malformed, says), otherwise="detail"),
+        },
+    ).drop("key_plan", "key_misfit", *RAW_KEYS)
+
+
+def _types_of_key(
+    shape: Shape, source: SourceConfig, schemas: KnownSchemas
+) -> tuple[tuple[str, types.ColumnType], ...]:
+    """The key columns whose types are known by the shape's day, each as its column holds it."""
+    config = source.tables.get(shape.table_name)
+    own = schemas.columns.get((shape.table_name, shape.schema_id), {}) if shape.schema_id else {}
+    said = (
+        types.columns_of_config(config.columns if config else {}),
+        schemas.latest(shape.table_name, shape.day),
+        own,
+    )
+    known = {n: c for columns in said for n, c in columns.items() if c.wire != "unknown"}
+    # A message key is read as its own schema writes it, and held as its column (D5).
+    of_key = types.columns_of_key(shape.key_schema) if shape.key_schema else {}
+    return tuple(
+        (name, types.held_as(of_key.get(name, column), column.spark))
+        for name, column in ((n, known.get(n)) for n in shape.names)
+        if column is not None
+    )
+
+
+def judge_keys(
+    keys: KeySurvey,
+    source: SourceConfig,
+    schemas: KnownSchemas,
+    before: Callable[[str], KeyForm | None],
+) -> dict[Shape, str]:
+    """The shapes of keys that their table can't hold, each with what is wrong (R6).
+
+    Args:
+        keys: :func:`survey_keys` of some days.
+        source: the rules; only keys of configured tables are judged.
+        schemas: all that landed up to these days.
+        before: gives the form of a table's keys before these days; asked only in doubt.
+    """
+    by_table: dict[str, dict[date, dict[KeyForm, dict[Shape, int]]]] = {}
+    for shape, count in keys.shapes.items():
+        config = source.tables.get(shape.table_name)
+        if config is not None and config.key not in ("none", "row"):
+            form = _form(shape, source, schemas)
+            of_day = by_table.setdefault(shape.table_name, {}).setdefault(shape.day, {})
+            of_day.setdefault(form, {})[shape] = count
+    misfits: dict[Shape, str] = {}
+    for table, days in by_table.items():
+        so_far: KeyForm | None = None
+        for day, forms in sorted(days.items()):
+            bare = [s for s in keys.of_tombstones([table]) if s.day == day and s.names]
+            lone = {shape: _form(shape, source, schemas) for shape in bare}
+            if len({*forms, *lone.values()}) > 1 and so_far is None:
+                so_far = before(table)
+            counts = {form: sum(shapes.values()) for form, shapes in forms.items()}
+            settled = settled_form(counts, so_far)
+            so_far = settled or so_far
+            if settled is None:
+                continue
+            of_rows = {shape: form for form, shapes in forms.items() for shape in shapes}
+            for shape, form in {**of_rows, **lone}.items():
+                if not settled.holds(form):
+                    misfits[shape] = f"the key is ({form}), the table's is ({settled})"
+    return misfits
+
+
+def _form(shape: Shape, source: SourceConfig, schemas: KnownSchemas) -> KeyForm:
+    typed = {name: (kind.spark,) for name, kind in _types_of_key(shape, source, schemas)}
+    kinds, unquoted = (types.columns_of_inference(k or "") for k in (shape.kinds, shape.unquoted))
+    inferred = {
+        name: readable_as(kind.spark, unquoted.get(name, kind).spark)
+        for name, kind in kinds.items()
+    }
+    return KeyForm(tuple((n, typed.get(n, inferred.get(n, ()))) for n in sorted(shape.names)))
+
+
+def key_form_before(
+    lake: Lake, name: str, table: str, first: date, schemas: KnownSchemas
+) -> KeyForm | None:
+    """The form of a table's keys on its newest day of changes before `first`, if it has one."""
+    rows = lake.spark.table(lake.stage(name, "changes")).where(
+        (F.col("landing_date") < F.lit(first))
+        & (F.col("table_name") == table)
+        & F.col("key").isNotNull()
+    )
+    newest = rows.agg(F.max("landing_date").alias("day")).first()
+    if newest is None or newest.day is None:
+        return None
+    of_day = rows.where(F.col("landing_date") == F.lit(newest.day))
+    found = of_day.agg(
+        F.collect_set(F.array_sort(F.json_object_keys("key"))).alias("names"),
+        F.expr(f"schema_of_variant_agg({shallow('key')})").alias("kind"),
+    ).first()
+    if found is None or len(found.names) != 1:
+        return None
+    inferred = types.columns_of_inference(found.kind or "")
+    known = types.over(
+        types.columns_of_config(lake.config.source(name).tables[table].columns),
+        schemas.latest(table, newest.day),
+    )
+    columns = ((n, known.get(n) or inferred.get(n)) for n in sorted(found.names[0]))
+    return KeyForm(tuple((n, (kind.spark,) if kind else ()) for n, kind in columns))
+
+
+def _with_plans(
+    parsed: DataFrame, plans: Sequence[Sequence[Shape]], misfits: Mapping[Shape, str]
+) -> DataFrame:
+    """Add `key_plan`: which of the plans reads the record's key, and what `misfits` says of it.
+
+    Both are null where nothing is known of the key.
+    """
+    rows = [
+        (
+            shape.day,
+            shape.table_name,
+            shape.schema_id or "",
+            shape.key_schema or "",
+            json.dumps(shape.names, ensure_ascii=False),
+            shape.kinds or "",
+            shape.unquoted or "",
+            number,
+            misfits.get(shape),
+        )
+        for number, shapes in enumerate(plans)
+        for shape in shapes
+    ]
+    if not rows:
+        nothing = ("CAST(NULL AS int) AS key_plan", "CAST(NULL AS string) AS key_misfit")
+        return parsed.selectExpr("*", *nothing)
+    known = few_rows(
+        parsed.sparkSession,
+        rows,
+        plan_day="date",
+        plan_table="string",
+        plan_schema="string",
+        plan_key_schema="string",
+        plan_names="string",
+        plan_kinds="string",
+        plan_unquoted="string",
+        key_plan="int",
+        key_misfit="string",
+    )
+    same = F.expr(
+        "landing_date = plan_day AND table_name = plan_table "
+        "AND coalesce(schema_id, '') = plan_schema AND coalesce(key_schema, '') = plan_key_schema "
+        "AND key_names = from_json(plan_names, 'array<string>') "
+        "AND coalesce(key_kinds, '') = plan_kinds AND coalesce(key_unquoted, '') = plan_unquoted"
+    )
+    of_plan = [name for name in known.columns if name.startswith("plan_")]
+    return parsed.join(F.broadcast(known), same, "left").drop(*of_plan)
+
+
+def with_canonical(parsed: Query, raws: Sequence[str], plans: Sequence[TypedNames]) -> Query:
+    """Add the canonical text of each raw key; null where a column can't hold its value."""
+    forms = [(n, form) for n, plan in enumerate(plans) if (form := canonical_form(plan))]
+    judged = parsed.extend(
+        {
+            f"_{raw}_is_canonical": case(
+                *((f"key_plan = {n}", f"{raw} RLIKE {literal(form)}") for n, form in forms),
+                otherwise="false",
+            )
+            for raw in raws
+        },
+    )
+    documents = judged.extend(
+        {f"_{raw}": case((f"NOT _{raw}_is_canonical", f"try_parse_json({raw})")) for raw in raws},
+    )
+    # A member that is null is left out of the text.
+    read = documents.extend(
+        {
+            f"_{raw}_read": case(
+                *((f"key_plan = {n}", _read_key(f"_{raw}", plan)) for n, plan in enumerate(plans)),
+                otherwise="CAST(NULL AS string)",
+            )
+            for raw in raws
+        },
+    )
+    canonical = {}
+    for raw in raws:
+        whole = (
+            (f"key_plan = {n}", case((_has_members(f"_{raw}_read", names), f"_{raw}_read")))
+            for n, (names, _) in enumerate(plans)
+        )
+        canonical[raw.removesuffix("_raw")] = case(
+            (f"{raw} IS NULL", "CAST(NULL AS string)"),
+            (f"_{raw}_is_canonical", raw),
+            *whole,
+            otherwise=raw,
+        )
+    dropped = (f"_{raw}{part}" for raw in raws for part in ("", "_read", "_is_canonical"))
+    return read.extend(canonical).drop(*dropped)
+
+
+# The JSON of values that are canonical as they were sent, by the type of their column.
+_CANONICAL = {
+    "int": "(?:0|-?[1-9][0-9]{0,8})",
+    "bigint": "(?:0|-?[1-9][0-9]{0,17})",
+    "string": r'"[^"\\]*"',
+}
+_PLAIN_NAME = re.compile("[A-Za-z0-9_]+")
+
+
+def canonical_form(plan: TypedNames) -> str | None:
+    """A pattern of raw keys that are canonical, which most are; None where the types have none."""
+    names, typed = plan
+    known = {name: kind.wire for name, kind in typed}
+    members = [
+        f'"{name}":{_CANONICAL[known[name]]}'
+        for name in sorted(names)
+        if known.get(name) in _CANONICAL and _PLAIN_NAME.fullmatch(name)
+    ]
+    return rf"^\{{{','.join(members)}\}}\z" if len(members) == len(names) > 0 else None
+
+
+def _read_key(document: Sql, plan: TypedNames) -> Sql:
+    names, typed = plan
+    known = dict(typed)
+    members = []
+    for name in sorted(names):
+        at = of_member(document, name)
+        value = canonical_key(at, known[name]) if name in known else at("variant")
+        members.append(f"{literal(name)}, {value}")
+    return f"to_json(named_struct({', '.join(members)}))"
+
+
+def _has_members(text: Sql, names: Sequence[str]) -> Sql:
+    """Has a key all its columns?"""
+    if len(names) == 1:
+        return f"{text} <> '{{}}'"
+    return f"size(json_object_keys({text})) = {len(names)}"

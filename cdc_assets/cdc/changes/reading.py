@@ -1,0 +1,93 @@
+"""Landed records, read in one pass, and what they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.changes.keys import KeySurvey, survey_keys
+from cdc_assets.cdc.changes.message_schemas import (
+    Carried,
+    KnownSchemas,
+    MessageSchemas,
+    Place,
+    fresh_schemas,
+    read_schemas,
+    schemas_carried,
+    with_schema_ids,
+)
+from cdc_assets.cdc.changes.parse import parse
+from cdc_assets.cdc.config import SourceConfig
+from cdc_assets.cdc.envelopes.connect import parts_of, start_hash
+from cdc_assets.cdc.lake.checkpoints import Kept
+
+_SHAPE = (
+    "kind", "landing_date", "table_name", "start_hash", "schema_id", "key_schema", "key_names",
+    "key_kinds", "key_unquoted",
+)  # fmt: skip
+
+
+def survey_records(parsed: DataFrame) -> list[Row]:
+    """How many readable records look alike, by topic and partition, and the first of each.
+
+    Also of records that are not readable, where something was cut off them.
+    """
+    return (
+        parsed.where("reason IS NULL OR cut_hash IS NOT NULL")
+        .withColumn("is_read", F.expr("reason IS NULL"))
+        .groupBy("topic", "partition", "cut_hash", "is_read", *_SHAPE)
+        .agg(F.expr("count(*) AS records"), F.expr("min(offset) AS first_offset"))
+        .collect()
+    )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The records of some days, read, and what they have in common."""
+
+    parsed: DataFrame  # kept, with the `schema_id` of each
+    carried: Mapping[tuple[str | None, Carried], Place]
+    schemas: MessageSchemas
+    keys: KeySurvey
+
+    def landed_schemas(self, source: SourceConfig) -> KnownSchemas:
+        """The schemas that these records carry, without a lake."""
+        none = KnownSchemas({}, {})
+        return none.joined(fresh_schemas(self.carried, self.schemas, none), source.format)
+
+
+def read_records(landing: DataFrame, source: SourceConfig, kept: Kept) -> Reading:
+    """Read landing rows in one pass, and survey what was read."""
+    parsed = kept.keep(parse(landing, source))
+    surveyed = survey_records(parsed)
+    schemas = read_schemas(landing, source, _examples(surveyed))
+    if schemas.no_starts:
+        # What stands before the payload is no schema: such messages are read whole.
+        starts = ", ".join(f"{start}L" for start in schemas.no_starts)
+        text = "CAST(value AS string)"
+        hashed = start_hash(text, parts_of(text))
+        again = parse(landing.where(f"{hashed} IN ({starts})"), source, whole=True)
+        cut = parsed.where(f"NOT coalesce(cut_hash IN ({starts}), false)")
+        parsed = kept.keep(cut.unionByName(again))
+        surveyed = survey_records(parsed)
+        schemas = read_schemas(landing, source, _examples(surveyed))
+    return Reading(
+        with_schema_ids(parsed.drop("cut_hash"), schemas),
+        schemas_carried(surveyed),
+        schemas,
+        survey_keys(surveyed, schemas),
+    )
+
+
+def _examples(surveyed: Iterable[Row]) -> dict[Carried, Place]:
+    """The first record of each schema that was sent, and of each text that was cut off."""
+    first: dict[Carried, Place] = {}
+    for r in surveyed:
+        place = Place(r.landing_date, r.topic, r.partition, r.first_offset)
+        for what in (Carried(r.cut_hash, None), Carried(r.start_hash, r.schema_id)):
+            if what != Carried(None, None) and (r.is_read or what.start_hash is not None):
+                first[what] = min(first.get(what, place), place)
+    return first

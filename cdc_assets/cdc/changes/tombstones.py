@@ -1,0 +1,112 @@
+"""Tombstones (FORMATS D11): those that follow their own delete, and lone ones, which delete."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.changes.parse import IDENTITY, parse
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.sqltext import case, literal, with_columns
+
+
+def settle_tombstones(
+    lake: Lake, name: str, parsed: DataFrame, before: DataFrame | None, first: date
+) -> DataFrame:
+    """Tell tombstones that follow their own delete from lone ones (D11).
+
+    Args:
+        parsed: records of some days from `first` on.
+        before: what landed on the day before `first`; None where nothing did.
+
+    Returns:
+        `IDENTITY` of each tombstone, `follows_delete`, and its `table_name` (null where
+        its topic has none or several).
+    """
+    source = lake.config.source(name)
+    slim = parsed.select(*IDENTITY, "message_key", "kind", "op", "table_name", "reason")
+    tombstones = slim.where("kind = 'tombstone' AND reason IS NULL AND length(message_key) > 0")
+    place = ["topic", "partition", "message_key"]
+    history = slim.join(tombstones.select(*place).distinct(), place, "left_semi").unionByName(
+        slim.where("kind = 'tombstone' AND coalesce(length(message_key), 0) = 0")
+    )
+    if before is not None:
+        keys = tombstones.selectExpr("topic", "partition", "message_key AS key").distinct()
+        of_keys = before.join(keys, ["topic", "partition", "key"], "left_semi")
+        earlier = parse(of_keys.to(before.schema), source, whole=True).select(*slim.columns)
+        history = history.unionByName(earlier)
+    return judge_tombstones(history, _topic_tables(lake, name, parsed, first), first)
+
+
+def judge_tombstones(history: DataFrame, topics: DataFrame, first: date) -> DataFrame:
+    """Each tombstone of `history` from `first` on against the nearest record before it (D11).
+
+    Args:
+        history: parsed records: all that share topic, partition and key bytes with a tombstone,
+            and the tombstones without a key, which follow nothing.
+        topics: as :func:`tables_by_topic` gives them.
+
+    Returns:
+        `IDENTITY`, `follows_delete`, `tombstone_table`, and `nearest_offset`, where the nearest
+        earlier record of the same key bytes stands (null: there is none).
+    """
+    # Offsets strictly below: a record that landed twice is not its own predecessor.
+    below = (
+        "OVER (PARTITION BY topic, partition, message_key ORDER BY offset "
+        "RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    )
+    # Also a delete that was quarantined, for want of a key or under `key: none`.
+    is_delete = "coalesce(kind = 'row' AND op = 'd', false)"
+    seen_before = f"struct({is_delete} AS is_delete, landing_date, table_name, offset)"
+    judged = with_columns(history, {"nearest": f"max_by({seen_before}, offset) {below}"}).where(
+        "kind = 'tombstone' AND reason IS NULL"
+    )
+    has_key = "length(message_key) > 0"  # D6: an empty one is none
+    is_recent = "nearest.landing_date >= date_sub(landing_date, 1)"
+    follows = f"coalesce({has_key} AND nearest.is_delete AND {is_recent}, false)"
+    # Of tables that the topic had by the day of the tombstone.
+    until = "filter(seen, t -> t.since <= landing_date)"
+    only_table = case((f"size({until}) = 1", f"get({until}, 0).table_name"))
+    return (
+        judged.where(f"landing_date >= {literal(first)}")
+        .join(F.broadcast(topics), "topic", "left")
+        .selectExpr(
+            *IDENTITY,
+            f"{follows} AS follows_delete",
+            f"CASE WHEN {follows} THEN nearest.table_name ELSE {only_table} END AS tombstone_table",
+            f"CASE WHEN {has_key} THEN nearest.offset END AS nearest_offset",
+        )
+        .distinct()
+    )
+
+
+def _topic_tables(lake: Lake, name: str, parsed: DataFrame, first: date) -> DataFrame:
+    """As :func:`tables_by_topic`, with what the lake has seen before `first`."""
+    seen = _rows_seen(parsed)
+    identifier = lake.stage(name, "changes")
+    if lake.exists(identifier):
+        past = lake.spark.table(identifier).where(F.col("landing_date") < F.lit(first))
+        seen = seen.unionByName(past.select("topic", "table_name", "landing_date"))
+    return _by_topic(seen)
+
+
+def tables_by_topic(parsed: DataFrame) -> DataFrame:
+    """`topic`, `seen`: the tables of each topic and the day each was first seen."""
+    return _by_topic(_rows_seen(parsed))
+
+
+def _rows_seen(parsed: DataFrame) -> DataFrame:
+    rows = parsed.where("kind = 'row' AND reason IS NULL")
+    return rows.select("topic", "table_name", "landing_date")
+
+
+def _by_topic(seen: DataFrame) -> DataFrame:
+    return (
+        seen.where("table_name IS NOT NULL")
+        .groupBy("topic", "table_name")
+        .agg(F.min("landing_date").alias("since"))
+        .groupBy("topic")
+        .agg(F.collect_list(F.struct("table_name", "since")).alias("seen"))
+    )
