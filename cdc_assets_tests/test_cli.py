@@ -23,7 +23,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner, Result
 
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
-from cdc_assets.cdc.lake.catalog import INPUTS
+from cdc_assets.cdc.lake.commits import INPUTS
 from cdc_assets.cli import output as screen
 from cdc_assets.cli.app import app
 from cdc_assets.orchestration import progress

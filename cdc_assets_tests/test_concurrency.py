@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from cdc_assets.cdc.errors import ConcurrentRunError
-from cdc_assets.cdc.lake.catalog import BRANCH_PREFIX, Lake
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.commits import BRANCH_PREFIX
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.state import apply
 from cdc_assets.cdc.state import stage as snapshots

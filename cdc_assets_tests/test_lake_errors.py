@@ -24,8 +24,8 @@ from pyspark.sql import SparkSession
 from cdc_assets.cdc.config import Config, KafkaConfig
 from cdc_assets.cdc.errors import ConfigError, LakeError, LandingError, MissingTableError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
-from cdc_assets.cdc.lake import catalog as lake_module
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake import retry
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.errors import is_conflict, is_contention, lake_error, one_line
 from cdc_assets.cdc.landing.kafka import failed
@@ -189,7 +189,7 @@ def test_a_broken_catalog_is_named_with_what_to_do(
 def test_a_catalog_that_another_program_locks_stays_busy_and_then_is_named(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lake_module, "PATIENCE_SECONDS", 1)
+    monkeypatch.setattr(retry, "PATIENCE_SECONDS", 1)
     file = tmp_path / "warehouse" / "catalog.db"
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
-from cdc_assets.cdc.lake.catalog import BRANCH_PREFIX, Lake
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.commits import BRANCH_PREFIX
 from cdc_assets.cdc.lake.maintenance import Figures, maintain, maintain_table
 from cdc_assets.cdc.names import TableName
 from cdc_assets.orchestration import checks

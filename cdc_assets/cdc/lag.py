@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.lake import schemas as columns
-from cdc_assets.cdc.lake.catalog import DayCommit, Lake, landed_on
+from cdc_assets.cdc.lake.catalog import Lake, landed_on
+from cdc_assets.cdc.lake.commits import DayCommit
 
 KINDS = ("capture", "delivery", "end_to_end")
 _PERCENTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99}

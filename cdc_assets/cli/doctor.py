@@ -39,7 +39,7 @@ from cdc_assets.cdc.errors import CdcError, ConfigError, JavaError, MissingTable
 from cdc_assets.cdc.java import java_path, require_java
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
-from cdc_assets.cdc.lake.catalog import TIMEZONE
+from cdc_assets.cdc.lake.commits import TIMEZONE
 from cdc_assets.cdc.lake.errors import one_line
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
 from cdc_assets.cdc.spark import CATALOG, PACKAGES, build_session, spark_conf, sqlite_folder

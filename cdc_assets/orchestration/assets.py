@@ -23,7 +23,8 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import AuditError, CdcError, JavaError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, root_cause
 from cdc_assets.cdc.lake import schemas as columns
-from cdc_assets.cdc.lake.catalog import DayFiles, Lake
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.commits import DayFiles
 from cdc_assets.cdc.lake.errors import lake_error, one_line
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName

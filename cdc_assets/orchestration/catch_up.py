@@ -14,7 +14,7 @@ import dagster as dg
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import MissingTableError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
-from cdc_assets.cdc.lake.catalog import EXPIRED, INPUTS, DayCommit
+from cdc_assets.cdc.lake.commits import EXPIRED, INPUTS, DayCommit
 from cdc_assets.orchestration.asset_keys import STAGES, table_key
 
 if TYPE_CHECKING:

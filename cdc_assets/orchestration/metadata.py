@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.lake import schemas as columns
-from cdc_assets.cdc.lake.catalog import DayFiles, Lake, TableState
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.commits import DayFiles, TableState
 from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.kafka import KafkaDay
 from cdc_assets.cdc.names import quote

@@ -16,7 +16,8 @@ from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of, with_document
 from cdc_assets.cdc.envelopes.registry import READERS
 from cdc_assets.cdc.lake import schemas as columns
-from cdc_assets.cdc.lake.catalog import Lake, with_retry
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.sqltext import case, few_rows, is_object, literal, named
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.strict_json import DOCUMENT, document_in, with_strict_json

@@ -28,8 +28,9 @@ from cdc_assets.cdc.changes.tombstones import settle_tombstones
 from cdc_assets.cdc.config import Config, SourceConfig
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.lake import schemas as columns
-from cdc_assets.cdc.lake.catalog import DayCommit, DayCommits, Lake, landed_on
+from cdc_assets.cdc.lake.catalog import Lake, landed_on
 from cdc_assets.cdc.lake.checkpoints import keeping
+from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
 from cdc_assets.cdc.sqltext import with_replaced
 
 # Raised when the reading of records changes, so that days made before are made again.

@@ -14,45 +14,39 @@ writer found.
 from __future__ import annotations
 
 import json
-import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import date, timedelta
+from collections.abc import Iterable, Mapping
+from datetime import date
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
-from tenacity import (
-    before_sleep_log,
-    retry,
-    retry_if_exception,
-    stop_after_delay,
-    wait_random_exponential,
-)
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import ConcurrentRunError, ConfigError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
-from cdc_assets.cdc.lake.errors import is_conflict, is_contention
+from cdc_assets.cdc.lake.commits import (
+    DAY,
+    EMPTY,
+    INPUTS,
+    TIMEZONE,
+    DayBranch,
+    DayCommits,
+    DayFiles,
+    Snapshot,
+    TableState,
+    branch_prefix,
+    days_made,
+    days_named,
+)
+from cdc_assets.cdc.lake.errors import is_conflict
+from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, escape, quote
 from cdc_assets.cdc.spark import CATALOG, METADATA, SESSION, STRING, TABLES, session_for
 from cdc_assets.cdc.sqltext import literal
-
-log = logging.getLogger(__name__)
-
-INPUTS = "cdc.inputs"  # snapshot property: {day: what it was made of}, as JSON
-CARRIED = "cdc.carried"  # snapshot property: what expired commits said of their days, as JSON
-REPORT = "cdc.report"  # snapshot property: what the day of a state table came to, as JSON
-DAY = "cdc.day"
-MADE_AS = "cdc.made_as"  # snapshot property: the commit that made the day, before compaction
-EXPIRED = "cdc.expired"  # table property: the newest day whose tag was dropped for its age
-KEY = "cdc.key"  # table property: the key's columns, as JSON
-TIMEZONE = "cdc.timezone"  # table property: the zone in which its days are cut
-EMPTY = "empty"  # the tag of a state table before its first day
 
 _STAGE_FILES = {
     # Stages sort their own output; a hash by day would put a day on one core.
@@ -63,169 +57,6 @@ _STAGE_FILES = {
     "read.split.target-size": "4194304",
     "read.split.open-file-cost": "65536",
 }
-
-PATIENCE_SECONDS = 60  # how long a commit is tried again
-
-T = TypeVar("T")
-
-
-def with_retry(action: Callable[[], T]) -> T:
-    """Run a commit again while other commits keep the catalog busy, `PATIENCE_SECONDS` at most."""
-    attempt = retry(
-        retry=retry_if_exception(is_contention),
-        wait=wait_random_exponential(multiplier=0.1, max=5),
-        stop=stop_after_delay(PATIENCE_SECONDS),
-        before_sleep=before_sleep_log(log, logging.INFO),
-        reraise=True,
-    )
-    return attempt(action)()
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """One commit of a table."""
-
-    id: int
-    summary: Mapping[str, str]
-    timestamp_ms: int
-    parent: int | None = None
-
-
-@dataclass(frozen=True)
-class TableState:
-    """What a table's metadata says: references, snapshots, properties."""
-
-    refs: Mapping[str, int]
-    snapshots: Mapping[int, Snapshot]
-    properties: Mapping[str, str]
-    location: str
-
-    @property
-    def tags(self) -> dict[date, int]:
-        """The published days and the snapshot of each."""
-        return {
-            date.fromisoformat(name): snapshot
-            for name, snapshot in self.refs.items()
-            if _is_day(name)
-        }
-
-    @property
-    def expired(self) -> date | None:
-        """The newest day that maintenance dropped; it and those before it may be gone."""
-        text = self.properties.get(EXPIRED)
-        return date.fromisoformat(text) if text else None
-
-    def is_expired(self, day: date) -> bool:
-        """True for a day that was made and is gone."""
-        return day not in self.tags and self.expired is not None and day <= self.expired
-
-    def made_as(self, day: date) -> int:
-        """The commit that made a published day: compaction moves the tag, and the rows stay."""
-        return int(self.day_summary(day).get(MADE_AS, self.tags[day]))
-
-    def made_of(self, day: date) -> Mapping[str, Any]:
-        """What a published day says that it was made of; empty where the day has no tag."""
-        made_of: Mapping[str, Any] = json.loads(self.day_summary(day).get(INPUTS, "{}"))
-        return made_of
-
-    @property
-    def key_columns(self) -> list[str]:
-        """The key's columns in the lake; empty before its first day, and without a key."""
-        keys: list[str] = json.loads(self.properties.get(KEY, "[]"))
-        return keys
-
-    def day_before(self, day: date) -> int | None:
-        """What a day is to be built on: the commit that made the day before.
-
-        A day whose day before has expired stays built on what it was built on.
-        """
-        before = day - timedelta(days=1)
-        if before in self.tags:
-            return self.made_as(before)
-        if self.is_expired(before):
-            recorded: int | None = self.made_of(day).get("day_before")
-            return recorded
-        return None
-
-    def day_summary(self, day: date) -> Mapping[str, str]:
-        """The summary of a published day; empty where the day has no tag."""
-        snapshot = self.tags.get(day)
-        return self.snapshots[snapshot].summary if snapshot is not None else {}
-
-
-@dataclass(frozen=True)
-class DayCommit:
-    """The commit that last wrote a day of a stage table, and what the day was made of."""
-
-    snapshot_id: int
-    inputs: Mapping[str, Any] = field(default_factory=dict)
-    records: int | None = None  # that it wrote, of all its days; None where nothing says
-
-
-@dataclass(frozen=True)
-class DayFiles:
-    """What a day of a stage table takes in the lake."""
-
-    files: int = 0
-    bytes: int = 0
-    records: int = 0
-
-
-class DayCommits(dict[date, DayCommit]):
-    """The days of a stage table, and `head`: the table's newest commit when they were read."""
-
-    head: int | None = None
-
-    def records(self, days: Iterable[date]) -> int | None:
-        """At most how many rows some days have; None where their commits do not say."""
-        total, seen = 0, set()
-        for made in (self[day] for day in days if day in self):
-            if made.records is None:
-                return None
-            total += made.records if made.snapshot_id not in seen else 0
-            seen.add(made.snapshot_id)
-        return total
-
-
-def days_made(commits: Iterable[tuple[int, Mapping[str, str]]]) -> dict[date, DayCommit]:
-    """What the commits of a stage table say of its days: of each day the last word.
-
-    What was carried over is older than what a commit says that is still there, even where a
-    run committed between the two.
-
-    Args:
-        commits: id and summary, oldest first.
-    """
-    listed = list(commits)
-    days: dict[date, DayCommit] = {}
-    for _, summary in listed:
-        for day, known in json.loads(summary.get(CARRIED, "{}")).items():
-            days[date.fromisoformat(day)] = DayCommit(known["commit"], known["inputs"])
-    for snapshot, summary in listed:
-        for day, inputs in json.loads(summary.get(INPUTS, "{}")).items():
-            records = int(summary.get("added-records", 0))
-            days[date.fromisoformat(day)] = DayCommit(snapshot, inputs, records)
-    return days
-
-
-@dataclass(frozen=True)
-class DayBranch:
-    """A branch on which one writer builds a day of a state table; no other knows its name.
-
-    `base` is the snapshot that it starts from, None for an empty table; `replaces` the day's
-    published snapshot when the writer began, None where it had none.
-    """
-
-    table: str
-    day: date
-    base: int | None
-    replaces: int | None
-    name: str
-
-    @property
-    def identifier(self) -> str:
-        """The branch as Spark reads and writes it."""
-        return f"{self.table}.{quote('branch_' + self.name)}"
 
 
 class Lake:
@@ -477,7 +308,8 @@ class Lake:
 
         `replaces` is the day's published snapshot as the writer found it.
         """
-        return DayBranch(identifier, day, base, replaces, f"{_prefix(day)}{uuid.uuid4().hex[:8]}")
+        name = f"{branch_prefix(day)}{uuid.uuid4().hex[:8]}"
+        return DayBranch(identifier, day, base, replaces, name)
 
     def start(self, branch: DayBranch) -> None:
         """Make the branch, at its base or empty, so that it can be written to."""
@@ -529,10 +361,10 @@ class Lake:
             else:
                 change = change.replaceTag(tag, snapshot)
             names = self._names(refs)
-            if max([*_days_of(names), branch.day]) == branch.day:
+            if max([*days_named(names), branch.day]) == branch.day:
                 change = _move_main(change, refs, snapshot)
             for name in names:
-                if name.startswith(_prefix(branch.day)):
+                if name.startswith(branch_prefix(branch.day)):
                     change = change.removeBranch(name)
             change.commit()
             transaction.commitTransaction()
@@ -546,7 +378,7 @@ class Lake:
             table = self.handle(identifier)
             change = table.manageSnapshots()
             refs = table.refs()
-            newest = refs.get(str(max(_days_of(self._names(refs))))).snapshotId()
+            newest = refs.get(str(max(days_named(self._names(refs))))).snapshotId()
             if not refs.containsKey("main") or refs.get("main").snapshotId() != newest:
                 _move_main(change, refs, newest).commit()
 
@@ -576,22 +408,6 @@ def landed_on(days: Iterable[date], name: str = "landing_date") -> Column:
     """True for rows of some days."""
     listed = ", ".join(map(literal, days))
     return F.expr(f"{name} IN ({listed})" if listed else "false")
-
-
-BRANCH_PREFIX = "ld_"
-
-
-def _prefix(day: date) -> str:
-    """Branches and tags share one namespace: `ld_<day>_…` is built, `<day>` is published."""
-    return f"{BRANCH_PREFIX}{day}_"
-
-
-def _is_day(name: str) -> bool:
-    return len(name) == 10 and name[4] == "-"
-
-
-def _days_of(names: Iterable[str]) -> Iterable[date]:
-    return (date.fromisoformat(name) for name in names if _is_day(name))
 
 
 def _start(transaction: Any, branch: DayBranch) -> None:

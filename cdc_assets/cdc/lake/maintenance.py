@@ -29,18 +29,17 @@ from py4j.protocol import Py4JError
 
 from cdc_assets.cdc.config import OWN_ASSETS
 from cdc_assets.cdc.errors import AuditError
-from cdc_assets.cdc.lake.catalog import (
+from cdc_assets.cdc.lake.catalog import Lake, sql_text
+from cdc_assets.cdc.lake.commits import (
     BRANCH_PREFIX,
     CARRIED,
     EXPIRED,
     MADE_AS,
     DayBranch,
-    Lake,
     TableState,
     days_made,
-    sql_text,
-    with_retry,
 )
+from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, quote
 from cdc_assets.cdc.spark import CATALOG
 

@@ -29,7 +29,8 @@ from cdc_assets.cdc.errors import (
     MissingTableError,
     first_line,
 )
-from cdc_assets.cdc.lake.catalog import KEY, REPORT, DayCommit, days_made, state_parts
+from cdc_assets.cdc.lake.catalog import state_parts
+from cdc_assets.cdc.lake.commits import KEY, REPORT, DayCommit, days_made, is_day
 from cdc_assets.cdc.names import TableName, escape
 from cdc_assets.cdc.spark import CATALOG, sqlite_folder
 
@@ -297,7 +298,7 @@ def days_of(table: Table, is_state: bool) -> dict[date, Mapping[str, Any]]:
     """The days that a table has, oldest first, each with the summary of its commit."""
     if is_state:
         summaries = _summaries(table)
-        tags = {name: ref.snapshot_id for name, ref in table.refs().items() if _is_day(name)}
+        tags = {name: ref.snapshot_id for name, ref in table.refs().items() if is_day(name)}
         return {date.fromisoformat(d): summaries[tags[d]] for d in sorted(tags)}
     return {day: made.inputs for day, made in sorted(day_commits(table).items())}
 
@@ -313,10 +314,6 @@ def _summaries(table: Table) -> dict[int, dict[str, str]]:
         s.snapshot_id: dict(s.summary.additional_properties) if s.summary else {}
         for s in table.snapshots()
     }
-
-
-def _is_day(name: str) -> bool:
-    return len(name) == 10 and name[4] == "-"
 
 
 def day_rows(config: Config, table: LakeTable) -> dict[date, int]:

@@ -26,8 +26,9 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.config import KafkaConfig
 from cdc_assets.cdc.errors import LandingError, first_line
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, Cause, causes
-from cdc_assets.cdc.lake.catalog import DayCommits, Lake
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import keeping
+from cdc_assets.cdc.lake.commits import DayCommits
 from cdc_assets.cdc.lake.errors import lake_error
 from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.spark import add_kafka, is_lost

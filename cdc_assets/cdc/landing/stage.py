@@ -8,7 +8,8 @@ from datetime import date
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
 from cdc_assets.cdc.lake import schemas as columns
-from cdc_assets.cdc.lake.catalog import DayCommit, Lake
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.commits import DayCommit
 from cdc_assets.cdc.lake.errors import is_landing_read
 from cdc_assets.cdc.landing.files import NONE, LandedDay, list_day, read_days, unreadable
 from cdc_assets.cdc.landing.kafka import KafkaDay, land_offsets

@@ -10,8 +10,9 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.errors import AuditError
-from cdc_assets.cdc.lake.catalog import DayBranch, with_retry
 from cdc_assets.cdc.lake.checkpoints import keeping
+from cdc_assets.cdc.lake.commits import DayBranch
+from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import named
 from cdc_assets.cdc.state.audit import FEW_KEYS, audit_appended, audit_written, fingerprint

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.errors import AuditError
-from cdc_assets.cdc.lake.catalog import DayBranch
+from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Sql
 from cdc_assets.cdc.state.columns import LANDED, POSITION, Columns

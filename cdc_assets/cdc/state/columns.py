@@ -21,7 +21,9 @@ from pyspark.sql.types import (
 
 from cdc_assets.cdc.config import RESERVED_PREFIX
 from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
-from cdc_assets.cdc.lake.catalog import KEY, column_ddl, with_retry
+from cdc_assets.cdc.lake.catalog import column_ddl
+from cdc_assets.cdc.lake.commits import KEY
+from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, is_column_name, quote
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_present, literal, literals
 from cdc_assets.cdc.state.table_day import TableDay

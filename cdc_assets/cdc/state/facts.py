@@ -12,7 +12,8 @@ from pyspark.sql import Row
 from cdc_assets.cdc.changes.facts import read_facts
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas, known_schemas
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
-from cdc_assets.cdc.lake.catalog import DayCommit, Lake
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.commits import DayCommit
 from cdc_assets.cdc.positions import SOURCE_TIME, of_other_basis
 from cdc_assets.cdc.values.column_types import Columns
 

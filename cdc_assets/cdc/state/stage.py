@@ -17,7 +17,8 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.errors import AuditError, ConcurrentRunError
-from cdc_assets.cdc.lake.catalog import INPUTS, REPORT, DayBranch, Lake
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.commits import INPUTS, REPORT, DayBranch
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.positions import literal_position
 from cdc_assets.cdc.state import apply

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.errors import ConfigError, MissingDayError
-from cdc_assets.cdc.lake.catalog import INPUTS, REPORT, DayCommit, Lake, TableState
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.commits import INPUTS, REPORT, DayCommit, TableState
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.positions import is_all_after, on_basis
 from cdc_assets.cdc.state.facts import Facts, Survey, bases_of, pair_window_of, window_of

@@ -16,8 +16,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.errors import AuditError
-from cdc_assets.cdc.lake.catalog import with_retry
 from cdc_assets.cdc.lake.checkpoints import Kept
+from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import column
 from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
 from cdc_assets.cdc.sqltext import named
