@@ -17,7 +17,8 @@ import yaml
 from cdc_assets.cdc.config import Config, ConfigError
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.landing.kafka import KafkaDay, read_latest
+from cdc_assets.cdc.landing.kafka import read_latest
+from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cli import discover as discovery
 from cdc_assets.orchestration import checks

@@ -28,7 +28,7 @@ from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake import retry
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.errors import is_conflict, is_contention, lake_error, one_line
-from cdc_assets.cdc.landing.kafka import failed
+from cdc_assets.cdc.landing.kafka_client import failed
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import add_kafka, build_session, is_lost
 from cdc_assets.definitions import build_definitions

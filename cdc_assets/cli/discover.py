@@ -23,7 +23,8 @@ from cdc_assets.cdc.errors import ConfigError, LandingError
 from cdc_assets.cdc.java_errors import causes
 from cdc_assets.cdc.lake.errors import is_landing_read
 from cdc_assets.cdc.landing.files import day_of, list_day, read_days, unreadable
-from cdc_assets.cdc.landing.kafka import failed, read_latest
+from cdc_assets.cdc.landing.kafka import read_latest
+from cdc_assets.cdc.landing.kafka_client import failed
 from cdc_assets.cli.inspect import NO_DAY, read_file
 
 KAFKA_RECORDS = 1000

@@ -424,7 +424,8 @@ def _kafka(check: str, name: str, kafka: KafkaConfig, patient: Patient) -> Itera
     if patient.spark is None:
         yield _brokers(check, name, kafka)
         return
-    from cdc_assets.cdc.landing.kafka import Client, Found
+    from cdc_assets.cdc.landing.kafka_client import Client
+    from cdc_assets.cdc.landing.kafka_plan import Found
 
     def find(spark: SparkSession) -> Found:
         with Client(spark, name, kafka) as client:

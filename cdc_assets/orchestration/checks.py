@@ -21,7 +21,7 @@ from cdc_assets.cdc.config import Config, SourceConfig
 from cdc_assets.cdc.lag import MAX_MS
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
-from cdc_assets.cdc.landing.kafka import KafkaDay
+from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets.orchestration import markdown
 

@@ -18,7 +18,7 @@ from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayFiles, TableState
 from cdc_assets.cdc.landing.files import LandedDay
-from cdc_assets.cdc.landing.kafka import KafkaDay
+from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets.orchestration import markdown

@@ -12,7 +12,8 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit
 from cdc_assets.cdc.lake.errors import is_landing_read
 from cdc_assets.cdc.landing.files import NONE, LandedDay, list_day, read_days, unreadable
-from cdc_assets.cdc.landing.kafka import KafkaDay, land_offsets
+from cdc_assets.cdc.landing.kafka import land_offsets
+from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 
 _RECORD_BYTES = 500  # of a landed record, about: to tell small days from large ones
 
