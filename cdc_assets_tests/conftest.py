@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
+from cdc_assets.cdc import spark as cdc_spark
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import SHORT_RUN, SMALL_WORK, build_session
 from cdc_assets_tests import events as ev
@@ -53,6 +54,31 @@ def lake_of(spark: SparkSession, warehouse: Path) -> LakeOf:
 
     def make(sources: dict[str, Any], start: date = ev.DAY, **top: Any) -> Lake:
         return Lake(spark, config_of(sources, warehouse, start, **top))
+
+    return make
+
+
+LARGE_WORK = {
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+
+@pytest.fixture
+def large_lake_of(spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> LakeOf:
+    """As `lake_of`; all work, however small, has the settings that large days have."""
+    monkeypatch.setattr(cdc_spark, "SMALL_ROWS", -1)
+    settings = {**spark.conf.getAll, **LARGE_WORK}
+    for name in SMALL_WORK.keys() - LARGE_WORK.keys():
+        del settings[name]
+    twin = SparkSession(spark.sparkContext, spark._jsparkSession.newSession(), settings)
+    for name in SMALL_WORK.keys() - LARGE_WORK.keys():
+        twin.conf.unset(name)
+
+    def make(sources: dict[str, Any], start: date = ev.DAY, **top: Any) -> Lake:
+        return Lake(twin, config_of(sources, warehouse, start, **top))
 
     return make
 

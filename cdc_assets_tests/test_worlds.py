@@ -112,7 +112,7 @@ class Runner:
             by_settings[world.settings].append(world)
         sources: dict[str, tuple[dict[str, Any], list[World]]] = {}
         for settings, own in by_settings.items():
-            name = f"worlds_{self.runs}_{len(sources)}"
+            name = f"{self.folder.name}_{self.runs}_{len(sources)}"
             landed: model.Landed = {
                 day: [r for w in own for r in w.landed.get(day, ())] for day in DAYS
             }
@@ -241,8 +241,22 @@ def shrink(run: Run, world: World, rounds: int) -> tuple[World, list[str]]:
 def test_worlds_are_what_the_model_says(
     lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    run = Runner(lake_of, tmp_path_factory.mktemp("worlds"))
-    drawn = draw(WORLDS, SEED)
+    compare(Runner(lake_of, tmp_path_factory.mktemp("worlds")), draw(WORLDS, SEED))
+
+
+def test_worlds_are_the_same_where_plans_are_compiled_and_adaptive(
+    large_lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As they are on large days."""
+    compare(Runner(large_lake_of, tmp_path_factory.mktemp("large")), draw(WORLDS // 2, SEED))
+
+
+def compare(run: Runner, drawn: list[World]) -> None:
+    """Run the worlds; where one differs from the model, fail with a smaller one that does.
+
+    Raises:
+        Failed: some differ.
+    """
     differing = run(drawn)
     if not differing:
         return
