@@ -51,9 +51,12 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def lake_of(spark: SparkSession, warehouse: Path) -> LakeOf:
     """``lake_of(sources, start=…, **top)``: the session's lake as these sources see it."""
+    return _lakes(spark, warehouse)
 
+
+def _lakes(session: SparkSession, warehouse: Path) -> LakeOf:
     def make(sources: dict[str, Any], start: date = ev.DAY, **top: Any) -> Lake:
-        return Lake(spark, config_of(sources, warehouse, start, **top))
+        return Lake(session, config_of(sources, warehouse, start, **top))
 
     return make
 
@@ -71,16 +74,10 @@ def large_lake_of(spark: SparkSession, warehouse: Path, monkeypatch: pytest.Monk
     """As `lake_of`; all work, however small, has the settings that large days have."""
     monkeypatch.setattr(cdc_spark, "SMALL_ROWS", -1)
     settings = {**spark.conf.getAll, **LARGE_WORK}
-    for name in SMALL_WORK.keys() - LARGE_WORK.keys():
-        del settings[name]
     twin = SparkSession(spark.sparkContext, spark._jsparkSession.newSession(), settings)
     for name in SMALL_WORK.keys() - LARGE_WORK.keys():
         twin.conf.unset(name)
-
-    def make(sources: dict[str, Any], start: date = ev.DAY, **top: Any) -> Lake:
-        return Lake(twin, config_of(sources, warehouse, start, **top))
-
-    return make
+    return _lakes(twin, warehouse)
 
 
 @pytest.fixture(scope="session")

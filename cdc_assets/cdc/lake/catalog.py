@@ -60,17 +60,22 @@ _STAGE_FILES = {
 
 
 class Lake:
-    """The catalog `lake` of one configuration, in one Spark session."""
+    """The catalog `lake` of one configuration, in one Spark session.
 
-    def __init__(self, spark: SparkSession, config: Config) -> None:
+    `large` is the session for large work, where `spark` is its twin for small work.
+    """
+
+    def __init__(
+        self, spark: SparkSession, config: Config, large: SparkSession | None = None
+    ) -> None:
         self.spark = spark
         self.config = config
+        self._large = large or spark
 
     def sized(self, rows: int | None) -> Lake:
         """The lake in the session that suits work on so many rows; None: on many."""
-        if rows is None:
-            return self
-        return Lake(session_for(self.spark, self.config, rows), self.config)
+        chosen = self._large if rows is None else session_for(self._large, self.config, rows)
+        return Lake(chosen, self.config, self._large)
 
     # --- names
 
