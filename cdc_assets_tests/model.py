@@ -1797,7 +1797,13 @@ def _one_run(previous: Event, event: Event) -> bool:
         and previous.has_elements
         and event.has_elements
         and previous.own_elements == event.own_elements
+        and not _paused(previous.processed_ts_ms, event.processed_ts_ms)
     )
+
+
+def _paused(one: int | None, other: int | None) -> bool:
+    """More than a second between two events: the connector was started again."""
+    return one is not None and other is not None and abs(one - other) > 1000
 
 
 def _kafka_order(event: Event) -> tuple[str, int, int]:

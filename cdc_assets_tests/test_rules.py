@@ -410,6 +410,18 @@ def equal_rows_of_one_transaction_count_and_repeated_ones_do_not(log: PgLog) -> 
     return [{"a": number} for number in (1, 1, 2, 3, 1)]
 
 
+@story("O14", days=2, key="none", log={"key": None})
+def a_killed_connector_sends_the_last_row_again_right_behind_it(log: PgLog) -> Rows:
+    later = ev.NOON_MS + 3_600_000
+    log.create(a=1, _lsn=500)
+    log.create(a=1, _lsn=500, _processed_ts_ms=later)
+    for sent in (later, later, later + 2000, later + 2000, later + 2001):
+        log.create(a=2, _lsn=600, _processed_ts_ms=sent)
+    log.next_day()
+    log.create(a=2, _lsn=600, _processed_ts_ms=later + 60_000)
+    return [{"a": number} for number in (1, 2, 2, 2)]
+
+
 @story("O14", key="none")
 def tombstones_change_nothing_where_there_is_no_key(log: PgLog) -> Rows:
     log.create(id=1)

@@ -5,7 +5,9 @@ now, and takes away one row equal to the one that it says was there before.
 
 A row is known by the source elements of its event, its images, and its place among equals in
 one unbroken run of offsets: a stretch that is sent again adds nothing, and equal rows of one
-transaction all count.
+transaction all count. A connector that was killed may send the last row of a partition again
+directly behind it; rows of one source position are decoded together, so a run also ends where
+more than `_PAUSE_MS` lie between the times at which the connector processed two neighbours.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from cdc_assets.cdc.sqltext import named
 from cdc_assets.cdc.state.columns import LANDED, POSITION, SOURCE_TS, Columns
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.values.placeholders import placeholder_forms
+
+# Shorter than the start of any connector, longer than it takes to decode the rows of a position.
+_PAUSE_MS = 1000
 
 
 class Unkeyed:
@@ -70,8 +75,11 @@ class Unkeyed:
             "elements", F.when(is_known, F.col("source_elements"))
         )
         stream = Window.partitionBy("topic", "partition").orderBy("offset")
-        goes_on = (F.col("elements") == F.lag("elements").over(stream)) & (
-            F.col("offset") == F.lag("offset").over(stream) + 1
+        pause = F.abs(F.col("processed_ts_ms") - F.lag("processed_ts_ms").over(stream))
+        goes_on = (
+            (F.col("elements") == F.lag("elements").over(stream))
+            & (F.col("offset") == F.lag("offset").over(stream) + 1)
+            & F.coalesce(pause <= _PAUSE_MS, F.lit(True))
         )
         runs = events.withColumn(
             "is_start", (~F.coalesce(goes_on, F.lit(False))).cast("int")
