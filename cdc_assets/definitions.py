@@ -6,6 +6,7 @@ import dagster as dg
 
 from cdc_assets.cdc.config import Config, load_config
 from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.executor import threads_executor
 from cdc_assets.orchestration.jobs import daily
 from cdc_assets.orchestration.maintenance_job import maintenance_job, maintenance_schedule
 from cdc_assets.orchestration.resources import SparkResource
@@ -16,8 +17,8 @@ from cdc_assets.orchestration.sensors import build_sensors
 def build_definitions(config: Config) -> dg.Definitions:
     """Assets, job, schedules and sensors of a configuration.
 
-    The in-process executor keeps one Spark session a run; the default one would start a
-    JVM a step.
+    Steps run in threads of the run's process and share its Spark session; Dagster's default
+    executor would start a JVM a step.
     """
     maintenance = maintenance_job(config)
     return dg.Definitions(
@@ -26,7 +27,7 @@ def build_definitions(config: Config) -> dg.Definitions:
         schedules=[*build_schedules(config), maintenance_schedule(config, maintenance)],
         sensors=build_sensors(config),
         resources={"spark": SparkResource()},
-        executor=dg.in_process_executor,
+        executor=threads_executor,
     )
 
 

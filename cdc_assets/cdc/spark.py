@@ -282,6 +282,9 @@ def _is_jvm_dead() -> bool:
     return process is not None and process.poll() is not None
 
 
+_adding_jars = Lock()
+
+
 def add_kafka(spark: SparkSession) -> None:
     """Give a session Spark's connector for Kafka, unless it has it.
 
@@ -292,21 +295,25 @@ def add_kafka(spark: SparkSession) -> None:
         ConfigError: they can't be fetched.
     """
     context: Any = spark.sparkContext._jsc.sc()
-    jars = context.listJars().mkString(" ")
     jvm: Any = spark._jvm
-    if "spark-sql-kafka-0-10" not in jars:
-        try:
-            for package in KAFKA_PACKAGES:
-                spark.sql(f"ADD JAR 'ivy://{package}?transitive=false'")
-        except (Py4JError, PySparkException) as error:
-            why = root_cause(error)
-            raise ConfigError(
-                [
-                    f"Spark's connector for Kafka can't be fetched ({why}). Without a network put "
-                    f"{', '.join((*PACKAGES, *KAFKA_PACKAGES))} into a folder and name it in "
-                    "CDC_SPARK_JARS"
-                ]
-            ) from error
+    with _adding_jars:
+        if "spark-sql-kafka-0-10" not in context.listJars().mkString(" "):
+            _add_kafka_jars(spark)
     # Added jars have a class loader of their own; another thread may have added them.
     loader = spark._jsparkSession.sharedState().jarClassLoader()
     jvm.java.lang.Thread.currentThread().setContextClassLoader(loader)
+
+
+def _add_kafka_jars(spark: SparkSession) -> None:
+    try:
+        for package in KAFKA_PACKAGES:
+            spark.sql(f"ADD JAR 'ivy://{package}?transitive=false'")
+    except (Py4JError, PySparkException) as error:
+        why = root_cause(error)
+        raise ConfigError(
+            [
+                f"Spark's connector for Kafka can't be fetched ({why}). Without a network put "
+                f"{', '.join((*PACKAGES, *KAFKA_PACKAGES))} into a folder and name it in "
+                "CDC_SPARK_JARS"
+            ]
+        ) from error

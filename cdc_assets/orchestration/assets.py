@@ -5,7 +5,6 @@ Metadata and checks are recorded a day each. (Dagster reads the annotations of b
 objects, so this module does not postpone them.)
 """
 
-import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -386,19 +385,15 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
             lake = _lake(context, spark)
             facts = snapshots.gather(lake, name, chosen, days)
 
-        stop = threading.Event()
-
         def make(table: str) -> MadeTable:
-            made = _make_table(lake, name, table, days, facts, is_forced, stop)
+            made = _make_table(lake, name, table, days, facts, is_forced, spark)
             return made if not made.reports else _look_at(lake, name, table, facts, made)
 
         with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
             try:
                 made = dict(zip(chosen, pool.map(make, chosen), strict=True))
             except BaseException:
-                # The run was stopped: no day is begun any more, and the pool is left soon.
-                stop.set()
-                lake.spark.sparkContext.cancelAllJobs()
+                spark.cancel()  # the run was stopped, and the pool is left soon
                 raise
         failures = []
         for table, of_table in made.items():
@@ -452,12 +447,12 @@ def _make_table(
     days: Sequence[date],
     facts: snapshots.Facts,
     is_forced: bool,
-    stop: threading.Event,
+    spark: SparkResource,
 ) -> MadeTable:
     """The days of one table in order; a failed day stops those behind it."""
     reports: list[snapshots.DayReport] = []
     for day in days:
-        if day < lake.config.start_of(name, table) or stop.is_set():
+        if day < lake.config.start_of(name, table) or spark.is_canceled:
             continue
         try:
             with progress.step(name, table, str(day)) as say:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dagster as dg
 
+from cdc_assets.orchestration.executor import threads_executor
+
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -27,5 +29,5 @@ daily = dg.define_asset_job(
     "daily",
     selection=dg.AssetSelection.all(),
     description="A day of every source: landing, changes, tables and lag.",
-    executor_def=dg.in_process_executor,
+    executor_def=threads_executor,
 )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import dagster as dg
 from dagster_pyspark import LazyPySparkResource
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from cdc_assets.cdc.config import load_config
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import build_session
+
+# Steps run side by side, and the first one that asks starts Spark.
+_STARTING = Lock()
 
 
 class SparkResource(LazyPySparkResource):
@@ -22,19 +26,33 @@ class SparkResource(LazyPySparkResource):
 
     spark_config: dict[str, Any] = Field(default_factory=dict)
     config_path: str = ""
+    _is_canceled: bool = PrivateAttr(default=False)
 
     def _init_session(self) -> None:
-        if self._spark_session is None:
-            config = load_config(self.config_path or None)
-            spark = {**self.spark_config, **config.spark}
-            self._spark_session = build_session(config.model_copy(update={"spark": spark}))
+        with _STARTING:
+            if self._spark_session is None:
+                config = load_config(self.config_path or None)
+                spark = {**self.spark_config, **config.spark}
+                self._spark_session = build_session(config.model_copy(update={"spark": spark}))
 
     def lake(self) -> Lake:
         """The lake of the configuration, in this session."""
         return Lake(self.spark_session, load_config(self.config_path or None))
 
+    @property
+    def is_canceled(self) -> bool:
+        """True where the run was stopped: no day is begun any more."""
+        return self._is_canceled
+
+    def cancel(self) -> None:
+        """Stop what the session does now; steps begin no further day."""
+        self._is_canceled = True
+        if self._spark_session is not None:
+            self._spark_session.sparkContext.cancelAllJobs()
+
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Stop the session, if the run made one."""
+        self._is_canceled = False
         if self._spark_session is not None:
             self._spark_session.stop()
             self._spark_session = None

@@ -16,10 +16,10 @@ from cdc_assets.cdc.config import Config, config_path, load_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.java import require_java
 from cdc_assets.cdc.names import TableName
-from cdc_assets.orchestration.asset_keys import STAGES, table_key
+from cdc_assets.orchestration.asset_keys import STAGES, asset_keys, table_key
 from cdc_assets.orchestration.assets import ALLOW_LOSS, FORCE, build_assets
 from cdc_assets.orchestration.interrupts import interruptible
-from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, UNFINISHED
+from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, UNFINISHED, daily
 from cdc_assets.orchestration.resources import SparkResource
 
 # A run's tag: the process that makes it, `host:pid`.
@@ -71,11 +71,10 @@ def run_days(
     with _instance() as instance:
         try:
             result = interruptible(
-                dg.materialize,
-                [asset for name in sources for asset in build_assets(name, config)],
-                selection=selection,
-                instance=instance,
-                resources={"spark": SparkResource(spark_config=dict(spark or {}))},
+                dg.execute_job,
+                dg.reconstructable(daily_job),
+                instance,
+                run_config=_run_config(spark or {}),
                 tags={
                     RANGE_START: str(first),
                     RANGE_END: str(last),
@@ -83,7 +82,7 @@ def run_days(
                     **({ALLOW_LOSS: "true"} if allow_loss else {}),
                     **({FORCE: "true"} if force else {}),
                 },
-                raise_on_error=False,
+                asset_selection=selection,
             )
         except KeyboardInterrupt:
             _cancel(instance, process)
@@ -93,6 +92,22 @@ def run_days(
         outcome.failures = [_reason(e) for e in result.all_events if e.is_step_failure]
     outcome.seconds = round(time.monotonic() - began, 1)
     return outcome
+
+
+def daily_job() -> dg.JobDefinition:
+    """The job `daily` of the configuration that ``CDC_CONFIG``, or the working folder, names."""
+    config = load_config()
+    return dg.Definitions(
+        assets=[asset for name in config.sources for asset in build_assets(name, config)],
+        jobs=[daily],
+        resources={"spark": SparkResource()},
+    ).resolve_job_def(daily.name)
+
+
+def _run_config(spark: Mapping[str, str]) -> dict[str, object]:
+    if not spark:
+        return {}
+    return {"resources": {"spark": {"config": {"spark_config": dict(spark)}}}}
 
 
 def _cancel(instance: dg.DagsterInstance, process: str) -> None:
@@ -110,9 +125,9 @@ def _check_days(config: Config, first: date, last: date) -> None:
         raise ConfigError(wrong)
 
 
-def _selection(config: Config, sources: list[str], table: str | None) -> dg.AssetSelection:
+def _selection(config: Config, sources: list[str], table: str | None) -> list[dg.AssetKey]:
     if table is None:
-        return dg.AssetSelection.all()
+        return [key for source in sources for key in asset_keys(source, config)]
     try:
         name = str(TableName.parse(table))
     except ValueError as error:
@@ -123,7 +138,7 @@ def _selection(config: Config, sources: list[str], table: str | None) -> dg.Asse
         says = "is in several sources; name one with --source" if owners else "is not configured"
         raise ConfigError([f"--table {table} {says}. Configured: {'; '.join(known)}"])
     stages = [dg.AssetKey([owners[0], stage]) for stage in STAGES if stage != "lag"]
-    return dg.AssetSelection.assets(*stages, table_key(owners[0], name))
+    return [*stages, table_key(owners[0], name)]
 
 
 def _reason(event: dg.DagsterEvent) -> str:

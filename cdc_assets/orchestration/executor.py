@@ -1,0 +1,214 @@
+"""Steps of a run side by side, in threads of one process: they share its Spark session.
+
+Planning of one step leaves cores idle that another can use. Dagster's own executors run steps
+one after another (in process) or start a JVM for each (multiprocess).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from queue import SimpleQueue
+from typing import Protocol, runtime_checkable
+
+import dagster as dg
+from dagster._core.errors import DagsterExecutionInterruptedError, raise_execution_interrupts
+from dagster._core.events import DagsterEvent, EngineEventData
+from dagster._core.execution.api import ExecuteRunWithPlanIterable
+from dagster._core.execution.compute_logs import create_compute_log_file_key
+from dagster._core.execution.context.system import (
+    PlanExecutionContext,
+    PlanOrchestrationContext,
+    StepExecutionContext,
+)
+from dagster._core.execution.context_creation_job import PlanExecutionContextManager
+from dagster._core.execution.plan.active import ActiveExecution
+from dagster._core.execution.plan.execute_plan import _trigger_hook, dagster_event_sequence_for_step
+from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
+from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.execution.retries import RetryMode, get_retries_config
+from dagster._core.executor.base import Executor
+
+# Steps wait for the driver, for the catalog and for Kafka; of more, each takes the others' cores.
+STEPS_AT_ONCE = 3
+_LOOK_AGAIN = 1.0  # seconds; a step that waits for its next attempt is looked for so often
+
+
+@dg.executor(
+    name="threads",
+    config_schema={
+        "max_concurrent": dg.Field(
+            int, default_value=STEPS_AT_ONCE, description="Steps of a run side by side."
+        ),
+        "retries": get_retries_config(),  # type: ignore[no-untyped-call]
+    },
+)
+def threads_executor(init: dg.InitExecutorContext) -> ThreadsExecutor:
+    """Runs steps in threads of the run's process, all with the same resources.
+
+    Where the run is stopped, resources that have a `cancel` are told to, until all steps have
+    ended. In cdc.yaml's place this is configured as any executor of Dagster is:
+    `execution: {config: {max_concurrent: 1}}` runs one step after another.
+    """
+    config = init.executor_config
+    retries = RetryMode.from_config(config["retries"]) or RetryMode.ENABLED  # type: ignore[arg-type]
+    return ThreadsExecutor(retries, int(config["max_concurrent"]))  # type: ignore[call-overload]
+
+
+@runtime_checkable
+class Cancelable(Protocol):
+    """A resource that can end what steps do with it."""
+
+    def cancel(self) -> None: ...
+
+
+class ThreadsExecutor(Executor):
+    """See :func:`threads_executor`."""
+
+    def __init__(self, retries: RetryMode, at_once: int) -> None:
+        self._retries, self._at_once = retries, max(1, at_once)
+
+    @property
+    def retries(self) -> RetryMode:
+        return self._retries
+
+    def execute(
+        self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
+    ) -> Iterator[DagsterEvent]:
+        """All events of the plan's steps, of several steps in turns.
+
+        Raises:
+            DagsterExecutionInterruptedError: the run was stopped; its steps have ended.
+        """
+        yield DagsterEvent.engine_event(
+            plan_context,
+            f"Executing up to {self._at_once} steps at once in threads (pid: {os.getpid()})",
+            event_specific_data=EngineEventData.in_process(
+                os.getpid(), execution_plan.step_keys_to_execute
+            ),
+        )
+        yield from ExecuteRunWithPlanIterable(
+            execution_plan=execution_plan,
+            iterator=self._run,
+            execution_context_manager=PlanExecutionContextManager(
+                job=plan_context.job,
+                retry_mode=plan_context.retry_mode,
+                execution_plan=execution_plan,
+                run_config=plan_context.run_config,
+                dagster_run=plan_context.dagster_run,
+                instance=plan_context.instance,
+                raise_on_error=plan_context.raise_on_error,
+                output_capture=plan_context.output_capture,
+            ),
+        )
+
+    def _run(
+        self, job_context: PlanExecutionContext, execution_plan: ExecutionPlan
+    ) -> Iterator[DagsterEvent]:
+        with ExitStack() as stack:
+            slots = InstanceConcurrencyContext(job_context.instance, job_context.dagster_run)
+            active = execution_plan.start(
+                retry_mode=job_context.retry_mode,
+                max_concurrent=self._at_once,
+                instance_concurrency_context=stack.enter_context(slots),
+                step_dependency_config=job_context.step_dependency_config,
+            )
+            stack.enter_context(active)
+            logs = job_context.instance.compute_log_manager
+            file = create_compute_log_file_key()  # type: ignore[no-untyped-call]
+            key = logs.build_log_key_for_run(job_context.run_id, file)
+            captured = stack.enter_context(logs.capture_logs(key))
+            steps = [step.key for step in execution_plan.get_steps_to_execute_in_topo_order()]
+            yield DagsterEvent.capture_logs(job_context, steps, key, captured)
+            pool = stack.enter_context(ThreadPoolExecutor(self._at_once, "step"))
+            yield from _Run(job_context, active, pool).events()
+
+
+class _Run:
+    """The steps under way, and the events that came of them."""
+
+    def __init__(
+        self, job: PlanExecutionContext, active: ActiveExecution, pool: ThreadPoolExecutor
+    ) -> None:
+        self.job, self.active, self.pool = job, active, pool
+        self.running: dict[Future[None], StepExecutionContext] = {}
+        self.came: SimpleQueue[DagsterEvent] = SimpleQueue()
+        self.news = threading.Event()
+        self.of_step: dict[str, list[DagsterEvent]] = {}
+
+    def events(self) -> Iterator[DagsterEvent]:
+        try:
+            while not self.active.is_complete or self.running:
+                with raise_execution_interrupts():
+                    for step in self.active.get_steps_to_execute():
+                        self._start(self.job.for_step(step, self.active.get_known_state()))
+                yield from self.active.concurrency_event_iterator(self.job)
+                with raise_execution_interrupts():
+                    self._wait()
+                yield from self._handled()
+        except DagsterExecutionInterruptedError:
+            self.active.mark_interrupted()
+            yield from self._canceled()
+            raise
+        except BaseException:
+            for _ in self._canceled():
+                pass
+            raise
+
+    def _start(self, step: StepExecutionContext) -> None:
+        self.of_step[step.step.key] = []
+        future = self.pool.submit(self._work, step)
+        self.running[future] = step
+        future.add_done_callback(lambda _: self.news.set())
+
+    def _work(self, step: StepExecutionContext) -> None:
+        for event in dagster_event_sequence_for_step(step):
+            self.came.put(event)
+            self.news.set()
+
+    def _wait(self) -> None:
+        """Until there is something to handle, or to look for."""
+        if self.running:
+            self.news.wait(_LOOK_AGAIN)
+            self.news.clear()
+        else:
+            self.active.sleep_til_ready()
+
+    def _handled(self) -> Iterator[DagsterEvent]:
+        ended = [future for future in self.running if future.done()]  # all their events came
+        while not self.came.empty():
+            event = self.came.get()
+            if event.step_key in self.of_step:
+                self.of_step[event.step_key].append(event)
+            yield event
+            self.active.handle_event(event)
+        for future in ended:
+            step = self.running.pop(future)
+            if self.job.raise_on_error:
+                future.result()
+            self.active.verify_complete(self.job, step.step.key)
+            skipped = list(self.active.plan_events_iterator(self.job))
+            yield from skipped
+            yield from _trigger_hook(step, [*self.of_step.pop(step.step.key), *skipped])
+
+    def _canceled(self) -> Iterator[DagsterEvent]:
+        """Cancel what goes on, again and again: a step may be between two jobs of Spark."""
+        for future in self.running:
+            future.cancel()
+        while [future for future in self.running if not future.done()]:
+            for cancel in self._cancels():
+                cancel()
+            wait(self.running, timeout=_LOOK_AGAIN)
+        yield from self._handled()
+
+    def _cancels(self) -> list[Callable[[], None]]:
+        found = {
+            id(resource): resource.cancel
+            for step in self.running.values()
+            for resource in step.resources.original_resource_dict.values()
+            if isinstance(resource, Cancelable)
+        }
+        return list(found.values())
