@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import Protocol, runtime_checkable
 
 import dagster as dg
-from dagster._core.errors import DagsterExecutionInterruptedError, raise_execution_interrupts
+from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.events import DagsterEvent, EngineEventData
 from dagster._core.execution.api import ExecuteRunWithPlanIterable
 from dagster._core.execution.compute_logs import create_compute_log_file_key
@@ -33,8 +33,8 @@ from dagster._core.execution.retries import RetryMode, get_retries_config
 from dagster._core.executor.base import Executor
 
 # Steps wait for the driver, for the catalog and for Kafka; of more, each takes the others' cores.
-STEPS_AT_ONCE = 3
-_LOOK_AGAIN = 1.0  # seconds; a step that waits for its next attempt is looked for so often
+STEPS_AT_ONCE = 4
+_LOOK_AGAIN = 1.0  # seconds; so often the run looks whether it was stopped
 
 
 @dg.executor(
@@ -142,20 +142,16 @@ class _Run:
     def events(self) -> Iterator[DagsterEvent]:
         try:
             while not self.active.is_complete or self.running:
-                with raise_execution_interrupts():
-                    for step in self.active.get_steps_to_execute():
-                        self._start(self.job.for_step(step, self.active.get_known_state()))
+                if self.active.check_for_interrupts():
+                    self.active.mark_interrupted()
+                    raise DagsterExecutionInterruptedError("the run was stopped")
+                for step in self.active.get_steps_to_execute():
+                    self._start(self.job.for_step(step, self.active.get_known_state()))
                 yield from self.active.concurrency_event_iterator(self.job)
-                with raise_execution_interrupts():
-                    self._wait()
+                self._wait()
                 yield from self._handled()
-        except DagsterExecutionInterruptedError:
-            self.active.mark_interrupted()
-            yield from self._canceled()
-            raise
         except BaseException:
-            for _ in self._canceled():
-                pass
+            self._cancel()
             raise
 
     def _start(self, step: StepExecutionContext) -> None:
@@ -170,7 +166,7 @@ class _Run:
             self.news.set()
 
     def _wait(self) -> None:
-        """Until there is something to handle, or to look for."""
+        """Until there is something to handle, or it is time to look again."""
         if self.running:
             self.news.wait(_LOOK_AGAIN)
             self.news.clear()
@@ -194,21 +190,17 @@ class _Run:
             yield from skipped
             yield from _trigger_hook(step, [*self.of_step.pop(step.step.key), *skipped])
 
-    def _canceled(self) -> Iterator[DagsterEvent]:
-        """Cancel what goes on, again and again: a step may be between two jobs of Spark."""
-        for future in self.running:
-            future.cancel()
-        while [future for future in self.running if not future.done()]:
-            for cancel in self._cancels():
-                cancel()
-            wait(self.running, timeout=_LOOK_AGAIN)
-        yield from self._handled()
+    def _cancel(self) -> None:
+        """Cancel what goes on, again and again: a step may be between two jobs of Spark.
 
-    def _cancels(self) -> list[Callable[[], None]]:
-        found = {
-            id(resource): resource.cancel
-            for step in self.running.values()
-            for resource in step.resources.original_resource_dict.values()
-            if isinstance(resource, Cancelable)
-        }
-        return list(found.values())
+        What came of the steps is in Dagster's records already.
+        """
+        while not all(future.done() for future in self.running):
+            for resource in self._resources():
+                resource.cancel()
+            wait(self.running, timeout=_LOOK_AGAIN)
+
+    def _resources(self) -> Collection[Cancelable]:
+        of_steps = (step.resources.original_resource_dict for step in self.running.values())
+        all_of_them = [resource for of_step in of_steps for resource in of_step.values()]
+        return {id(r): r for r in all_of_them if isinstance(r, Cancelable)}.values()
