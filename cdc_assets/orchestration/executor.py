@@ -7,6 +7,7 @@ one after another (in process) or start a JVM for each (multiprocess).
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -26,7 +27,12 @@ from dagster._core.execution.context.system import (
 )
 from dagster._core.execution.context_creation_job import PlanExecutionContextManager
 from dagster._core.execution.plan.active import ActiveExecution
-from dagster._core.execution.plan.execute_plan import _trigger_hook, dagster_event_sequence_for_step
+from dagster._core.execution.plan.execute_plan import (
+    _handle_compute_log_setup_error,
+    _handle_compute_log_teardown_error,
+    _trigger_hook,
+    dagster_event_sequence_for_step,
+)
 from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.retries import RetryMode, get_retries_config
@@ -117,14 +123,29 @@ class ThreadsExecutor(Executor):
                 step_dependency_config=job_context.step_dependency_config,
             )
             stack.enter_context(active)
-            logs = job_context.instance.compute_log_manager
-            file = create_compute_log_file_key()  # type: ignore[no-untyped-call]
-            key = logs.build_log_key_for_run(job_context.run_id, file)
-            captured = stack.enter_context(logs.capture_logs(key))
-            steps = [step.key for step in execution_plan.get_steps_to_execute_in_topo_order()]
-            yield DagsterEvent.capture_logs(job_context, steps, key, captured)
-            pool = stack.enter_context(ThreadPoolExecutor(self._at_once, "step"))
-            yield from _Run(job_context, active, pool).events()
+            capture = stack.enter_context(ExitStack())
+            try:
+                yield self._capture(job_context, execution_plan, capture)
+            except Exception:  # a run goes on without its output where nothing can keep it
+                yield from _handle_compute_log_setup_error(job_context, sys.exc_info())
+            with ThreadPoolExecutor(self._at_once, "step") as pool:
+                yield from _Run(job_context, active, pool).events()
+            try:
+                capture.close()
+            except Exception:
+                yield from _handle_compute_log_teardown_error(job_context, sys.exc_info())
+
+    def _capture(
+        self, job_context: PlanExecutionContext, plan: ExecutionPlan, capture: ExitStack
+    ) -> DagsterEvent:
+        """Keep what the process writes to stdout and stderr as the output of all steps."""
+        logs = job_context.instance.compute_log_manager
+        file = create_compute_log_file_key()  # type: ignore[no-untyped-call]
+        key = logs.build_log_key_for_run(job_context.run_id, file)
+        context = capture.enter_context(logs.capture_logs(key))
+        steps = [step.key for step in plan.get_steps_to_execute_in_topo_order()]
+        captured: DagsterEvent = DagsterEvent.capture_logs(job_context, steps, key, context)
+        return captured
 
 
 class _Run:
