@@ -797,6 +797,19 @@ def columns_are_added_and_widened(log: PgLog) -> Rows:
     ]
 
 
+@story("R3", days=2)
+def of_the_schemas_of_one_day_the_widest_reads_events_without_schema(log: PgLog) -> Rows:
+    log.create(id=1, n=2**40, _types={"id": "int32", "n": "int64"})
+    for number in range(2, 6):
+        other = {"id": "int32", "n": "int32", f"c{number}": "string"}
+        log.create(id=number, n=number, **{f"c{number}": None}, _types=other)
+    log.next_day()
+    log.create(id=6, n=2**41)
+    others = {f"c{number}": None for number in range(2, 6)}
+    rows = {1: 2**40, 2: 2, 3: 3, 4: 4, 5: 5, 6: 2**41}
+    return [{"id": key, "n": n, **others} for key, n in rows.items()]
+
+
 # -- Lindorm -------------------------------------------------------------------------------------
 
 

@@ -118,15 +118,18 @@ class KnownSchemas:
     first_landed: Mapping[tuple[str, str], date]
 
     def latest(self, table_name: str, day: date) -> types.Columns:
-        """All columns of a table as its schemas up to a day say, the latest winning."""
-        ids = sorted(
-            (landed, schema_id)
-            for (name, schema_id), landed in self.first_landed.items()
-            if name == table_name and landed <= day
-        )
+        """All columns of a table as its schemas up to a day say, the latest winning.
+
+        Of schemas that landed on one day the widest type wins: nothing says which came first.
+        """
+        by_day: dict[date, types.Columns] = {}
+        for (name, schema_id), landed in sorted(self.first_landed.items()):
+            if name == table_name and landed <= day:
+                known = by_day.get(landed, {})
+                by_day[landed] = types.widest(known, self.columns[name, schema_id])
         merged: types.Columns = {}
-        for _, known in ids:
-            merged = types.over(merged, self.columns[table_name, known])
+        for landed in sorted(by_day):
+            merged = types.over(merged, by_day[landed])
         return merged
 
     def joined(self, fresh: Iterable[Row], format_name: str) -> KnownSchemas:

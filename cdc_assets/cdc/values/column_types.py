@@ -135,6 +135,12 @@ def over(known: Columns, newer: Columns) -> Columns:
     return {**known, **{n: k for n, k in newer.items() if k != _UNKNOWN or n not in known}}
 
 
+def widest(known: Columns, other: Columns) -> Columns:
+    """`other` types over those `known`, but for those that hold all that the others do."""
+    wider = {n for n, k in other.items() if n in known and evolution(known[n].spark, k.spark) == []}
+    return over(known, {n: k for n, k in other.items() if n not in wider})
+
+
 def columns_of_key(text: str) -> Columns:
     """The key columns of a message key's own schema."""
     return {name: type_of(kind) for name, kind in _named(_schema_of(text))}
