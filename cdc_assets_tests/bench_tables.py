@@ -3,6 +3,9 @@
 Three sources have 200 tables between them, each with a thousand changes a day. Two days are made
 with tables side by side, as a run does it, and the second again one at a time, in the same
 session. How many cores the JVM used says what bounds it: a small table's merge is mostly planning.
+
+`--backfill 30` makes so many days of a few tables as one run does it instead, and says how much
+longer that takes than the merges alone.
 """
 
 from __future__ import annotations
@@ -27,7 +30,6 @@ from cdc_assets.orchestration.assets import TABLES_AT_ONCE
 from cdc_assets_tests import bench
 from cdc_assets_tests import events as ev
 
-DAYS = [ev.DAY, ev.DAY + timedelta(days=1)]
 SOURCES = ("first", "second", "third")
 TYPES = {"id": "int64", "name": "string", "status": "string", "amount": "int64"}
 
@@ -61,10 +63,15 @@ def lines(table: str, day: int, events: int, first_offset: int) -> Iterator[str]
         yield ev.kcat_line(record)
 
 
-def write(folder: Path, tables: int, events: int) -> None:
-    """Landed files of both days."""
+def days_of(count: int) -> list[date]:
+    """So many days in a row."""
+    return [ev.DAY + timedelta(days=n) for n in range(count)]
+
+
+def write(folder: Path, days: Sequence[date], tables: int, events: int) -> None:
+    """Landed files of some days."""
     for source in SOURCES:
-        for number, day in enumerate(DAYS):
+        for number, day in enumerate(days):
             path = folder / source / str(day) / "part-0.jsonl"
             path.parent.mkdir(parents=True)
             with path.open("w") as file:
@@ -83,21 +90,18 @@ def cpu_seconds(lake: Lake) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-def make_tables(lake: Lake, day: date, tables: int, at_once: int, force: bool) -> int:
-    """One day of all tables; how many were made."""
-    made = 0
+def make_tables(lake: Lake, days: Sequence[date], tables: int, at_once: int, force: bool) -> None:
+    """Some days of all tables, one source after another."""
     for source in SOURCES:
         names = tables_of(source, tables)
-        facts = snapshots.gather(lake, source, names, [day])
+        facts = snapshots.gather(lake, source, names, days)
 
-        def make(
-            name: str, source: str = source, facts: snapshots.Facts = facts
-        ) -> snapshots.DayReport:
-            return snapshots.make_table_day(lake, source, name, day, facts, force)
+        def make(name: str, source: str = source, facts: snapshots.Facts = facts) -> None:
+            for day in days:
+                snapshots.make_table_day(lake, source, name, day, facts, force)
 
         with ThreadPoolExecutor(at_once) as pool:
-            made += sum(report.made for report in pool.map(make, names))
-    return made
+            list(pool.map(make, names))
 
 
 def make_stages(lake: Lake, days: Sequence[date]) -> None:
@@ -108,14 +112,35 @@ def make_stages(lake: Lake, days: Sequence[date]) -> None:
         lag.make_lag(lake, source, days)
 
 
-def measure(folder: Path, tell: Callable[[str], None], tables: int, events: int) -> dict[str, Any]:
-    """Seconds of each step."""
-    tell(f"writing {tables * events * len(DAYS)} events of {tables} tables")
-    write(folder / "landing", tables, events)
+class Clock:
+    """Seconds of named steps, and the cores that the JVM used meanwhile."""
+
+    def __init__(self, lake: Lake, tell: Callable[[str], None]) -> None:
+        self.lake, self.tell = lake, tell
+        self.figures: dict[str, Any] = {}
+
+    def time(self, what: str, action: Callable[[], None]) -> float:
+        """Take the time of a step; its seconds."""
+        self.tell(what)
+        began, used = time.monotonic(), cpu_seconds(self.lake)
+        action()
+        seconds = time.monotonic() - began
+        cores = (cpu_seconds(self.lake) - used) / seconds
+        self.figures[f"{what}, s"] = round(seconds, 1)
+        self.figures[f"{what}, cores used by the JVM"] = round(cores, 2)
+        return seconds
+
+
+def landed_lake(
+    folder: Path, tell: Callable[[str], None], days: Sequence[date], tables: int, events: int
+) -> Lake:
+    """An empty lake whose sources have landed files of these days."""
+    tell(f"writing {tables * events * len(days)} events of {tables} tables")
+    write(folder / "landing", days, tables, events)
     raw = {
         "lake": {"warehouse": str(folder / "lake")},
         "spark": {"spark.log.level": "ERROR"},
-        "start_date": DAYS[0],
+        "start_date": days[0],
         "sources": {
             source: {
                 "format": "debezium",
@@ -126,41 +151,62 @@ def measure(folder: Path, tell: Callable[[str], None], tables: int, events: int)
         },
     }
     config = parse_config(raw, folder)
-    lake = Lake(build_session(config), config)
-    figures: dict[str, Any] = {}
+    return Lake(build_session(config), config)
 
-    def timed(what: str, action: Any) -> None:
-        tell(what)
-        began, used = time.monotonic(), cpu_seconds(lake)
-        action()
-        seconds = time.monotonic() - began
-        figures[f"{what}, s"] = round(seconds, 1)
-        figures[f"{what}, cores used by the JVM"] = round((cpu_seconds(lake) - used) / seconds, 2)
 
-    timed("stages of two days", lambda: make_stages(lake, DAYS))
-    timed("first day", lambda: make_tables(lake, DAYS[0], tables, TABLES_AT_ONCE, False))
-    timed(
-        "second day, side by side",
-        lambda: make_tables(lake, DAYS[1], tables, TABLES_AT_ONCE, False),
-    )
-    timed("second day, one at a time", lambda: make_tables(lake, DAYS[1], tables, 1, True))
-    for way in ("side by side", "one at a time"):
-        figures[f"a table's day, {way}, s"] = round(figures[f"second day, {way}, s"] / tables, 2)
-    timed("nothing new", lambda: make_tables(lake, DAYS[1], tables, TABLES_AT_ONCE, False))
-    figures["second_day_s_per_table"] = figures["a table's day, side by side, s"]
-    figures["nothing_new_s"] = figures["nothing new, s"]
+def measure(folder: Path, tell: Callable[[str], None], tables: int, events: int) -> dict[str, Any]:
+    """Seconds of each step of two days."""
+    days = days_of(2)
+    lake = landed_lake(folder, tell, days, tables, events)
+    clock = Clock(lake, tell)
+    clock.time("stages of two days", lambda: make_stages(lake, days))
+    clock.time("first day", lambda: make_tables(lake, days[:1], tables, TABLES_AT_ONCE, False))
+
+    def second(at_once: int, force: bool) -> None:
+        make_tables(lake, days[1:], tables, at_once, force)
+
+    beside = clock.time("second day, side by side", lambda: second(TABLES_AT_ONCE, False))
+    alone = clock.time("second day, one at a time", lambda: second(1, True))
+    nothing = clock.time("nothing new", lambda: second(TABLES_AT_ONCE, False))
+    figures = clock.figures
+    figures["a table's day, side by side, s"] = round(beside / tables, 3)
+    figures["a table's day, one at a time, s"] = round(alone / tables, 3)
+    figures["second_day_s_per_table"] = round(beside / tables, 3)
+    figures["nothing_new_s"] = round(nothing, 1)
     lake.spark.stop()
     return figures
+
+
+def backfill(
+    folder: Path, tell: Callable[[str], None], tables: int, events: int, days: int
+) -> dict[str, Any]:
+    """Seconds of a range of days: all its stages against its merges."""
+    span = days_of(days)
+    lake = landed_lake(folder, tell, span, tables, events)
+    clock = Clock(lake, tell)
+    stages = clock.time(f"stages of {days} days", lambda: make_stages(lake, span))
+    merges = clock.time(
+        f"{days} days of {tables} tables",
+        lambda: make_tables(lake, span, tables, TABLES_AT_ONCE, False),
+    )
+    lake.spark.stop()
+    return {**clock.figures, "backfill_ratio": round((stages + merges) / merges, 2)}
 
 
 def main() -> None:
     """The figures as a table, and as a line of JSON on stdout."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--tables", type=int, default=200, help="of three sources")
+    parser.add_argument("--tables", type=int, help="of three sources (200; of a backfill 12)")
     parser.add_argument("--events", type=int, default=1_000, help="of a table and day")
+    parser.add_argument("--backfill", type=int, metavar="DAYS", help="make so many days at once")
     arguments = parser.parse_args()
-    asked = {"tables": arguments.tables, "events": arguments.events}
-    bench.run(partial(measure, **asked), asked)
+    asked: dict[str, Any] = {"events": arguments.events}
+    if arguments.backfill:
+        asked |= {"tables": arguments.tables or 12, "days": arguments.backfill}
+        bench.run(partial(backfill, **asked), asked)
+    else:
+        asked |= {"tables": arguments.tables or 200}
+        bench.run(partial(measure, **asked), asked)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from cdc_assets.cdc.changes.stage import made_by_other_rules
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.state.columns import Columns
+from cdc_assets.cdc.state.columns import TableColumns
 from cdc_assets.cdc.state.unsent_values import Unchanged
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
@@ -173,16 +173,16 @@ def assert_faults_stop(
 ) -> None:
     """Each fault right behind this way of writing fails the days; no reference moves."""
     before = lakes.refs_of(lake, name, "public.customers")
-    write = getattr(Columns, way)
+    write = getattr(TableColumns, way)
     for fault, sql in FAULTS.items():
 
         def fails(
-            self: Columns, rows: DataFrame, branch: str, unchanged: Unchanged, sql: str = sql
+            self: TableColumns, rows: DataFrame, branch: str, unchanged: Unchanged, sql: str = sql
         ) -> None:
             write(self, rows, branch, unchanged)
             lake.spark.sql(sql.format(branch, self.day.day))
 
-        monkeypatch.setattr(Columns, way, fails)
+        monkeypatch.setattr(TableColumns, way, fails)
         for days, force in asked:
             _, errors = lakes.run_tables(lake, name, days, ["public.customers"], force=force)
             (error,) = errors.values()

@@ -13,6 +13,7 @@ derive a Teller and name it in `TELLERS`.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ from cdc_assets_tests import events as ev
 from cdc_assets_tests.events import TOAST
 from cdc_assets_tests.model import Landed, Record
 
-DAYS = [ev.DAY + timedelta(days=n) for n in range(4)]
+DAYS = [ev.DAY + timedelta(days=n) for n in range(int(os.environ.get("CDC_WORLD_DAYS", "4")))]
 FAMILIES, KEYS = 24, 3
 PARTITIONS = 3
 NOON = datetime(2026, 11, 4, 12, tzinfo=timezone.utc)

@@ -31,7 +31,7 @@ from pydantic_core import PydanticCustomError
 
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.strict_yaml import Place, kind_of, path_of, read_yaml, written_of
+from cdc_assets.cdc.strict_yaml import YamlPath, kind_of, path_of, read_yaml, written_of
 
 PLACEHOLDER = "__debezium_unavailable_value"
 RESERVED_PREFIX = "_cdc_"
@@ -571,7 +571,7 @@ def parse_config(
     raw: Mapping[str, Any],
     base: Path,
     name: str | None = None,
-    written: Mapping[Place, str] | None = None,
+    written: Mapping[YamlPath, str] | None = None,
 ) -> Config:
     """Check a configuration that has been read already.
 
@@ -627,7 +627,7 @@ _EXAMPLES = {
 }
 
 
-def _fault(fault: Any, written: Mapping[Place, str]) -> str:
+def _fault(fault: Any, written: Mapping[YamlPath, str]) -> str:
     kind, context, value = fault["type"], fault.get("ctx", {}), fault["input"]
     # pydantic names the branch of a union it tried; a reader of the file knows no branches.
     place = tuple(p for p in fault["loc"] if not re.match(r"(tuple\[|literal\[|function-)", str(p)))

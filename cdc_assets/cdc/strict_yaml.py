@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import yaml
 
 # Keys and list indexes from the top of the file down, as pydantic names a place.
-Place: TypeAlias = tuple[str | int, ...]
+YamlPath: TypeAlias = tuple[str | int, ...]
 
 _KINDS = {"bool": "a boolean", "int": "a number", "float": "a number", "timestamp": "a date"}
 _DEEPEST = 20
@@ -31,7 +31,7 @@ class YamlFile:
     """A file's value, its scalars as they are written, and what is wrong with its keys."""
 
     value: Any = None
-    written: dict[Place, str] = field(default_factory=dict)
+    written: dict[YamlPath, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
 
@@ -56,7 +56,7 @@ def read_yaml(text: str) -> YamlFile:
     return found
 
 
-def path_of(place: Place) -> str:
+def path_of(place: YamlPath) -> str:
     """`sources.shop.tables.public.orders.key[0]`."""
     path = ""
     for part in place:
@@ -83,7 +83,7 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_yaml_timestamp)
 
 
-def _look_at(node: yaml.Node, place: Place, found: YamlFile) -> None:
+def _look_at(node: yaml.Node, place: YamlPath, found: YamlFile) -> None:
     if len(place) > _DEEPEST:  # an alias inside its own anchor has no end
         found.faults = [f"{path_of(place[:3])}…: is nested more than {_DEEPEST} levels deep"]
         return
@@ -96,7 +96,7 @@ def _look_at(node: yaml.Node, place: Place, found: YamlFile) -> None:
         found.written[place] = node.value
 
 
-def _look_at_mapping(node: yaml.MappingNode, place: Place, found: YamlFile) -> None:
+def _look_at_mapping(node: yaml.MappingNode, place: YamlPath, found: YamlFile) -> None:
     lines: dict[str, int] = {}
     where = f"{path_of(place)}: " if place else ""
     if cut := _cut_by_comma(node):
@@ -156,7 +156,7 @@ def _broken(error: yaml.YAMLError) -> str:
     return f"{where}no YAML: {f'{cure} ({problem})' if cure else problem}"
 
 
-def written_of(written: Mapping[Place, str], place: Place, value: Any) -> str:
+def written_of(written: Mapping[YamlPath, str], place: YamlPath, value: Any) -> str:
     """A value as the file has it: of a text its quoted form, of a list or mapping its kind."""
     if isinstance(value, (list, tuple)):
         return "a list" if value else "[]"

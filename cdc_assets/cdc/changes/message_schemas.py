@@ -25,7 +25,7 @@ from cdc_assets.cdc.values.strict_json import DOCUMENT, document_in, with_strict
 log = logging.getLogger(__name__)
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record stands in Kafka, and the day that it landed."""
 
     landing_date: date
@@ -65,7 +65,7 @@ class MessageSchemas:
 
 
 def read_schemas(
-    landing: DataFrame, source: SourceConfig, examples: Mapping[Carried, Place]
+    landing: DataFrame, source: SourceConfig, examples: Mapping[Carried, RecordPlace]
 ) -> MessageSchemas:
     """Read the schemas of some records again from one landed example each.
 
@@ -103,7 +103,7 @@ def read_schemas(
     return MessageSchemas(starts, by_id)
 
 
-def _is_at(place: Place) -> str:
+def _is_at(place: RecordPlace) -> str:
     return (
         f"landing_date = DATE'{place.landing_date}' AND topic = {literal(place.topic)} "
         f"AND partition = {place.partition} AND offset = {place.offset}L"
@@ -114,20 +114,20 @@ def _is_at(place: Place) -> str:
 class KnownSchemas:
     """The message schemas of a source, read once for a stage."""
 
-    columns: Mapping[tuple[str, str], types.Columns]  # (table_name, schema_id)
+    columns: Mapping[tuple[str, str], types.ColumnTypes]  # (table_name, schema_id)
     first_landed: Mapping[tuple[str, str], date]
 
-    def latest(self, table_name: str, day: date) -> types.Columns:
+    def latest(self, table_name: str, day: date) -> types.ColumnTypes:
         """All columns of a table as its schemas up to a day say, the latest winning.
 
         Of schemas that landed on one day the widest type wins: nothing says which came first.
         """
-        by_day: dict[date, types.Columns] = {}
+        by_day: dict[date, types.ColumnTypes] = {}
         for (name, schema_id), landed in sorted(self.first_landed.items()):
             if name == table_name and landed <= day:
                 known = by_day.get(landed, {})
                 by_day[landed] = types.widest(known, self.columns[name, schema_id])
-        merged: types.Columns = {}
+        merged: types.ColumnTypes = {}
         for landed in sorted(by_day):
             merged = types.over(merged, by_day[landed])
         return merged
@@ -171,21 +171,21 @@ def register_schemas(lake: Lake, name: str, fresh: Sequence[Row]) -> None:
         )
 
 
-def schemas_carried(surveyed: Iterable[Row]) -> dict[tuple[str | None, Carried], Place]:
+def schemas_carried(surveyed: Iterable[Row]) -> dict[tuple[str | None, Carried], RecordPlace]:
     """By table: what says a message's schema, and the first record that has it."""
-    found: dict[tuple[str | None, Carried], Place] = {}
+    found: dict[tuple[str | None, Carried], RecordPlace] = {}
     for r in surveyed:
         carried = Carried(r.start_hash, r.schema_id)
         if carried == Carried(None, None) or not r.is_read:
             continue
-        place = Place(r.landing_date, r.topic, r.partition, r.first_offset)
+        place = RecordPlace(r.landing_date, r.topic, r.partition, r.first_offset)
         before = found.get((r.table_name, carried), place)
         found[r.table_name, carried] = min(before, place)
     return found
 
 
 def fresh_schemas(
-    carried: Mapping[tuple[str | None, Carried], Place],
+    carried: Mapping[tuple[str | None, Carried], RecordPlace],
     schemas: MessageSchemas,
     known: KnownSchemas,
 ) -> list[Row]:

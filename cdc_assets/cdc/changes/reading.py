@@ -13,7 +13,7 @@ from cdc_assets.cdc.changes.message_schemas import (
     Carried,
     KnownSchemas,
     MessageSchemas,
-    Place,
+    RecordPlace,
     fresh_schemas,
     read_schemas,
     schemas_carried,
@@ -49,7 +49,7 @@ class Reading:
     """The records of some days, read, and what they have in common."""
 
     parsed: DataFrame  # kept, with the `schema_id` of each
-    carried: Mapping[tuple[str | None, Carried], Place]
+    carried: Mapping[tuple[str | None, Carried], RecordPlace]
     schemas: MessageSchemas
     keys: KeySurvey
 
@@ -82,11 +82,11 @@ def read_records(landing: DataFrame, source: SourceConfig, kept: Kept) -> Readin
     )
 
 
-def _examples(surveyed: Iterable[Row]) -> dict[Carried, Place]:
+def _examples(surveyed: Iterable[Row]) -> dict[Carried, RecordPlace]:
     """The first record of each schema that was sent, and of each text that was cut off."""
-    first: dict[Carried, Place] = {}
+    first: dict[Carried, RecordPlace] = {}
     for r in surveyed:
-        place = Place(r.landing_date, r.topic, r.partition, r.first_offset)
+        place = RecordPlace(r.landing_date, r.topic, r.partition, r.first_offset)
         for what in (Carried(r.cut_hash, None), Carried(r.start_hash, r.schema_id)):
             if what != Carried(None, None) and (r.is_read or what.start_hash is not None):
                 first[what] = min(first.get(what, place), place)

@@ -27,7 +27,15 @@ from cdc_assets.cdc.lake.checkpoints import keeping
 from cdc_assets.cdc.lake.commits import DayCommits
 from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.landing.kafka_client import Client, Explained
-from cdc_assets.cdc.landing.kafka_plan import ONE_DAY, Asked, Found, KafkaDay, Place, Range, plan
+from cdc_assets.cdc.landing.kafka_plan import (
+    ONE_DAY,
+    Asked,
+    Found,
+    KafkaDay,
+    Range,
+    TopicPartition,
+    plan,
+)
 from cdc_assets.cdc.spark import add_kafka
 
 
@@ -114,7 +122,7 @@ def _without_dated_ahead(
     """
     now = _millis(datetime.now(timezone.utc))
     at = {instant: dict(places) for instant, places in found.at.items()}
-    look: dict[Place, Range] = {}
+    look: dict[TopicPartition, Range] = {}
     for instant, places in at.items():
         for place, (offset, timestamp) in list(places.items()):
             if offset >= 0 and timestamp > now:
@@ -160,11 +168,11 @@ def _rows(
     found: Found,
 ) -> DataFrame:
     """The rows of some days: what an open day has already, and the rest from Kafka."""
-    to_read: dict[date, dict[Place, Range]] = {}
+    to_read: dict[date, dict[TopicPartition, Range]] = {}
     frames = []
     for day, of_day in days.items():
         old = recorded.get(day)
-        has: dict[Place, int] = {}
+        has: dict[TopicPartition, int] = {}
         if old is not None and not old.closed:
             for place, (_, end) in of_day.ranges.items():
                 if known := old.range_of(place, of_day.topics[place[0]].topic_id):
@@ -182,7 +190,7 @@ def _rows(
     return rows
 
 
-def _only(rows: DataFrame, below: Mapping[Place, int]) -> DataFrame:
+def _only(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFrame:
     """The rows of some partitions, below an offset each."""
     wanted = rows.sparkSession.createDataFrame(
         [(topic, partition, end) for (topic, partition), end in below.items()],
@@ -233,7 +241,7 @@ def read_offsets(
     spark: SparkSession,
     source: str,
     config: KafkaConfig,
-    ranges: Mapping[date, Mapping[Place, Range]],
+    ranges: Mapping[date, Mapping[TopicPartition, Range]],
 ) -> DataFrame:
     """The records of some days' offsets: the columns of `LANDING`, one row a record.
 

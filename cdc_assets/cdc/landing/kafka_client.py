@@ -14,7 +14,7 @@ from cdc_assets.cdc.errors import LandingError, first_line
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, Cause, causes
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.errors import lake_error
-from cdc_assets.cdc.landing.kafka_plan import Found, Place
+from cdc_assets.cdc.landing.kafka_plan import Found, TopicPartition
 from cdc_assets.cdc.spark import add_kafka, is_lost
 
 
@@ -87,7 +87,7 @@ class Client:
             )
         return list(self._config.topics)
 
-    def _describe(self, names: Sequence[str]) -> tuple[dict[str, str], list[Place]]:
+    def _describe(self, names: Sequence[str]) -> tuple[dict[str, str], list[TopicPartition]]:
         described = self._admin.describeTopics(list(names)).allTopicNames().get()
         ids, partitions = {}, []
         for name in names:
@@ -96,7 +96,9 @@ class Client:
             partitions += [(name, int(p.partition())) for p in topic.partitions()]
         return ids, partitions
 
-    def _offsets(self, partitions: Sequence[Place], spec: Any) -> dict[Place, tuple[int, int]]:
+    def _offsets(
+        self, partitions: Sequence[TopicPartition], spec: Any
+    ) -> dict[TopicPartition, tuple[int, int]]:
         """Offset and timestamp by partition; -1 where Kafka has none."""
         kafka = self._jvm.org.apache.kafka
         places = {place: kafka.common.TopicPartition(*place) for place in partitions}

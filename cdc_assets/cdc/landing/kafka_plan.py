@@ -9,7 +9,7 @@ from typing import Any
 
 from cdc_assets.cdc.errors import LandingError
 
-Place = tuple[str, int]  # topic and partition
+TopicPartition = tuple[str, int]  # topic and partition
 Range = tuple[int, int]  # first offset, offset after the last
 ONE_DAY = timedelta(days=1)
 NO_ID = "A" * 22  # what brokers without topic ids send: 16 zero bytes in base64
@@ -65,7 +65,7 @@ class KafkaDay:
         }
         return cls(day, topics, inputs["closed"])
 
-    def range_of(self, place: Place, topic_id: str) -> Range | None:
+    def range_of(self, place: TopicPartition, topic_id: str) -> Range | None:
         """The offsets of a partition; None where the day does not have this very topic."""
         topic = self.topics.get(place[0])
         if topic is None or not _is_same(topic.topic_id, topic_id):
@@ -73,7 +73,7 @@ class KafkaDay:
         return topic.offsets.get(place[1])
 
     @property
-    def ranges(self) -> dict[Place, Range]:
+    def ranges(self) -> dict[TopicPartition, Range]:
         """The offsets of every partition."""
         return {(n, p): r for n, t in self.topics.items() for p, r in t.offsets.items()}
 
@@ -83,7 +83,7 @@ class KafkaDay:
         return sum(end - start for start, end in self.ranges.values())
 
     @property
-    def lost(self) -> dict[Place, Range]:
+    def lost(self) -> dict[TopicPartition, Range]:
         """Offsets that were given up."""
         return {(n, p): r for n, t in self.topics.items() for p, r in t.lost.items()}
 
@@ -97,12 +97,12 @@ class Found:
     """What Kafka has: its topics' ids and partitions, and where the partitions stand."""
 
     ids: Mapping[str, str]
-    first: Mapping[Place, int]  # the first offset that is still there
-    end: Mapping[Place, int]  # the offset after the last committed record
+    first: Mapping[TopicPartition, int]  # the first offset that is still there
+    end: Mapping[TopicPartition, int]  # the offset after the last committed record
     # By instant (ms UTC): the first committed record at or after it, as offset and timestamp.
-    at: Mapping[int, Mapping[Place, tuple[int, int]]]
+    at: Mapping[int, Mapping[TopicPartition, tuple[int, int]]]
 
-    def boundary(self, place: Place, instant: int) -> int:
+    def boundary(self, place: TopicPartition, instant: int) -> int:
         """The first offset at or after an instant, else the end."""
         offset, _ = self.at[instant].get(place, (-1, -1))
         return offset if offset >= 0 else self.end[place]
@@ -166,7 +166,7 @@ def plan(source: str, asked: Asked, found: Found, allow_loss: bool) -> KafkaDay:
     return KafkaDay(asked.day, topics, closed=asked.is_over)
 
 
-def _named(place: Place) -> str:
+def _named(place: TopicPartition) -> str:
     return f"{place[0]} [{place[1]}]"
 
 
@@ -186,7 +186,7 @@ def _gone_topics(asked: Asked, found: Found) -> list[str]:
     ]
 
 
-def _recreated(asked: Asked, place: Place, topic_id: str, found: Found) -> str | None:
+def _recreated(asked: Asked, place: TopicPartition, topic_id: str, found: Found) -> str | None:
     before = asked.own or _day_before(asked)
     known = before.topics.get(place[0]) if before else None
     if known is None or place[1] not in known.offsets:
@@ -206,7 +206,7 @@ def _recreated(asked: Asked, place: Place, topic_id: str, found: Found) -> str |
     return None
 
 
-def _recorded_around(asked: Asked, place: Place, topic_id: str) -> tuple[int, int | None]:
+def _recorded_around(asked: Asked, place: TopicPartition, topic_id: str) -> tuple[int, int | None]:
     """Where earlier days end and later days begin; 0 and None where there are none."""
     earlier = [
         r[1]
@@ -221,7 +221,7 @@ def _recorded_around(asked: Asked, place: Place, topic_id: str) -> tuple[int, in
     return max(earlier, default=0), min(later, default=None)
 
 
-def _start(asked: Asked, place: Place, topic_id: str, found: Found) -> int:
+def _start(asked: Asked, place: TopicPartition, topic_id: str, found: Found) -> int:
     own = asked.own.range_of(place, topic_id) if asked.own else None
     end_now = found.end[place]
     if own is not None:
@@ -239,11 +239,11 @@ def _start(asked: Asked, place: Place, topic_id: str, found: Found) -> int:
     return min(start, end_now) if later is None else min(start, later)
 
 
-def _first_of(place: Place, found: Found) -> int:
+def _first_of(place: TopicPartition, found: Found) -> int:
     return found.first[place]
 
 
-def _end(asked: Asked, place: Place, topic_id: str, found: Found) -> int:
+def _end(asked: Asked, place: TopicPartition, topic_id: str, found: Found) -> int:
     own = asked.own.range_of(place, topic_id) if asked.own else None
     if own is not None and asked.own is not None and asked.own.closed:
         return own[1]
@@ -258,14 +258,14 @@ def _end(asked: Asked, place: Place, topic_id: str, found: Found) -> int:
     return reached if later is None else min(reached, later)
 
 
-def _read_from(asked: Asked, place: Place, topic_id: str, start: int) -> int:
+def _read_from(asked: Asked, place: TopicPartition, topic_id: str, start: int) -> int:
     """Rows that were landed while the day was open are kept: only what follows is read."""
     own = asked.own
     known = own.range_of(place, topic_id) if own is not None and not own.closed else None
     return max(start, known[1]) if known is not None else start
 
 
-def _nothing_left(asked: Asked, place: Place, topic_id: str, found: Found) -> str | None:
+def _nothing_left(asked: Asked, place: TopicPartition, topic_id: str, found: Found) -> str | None:
     """A first landing that finds the day's records already removed.
 
     Without a record from before the day there is no telling which day the removed ones were of.

@@ -16,14 +16,14 @@ from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import named
 from cdc_assets.cdc.state.audit import FEW_KEYS, audit_appended, audit_written, fingerprint
-from cdc_assets.cdc.state.columns import POSITION, Columns
+from cdc_assets.cdc.state.columns import POSITION, TableColumns
 from cdc_assets.cdc.state.keyed import Keyed
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unkeyed import Unkeyed
 from cdc_assets.cdc.state.unsent_values import Unchanged
 
 
-def merge(day: TableDay, on: DayBranch, columns: Columns) -> dict[str, Any]:
+def merge(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, Any]:
     """Write the day's rows to its branch, and see that they are there; figures of the report."""
     branch = on.identifier
     if day.config.key in ("none", "row"):
@@ -71,7 +71,7 @@ def merge(day: TableDay, on: DayBranch, columns: Columns) -> dict[str, Any]:
         }
 
 
-def _delete_keys(day: TableDay, branch: str, moves: DataFrame, columns: Columns) -> None:
+def _delete_keys(day: TableDay, branch: str, moves: DataFrame, columns: TableColumns) -> None:
     """Delete the rows of all keys that the day touched; of the table, the keys alone are read.
 
     A MERGE would sort the whole table: Spark keeps the rows of the source that match none, and
@@ -112,7 +112,7 @@ def _delete_below(day: TableDay, branch: str, position: Sequence[int]) -> None:
     )
 
 
-def _merge_unkeyed(day: TableDay, branch: str, columns: Columns) -> dict[str, Any]:
+def _merge_unkeyed(day: TableDay, branch: str, columns: TableColumns) -> dict[str, Any]:
     unkeyed = Unkeyed(day, columns)
     unchanged = Unchanged(day.source.unavailable_value, keep_missing=False, maybe=False)
     with keeping() as kept:
@@ -128,12 +128,12 @@ def _merge_unkeyed(day: TableDay, branch: str, columns: Columns) -> dict[str, An
         return {**figures, "rows": unkeyed.write(branch, moves, kept)}
 
 
-def _counts(columns: Columns) -> list[Column]:
+def _counts(columns: TableColumns) -> list[Column]:
     """:func:`_value_counts`, and the fingerprint of the rows that are to be there."""
     return [*_value_counts(columns), F.expr(fingerprint("k", "pos", "NOT is_removal"))]
 
 
-def _value_counts(columns: Columns) -> list[Column]:
+def _value_counts(columns: TableColumns) -> list[Column]:
     """`n` rows, how many contradict their key, and how many hold what a column can't (R4)."""
     differ = [c.contradicted for c in columns.own if c.name in columns.key_names]
     unfit = ", ".join(c.unfit for c in columns.own)
@@ -146,7 +146,7 @@ def _value_counts(columns: Columns) -> list[Column]:
 
 
 def _judge_values(
-    day: TableDay, rows: DataFrame, found: Mapping[str, Any], columns: Columns
+    day: TableDay, rows: DataFrame, found: Mapping[str, Any], columns: TableColumns
 ) -> dict[str, Any]:
     """What the day's rows hold that their columns can't.
 
@@ -167,7 +167,7 @@ def _judge_values(
     return {"unfit": report, "contradicted": found["contradicted"]}
 
 
-def _unfit(rows: DataFrame, columns: Columns) -> dict[str, Any]:
+def _unfit(rows: DataFrame, columns: TableColumns) -> dict[str, Any]:
     """By column the number of values that it can't hold and one of them: a job of its own."""
     aggregates = [
         f"{of} AS {c.work}_{name}"
@@ -183,7 +183,7 @@ def _unfit(rows: DataFrame, columns: Columns) -> dict[str, Any]:
     }
 
 
-def _unreadable_keys(day: TableDay, columns: Columns) -> dict[str, int]:
+def _unreadable_keys(day: TableDay, columns: TableColumns) -> dict[str, int]:
     """Events whose key the table's inferred key columns can't hold; such change no row."""
     if columns.inferred.isdisjoint(columns.key_lake):
         return {}

@@ -12,7 +12,7 @@ from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Sql
-from cdc_assets.cdc.state.columns import LANDED, POSITION, Columns
+from cdc_assets.cdc.state.columns import LANDED, POSITION, TableColumns
 from cdc_assets.cdc.state.table_day import TableDay
 
 # Up to so many keys of a day are sent to all cores; more are sorted with the table's.
@@ -38,7 +38,7 @@ def audit_appended(day: TableDay, on: DayBranch, winners: int) -> None:
 
 
 def audit_written(
-    day: TableDay, branch: str, rows: DataFrame, columns: Columns, winners: Mapping[str, Any]
+    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, winners: Mapping[str, Any]
 ) -> None:
     """The branch holds the day's winners, each once and at its position.
 
@@ -67,7 +67,7 @@ def audit_written(
         _audit_keys(day, branch, rows, columns)
 
 
-def _audit_keys(day: TableDay, branch: str, rows: DataFrame, columns: Columns) -> None:
+def _audit_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColumns) -> None:
     """Look up the key of each of the day's winners on the branch.
 
     It stands there once, be it by its event or, written before, by one that is not older; keys

@@ -108,7 +108,7 @@ def _holds_keys(column: str, keys: str, whole: bool) -> bool:
     return column in (keys, "string") or (column == "bigint" and whole)
 
 
-class Columns:
+class TableColumns:
     """The columns of a table on a day, and how each value of the day is read."""
 
     def __init__(self, day: TableDay) -> None:
@@ -118,8 +118,8 @@ class Columns:
         self.own: list[OwnColumn] = []
         self.inferred: set[str] = set()
         self._unlike: dict[str, str] = {}
-        self._by_schema: dict[str | None, types.Columns] = {}
-        self._latest: types.Columns = {}
+        self._by_schema: dict[str | None, types.ColumnTypes] = {}
+        self._latest: types.ColumnTypes = {}
         self.key_names: tuple[str, ...] = ()
 
     @property
@@ -196,7 +196,7 @@ class Columns:
     def _lake_name(self, name: str) -> str:
         return self.day.config.rename.get(name, name)
 
-    def _infer(self, known: set[str], blank: Sequence[str]) -> types.Columns:
+    def _infer(self, known: set[str], blank: Sequence[str]) -> types.ColumnTypes:
         has_none = F.col("schema_id").isNull() | F.col("schema_id").isin(list(blank))
         # What a delete says of a row after it is no row.
         writes = F.col("op").isin("c", "r", "u") & F.col("after").isNotNull()

@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from cdc_assets.cdc.config import TableConfig
 from cdc_assets.cdc.names import ddl_of, is_column_name
 from cdc_assets.cdc.state.columns import OWN_COLUMNS
-from cdc_assets.cdc.values.column_types import Columns, columns_of_config, evolution
+from cdc_assets.cdc.values.column_types import ColumnTypes, columns_of_config, evolution
 
 
 def broken(frame: DataFrame, expected: StructType, needed: Sequence[str] = ()) -> list[str]:
@@ -42,7 +42,7 @@ def broken(frame: DataFrame, expected: StructType, needed: Sequence[str] = ()) -
 
 
 def broken_of_table(
-    frame: DataFrame, config: TableConfig, of_messages: Columns, keys: Sequence[str]
+    frame: DataFrame, config: TableConfig, of_messages: ColumnTypes, keys: Sequence[str]
 ) -> list[str]:
     """How a state table differs from what its configuration and its messages say.
 

@@ -15,7 +15,7 @@ from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit
 from cdc_assets.cdc.positions import SOURCE_TIME, of_other_basis
-from cdc_assets.cdc.values.column_types import Columns
+from cdc_assets.cdc.values.column_types import ColumnTypes
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,10 @@ class Facts:
     schemas: KnownSchemas
     commits: Mapping[str, Mapping[date, DayCommit]]
 
-    def columns_of(self, table: str, days: Iterable[date]) -> Columns:
+    def columns_of(self, table: str, days: Iterable[date]) -> ColumnTypes:
         """The columns that the message schemas of some days name."""
         ids = {i for day in days for i in self.surveys.get((table, day), Survey()).schema_ids}
-        found: Columns = {}
+        found: ColumnTypes = {}
         for schema_id in sorted(ids):
             found.update(self.schemas.columns[table, schema_id])
         return found

@@ -23,7 +23,7 @@ from cdc_assets.cdc.positions import (
     says_order,
 )
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, with_columns
-from cdc_assets.cdc.state.columns import POSITION, Columns
+from cdc_assets.cdc.state.columns import POSITION, TableColumns
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unsent_values import Unchanged
 from cdc_assets.cdc.values.readers import At, grown, of_member, read_key
@@ -36,7 +36,7 @@ _UPSERT = "op IN ('c', 'u', 'r') AND after IS NOT NULL"
 class Keyed:
     """The moves of a day (upserts and removals by typed key) and their winners."""
 
-    def __init__(self, day: TableDay, columns: Columns) -> None:
+    def __init__(self, day: TableDay, columns: TableColumns) -> None:
         self.day, self.columns = day, columns
         self.lake = day.lake
         self._types = {c.name: c.spark for c in columns.own}

@@ -22,7 +22,7 @@ from cdc_assets.cdc.lake.commits import INPUTS, REPORT, DayBranch
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.positions import literal_position
 from cdc_assets.cdc.state import apply
-from cdc_assets.cdc.state.columns import Columns
+from cdc_assets.cdc.state.columns import TableColumns
 from cdc_assets.cdc.state.facts import Facts, gather
 from cdc_assets.cdc.state.table_day import TableDay
 
@@ -79,7 +79,7 @@ def make_table_day(
         return _report_of(table_day.summary)
     _check_quarantine(table_day)
     base = table_day.base
-    columns = Columns(table_day)
+    columns = TableColumns(table_day)
     columns.prepare()
     replaces = state.tags.get(day) if state else None
     branch = lake.branch(table_day.identifier, day, base, replaces)
@@ -110,7 +110,9 @@ def _read(lake: Lake, name: str, table: str, day: date, facts: Facts) -> TableDa
     return TableDay(lake, name, table, day, facts, state)
 
 
-def _build(day: TableDay, branch: DayBranch | None, columns: Columns, began: float) -> DayReport:
+def _build(
+    day: TableDay, branch: DayBranch | None, columns: TableColumns, began: float
+) -> DayReport:
     """Merge the day's changes into its branch, and audit it; None: there is nothing to merge."""
     rows_before = int(day.report_on(day.day - timedelta(days=1)).get("rows", 0))
     figures: dict[str, Any] = {}

@@ -23,7 +23,7 @@ from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import column
 from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
 from cdc_assets.cdc.sqltext import named
-from cdc_assets.cdc.state.columns import LANDED, POSITION, SOURCE_TS, Columns
+from cdc_assets.cdc.state.columns import LANDED, POSITION, SOURCE_TS, TableColumns
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 
@@ -34,7 +34,7 @@ _PAUSE_MS = 1000
 class Unkeyed:
     """The rows that a day adds to a table without a key, and those that it takes away."""
 
-    def __init__(self, day: TableDay, columns: Columns) -> None:
+    def __init__(self, day: TableDay, columns: TableColumns) -> None:
         self.day, self.columns, self.lake = day, columns, day.lake
         self.takes = day.config.key == "row"
         self.past_cut = day.truncated(day.window)

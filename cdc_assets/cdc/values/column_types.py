@@ -94,7 +94,7 @@ _TEXT = ColumnType("string", "string")
 # Read as text; what a schema says so says nothing of the column's values.
 _UNKNOWN = ColumnType("unknown", "string")
 
-Columns = dict[str, ColumnType]
+ColumnTypes = dict[str, ColumnType]
 
 
 # --- schemas (driver)
@@ -112,7 +112,7 @@ def _schema_of(text: str) -> Any:
     return {} if deepest > _MOST_LEVELS else json.loads(text)
 
 
-def columns_of_schema(text: str, format_name: str) -> Columns:
+def columns_of_schema(text: str, format_name: str) -> ColumnTypes:
     """The row's columns, in order, of a schema that a message carried."""
     schema = _schema_of(text)
     if format_name == "dataworks":
@@ -130,18 +130,22 @@ def columns_of_schema(text: str, format_name: str) -> Columns:
     return {name: type_of(kind) for name, kind in _named(row)}
 
 
-def over(known: Columns, newer: Columns) -> Columns:
+def over(known: ColumnTypes, newer: ColumnTypes) -> ColumnTypes:
     """`newer` types over those `known`; one that is unknown changes none."""
     return {**known, **{n: k for n, k in newer.items() if k != _UNKNOWN or n not in known}}
 
 
-def widest(known: Columns, other: Columns) -> Columns:
-    """`other` types over those `known`, but for those that hold all that the others do."""
-    wider = {n for n, k in other.items() if n in known and evolution(known[n].spark, k.spark) == []}
-    return over(known, {n: k for n, k in other.items() if n not in wider})
+def widest(known: ColumnTypes, other: ColumnTypes) -> ColumnTypes:
+    """`other` types over those `known`, but not over wider ones."""
+
+    def is_wider(name: str, than: str) -> bool:
+        kind = known[name].spark if name in known else than
+        return kind != than and evolution(kind, than) == []
+
+    return over(known, {n: k for n, k in other.items() if not is_wider(n, k.spark)})
 
 
-def columns_of_key(text: str) -> Columns:
+def columns_of_key(text: str) -> ColumnTypes:
     """The key columns of a message key's own schema."""
     return {name: type_of(kind) for name, kind in _named(_schema_of(text))}
 
@@ -214,7 +218,7 @@ def _whole(value: Any, default: int) -> int:
     return int(value) if re.fullmatch(r"-?\d{1,9}", str(value)) else default
 
 
-def columns_of_config(columns: Mapping[str, str]) -> Columns:
+def columns_of_config(columns: Mapping[str, str]) -> ColumnTypes:
     """Types that the configuration names, for messages without schema."""
     return {name: _configured(kind) for name, kind in columns.items()}
 
@@ -230,9 +234,9 @@ def _configured(kind: str) -> ColumnType:
     return ColumnType(_CONFIGURED[kind], kind)
 
 
-def columns_of_inference(kind: str) -> Columns:
+def columns_of_inference(kind: str) -> ColumnTypes:
     """Types of what ``schema_of_variant_agg`` found in rows without any schema (R3)."""
-    inferred: Columns = {}
+    inferred: ColumnTypes = {}
     parsed = _parse_variant_schema(kind)
     for name, spark_type in parsed.items():
         if spark_type == "VOID":
