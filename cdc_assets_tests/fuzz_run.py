@@ -32,8 +32,8 @@ from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.model import Landed, Record
 from cdc_assets_tests.mutations import NAMES, Mutator
+from cdc_assets_tests.paths import CASES
 
-CASES = Path(os.environ.get("CDC_CASES") or Path(__file__).parents[2] / "shared" / "cases")
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
 SHARES = {"debezium": 10, "lindorm": 3, "dataworks": 3, "debezium-flat": 3}
 NAMES_OF_A_SOURCE = 8  # how many hostile column names a small run tries; each alters its tables

@@ -8,11 +8,9 @@ that are not read is decided here, a kind at a time.
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,9 +23,9 @@ from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.events import DAY
 from cdc_assets_tests.model import Record
+from cdc_assets_tests.paths import CASES
 
-SHARED = Path(os.environ.get("CDC_CASES") or Path(__file__).parents[2] / "shared" / "cases")
-PUBLIC = SHARED / "public"
+PUBLIC = CASES / "public"
 
 pytestmark = pytest.mark.skipif(
     not PUBLIC.is_dir(), reason=f"no cases at {PUBLIC}; set CDC_CASES to the folder above `public`"

@@ -24,9 +24,9 @@ from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.lakes import Reports
 from cdc_assets_tests.model import Classified, Landed, Record
+from cdc_assets_tests.paths import REPOSITORY
 
-ROOT = Path(__file__).parent.parent
-SOURCES: dict[str, Any] = yaml.safe_load((ROOT / "cdc.yaml").read_text("utf-8"))["sources"]
+SOURCES: dict[str, Any] = yaml.safe_load((REPOSITORY / "cdc.yaml").read_text("utf-8"))["sources"]
 DAYS = [date(2026, 11, 1) + timedelta(days=n) for n in range(6)]
 TABLES = [(source, table) for source, config in SOURCES.items() for table in config["tables"]]
 
@@ -124,13 +124,13 @@ class Sample:
 @pytest.fixture(scope="module")
 def samples(lake_of: LakeOf) -> dict[str, Sample]:
     sources = {
-        name: {**config, "landing": {"files": str(ROOT / config["landing"]["files"])}}
+        name: {**config, "landing": {"files": str(REPOSITORY / config["landing"]["files"])}}
         for name, config in SOURCES.items()
     }
     lake = lake_of({f"sample_{name}": config for name, config in sources.items()}, DAYS[0])
     found = {}
     for name, config in SOURCES.items():
-        landed = read_landing(ROOT / config["landing"]["files"])
+        landed = read_landing(REPOSITORY / config["landing"]["files"])
         land(lake, f"sample_{name}", DAYS)
         with lakes.counted_calls() as calls:
             make_changes(lake, f"sample_{name}", DAYS)

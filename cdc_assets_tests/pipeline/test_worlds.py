@@ -3,10 +3,10 @@
 What is compared, of every world: the destination and reason of each record, all changes, every day
 of the table, lag. Spark reads all worlds in one run, each as a table of a source with its settings.
 
-``CDC_WORLDS=200 CDC_SEED=7 pytest cdc_assets_tests/test_worlds.py -k worlds`` hunts longer and
-elsewhere, with ``CDC_WORLD_DAYS=40`` over more days; the run is the same for the same numbers. Of
-what differs, the first world is made smaller in ``CDC_SHRINK`` more runs (default 8) and printed:
-make a golden case of it (test_golden.py).
+``CDC_WORLDS=200 CDC_SEED=7 pytest cdc_assets_tests/pipeline/test_worlds.py -k worlds`` hunts
+longer and elsewhere, with ``CDC_WORLD_DAYS=40`` over more days; the run is the same for the same
+numbers. Of what differs, the first world is made smaller in ``CDC_SHRINK`` more runs (default 8)
+and printed: make a golden case of it (test_golden.py).
 """
 
 from __future__ import annotations

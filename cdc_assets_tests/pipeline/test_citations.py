@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets_tests.paths import REPOSITORY
+
 LAST = {"D": 19, "O": 14, "R": 6, "L": 4, "W": 7, "G": 4}
 RULES = [f"{family}{n}" for family, last in LAST.items() for n in range(1, last + 1)]
 RANGE = re.compile(r"\b([DORLWG])(\d{1,2})[–-]\1(\d{1,2})\b")
@@ -14,7 +16,7 @@ RANGE = re.compile(r"\b([DORLWG])(\d{1,2})[–-]\1(\d{1,2})\b")
 
 def _cited() -> set[str]:
     found: set[str] = set()
-    for file in Path(__file__).parent.glob("test_*.py"):
+    for file in (REPOSITORY / "cdc_assets_tests").rglob("test_*.py"):
         if file.name == Path(__file__).name:
             continue
         text = file.read_text("utf-8")

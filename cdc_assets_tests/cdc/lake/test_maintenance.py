@@ -26,7 +26,7 @@ from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.events import Landing, PgLog
-from cdc_assets_tests.test_definitions import SharedSpark
+from cdc_assets_tests.shared_spark import SharedSpark
 
 pytestmark = pytest.mark.slow
 

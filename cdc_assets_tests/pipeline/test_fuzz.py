@@ -1,7 +1,7 @@
 """Hostile events through all stages (mutations.py, fuzz_run.py).
 
-``CDC_FUZZ_RECORDS=100000 CDC_SEED=7 pytest cdc_assets_tests/test_fuzz.py`` goes further and
-elsewhere, as ``python -m cdc_assets_tests.fuzz_run`` does.
+``CDC_FUZZ_RECORDS=100000 CDC_SEED=7 pytest cdc_assets_tests/pipeline/test_fuzz.py`` goes further
+and elsewhere, as ``python -m cdc_assets_tests.fuzz_run`` does.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.killed_run import children
+from cdc_assets_tests.paths import REPOSITORY
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(6)]
-REPOSITORY = Path(__file__).parents[1]
 TABLES = {"public.customers": {"key": ["id"]}}
 
 

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from cdc_assets.cli.app import app
 from cdc_assets.cli.doctor import Line, Status, examine
+from cdc_assets_tests.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).parents[1]
 SHOP: dict[str, Any] = {
     "format": "debezium",
     "landing": {"files": "landing"},

@@ -26,6 +26,7 @@ from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.e2e.stack import PASSWORD, USER, free_port, wait_for
 from cdc_assets_tests.lakes import config_of, stage_rows
+from cdc_assets_tests.paths import REPOSITORY
 from cdc_assets_tests.topics import Topic, at, kafka_source
 
 if TYPE_CHECKING:
@@ -488,7 +489,7 @@ def run_cli(config: Path, home: Path, *arguments: str) -> subprocess.CompletedPr
     }
     return subprocess.run(
         [sys.executable, "-m", "cdc_assets.cli.app", *arguments],
-        env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=300,
+        env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
 

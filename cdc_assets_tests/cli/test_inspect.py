@@ -21,8 +21,8 @@ from cdc_assets.cli.inspect import Rules
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.events import DataWorksLog, Landing, PgLog
 from cdc_assets_tests.lakes import config_of, source_config
+from cdc_assets_tests.paths import REPOSITORY
 
-ROOT = Path(__file__).parent.parent
 Rows = list[dict[str, Any]]
 
 
@@ -316,12 +316,12 @@ def test_every_reason_is_met_and_says_what_to_do(spark: SparkSession, tmp_path: 
 
 def test_the_list_of_reasons_is_closed() -> None:
     """What the package can write and what the model knows is the list, no more and no less."""
-    cdc = ROOT / "cdc_assets" / "cdc"
+    cdc = REPOSITORY / "cdc_assets" / "cdc"
     written = set()
     readers = sorted((cdc / "envelopes").glob("*.py"))
     for file in [cdc / "changes" / "stage.py", cdc / "changes" / "parse.py", *readers]:
         written |= _case_values(ast.parse(file.read_text("utf-8")))
-    model = (ROOT / "cdc_assets_tests" / "model.py").read_text("utf-8")
+    model = (REPOSITORY / "cdc_assets_tests" / "model.py").read_text("utf-8")
     known = set(re.findall(r'(?:QuarantinedError\(|"quarantine", )"(\w+)"', model))
     known |= set(re.findall(r'QuarantinedError\("(\w+)" if .* else "\w+"\)', model))
     assert written == set(REASONS)
@@ -346,7 +346,7 @@ def _is_quoted(node: ast.expr) -> TypeGuard[ast.Constant]:
 
 
 def test_the_readme_lists_the_reasons_as_the_code_does() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
+    text = (REPOSITORY / "README.md").read_text("utf-8")
     _, _, rest = text.partition("| reason | the record | what to do |\n|---|---|---|\n")
     rows = [line.strip("|").split("|") for line in rest.partition("\n\n")[0].splitlines()]
     table = [tuple(cell.strip() for cell in row) for row in rows]

@@ -9,13 +9,11 @@ from __future__ import annotations
 import base64
 import json
 import math
-import os
 import re
 import struct
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +24,8 @@ from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.events import DAY
+from cdc_assets_tests.paths import CASES
 
-CASES = Path(os.environ.get("CDC_CASES") or Path(__file__).parents[2] / "shared" / "cases")
 FLINK, DEBEZIUM, TICDC = CASES / "flink", CASES / "debezium", CASES / "ticdc"
 TABLE = "inventory.products"
 LOGS = {

@@ -23,6 +23,7 @@ from cdc_assets.cdc.spark import SHORT_RUN
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.killed_run import DAYS
 from cdc_assets_tests.lakes import source_config
+from cdc_assets_tests.paths import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -42,7 +43,7 @@ def start(config: Path, *arguments: str) -> subprocess.Popen[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("CDC_WAREHOUSE",))}
     return subprocess.Popen(
         [sys.executable, "-m", "cdc_assets_tests.killed_run", str(config), *arguments],
-        cwd=Path(__file__).parents[1],
+        cwd=REPOSITORY,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -24,28 +24,13 @@ from cdc_assets.cdc.values.column_types import columns_of_config
 from cdc_assets.orchestration import checks
 from cdc_assets.orchestration.asset_keys import table_key
 from cdc_assets.orchestration.assets import build_assets
-from cdc_assets.orchestration.resources import SparkResource
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.lakes import run_stages, source_config
+from cdc_assets_tests.paths import REPOSITORY
+from cdc_assets_tests.shared_spark import SharedSpark
 
-REPOSITORY = Path(__file__).parents[1]
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
-
-
-class SharedSpark(SparkResource):
-    """The test session's lake, which outlives the run.
-
-    Dagster makes the resource anew for a run; so the lake is the class's.
-    """
-
-    shared: ClassVar[Any] = None
-
-    def lake(self) -> Lake:
-        return self.shared
-
-    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Leave the session to the other tests."""
 
 
 def run(

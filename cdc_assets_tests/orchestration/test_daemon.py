@@ -25,10 +25,10 @@ from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.e2e.stack import Process, StackError, wait_for
+from cdc_assets_tests.paths import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
-REPOSITORY = Path(__file__).parents[1]
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
 TABLE = "public.customers"
 TYPES = {"id": "int32", "name": "string"}

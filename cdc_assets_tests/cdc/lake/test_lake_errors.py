@@ -35,8 +35,8 @@ from cdc_assets.definitions import build_definitions
 from cdc_assets.orchestration.sensors import wanted_days
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
+from cdc_assets_tests.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).parents[1]
 DAY, NEXT_DAY = ev.DAY, ev.DAY.replace(day=ev.DAY.day + 1)
 TABLES = {"public.customers": {"key": ["id"]}}
 

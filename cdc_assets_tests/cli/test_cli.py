@@ -28,8 +28,8 @@ from cdc_assets.cli import output as screen
 from cdc_assets.cli.app import app
 from cdc_assets.orchestration import progress
 from cdc_assets.orchestration import run_days as runs
+from cdc_assets_tests.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).parents[1]
 DAGSTER_YAML = """
 storage: {sqlite: {base_dir: .dagster}}
 telemetry: {enabled: false}

@@ -26,8 +26,7 @@ from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.events import TOAST, DataWorksLog, FlatLog, Landing, LindormLog, PgLog
-
-ROOT = Path(__file__).parent.parent
+from cdc_assets_tests.paths import REPOSITORY
 
 
 def discovered(
@@ -304,7 +303,7 @@ def test_a_table_that_the_lake_could_not_hold_is_a_comment() -> None:
 
 def as_config(source: dict[str, Any], start: Any) -> None:
     """Raises where cdc.yaml would not take it."""
-    parse_config({"start_date": start, "sources": {"shop": source}}, ROOT)
+    parse_config({"start_date": start, "sources": {"shop": source}}, REPOSITORY)
 
 
 @pytest.mark.slow
@@ -337,9 +336,11 @@ def test_the_block_makes_the_tables_that_a_hand_written_one_makes(
 
 @pytest.mark.slow
 def test_the_sample_is_discovered_as_its_configuration_says(spark: SparkSession) -> None:
-    configured = yaml.safe_load((ROOT / "cdc.yaml").read_text("utf-8"))["sources"]
+    configured = yaml.safe_load((REPOSITORY / "cdc.yaml").read_text("utf-8"))["sources"]
     for name, expected in configured.items():
-        place = Place(name, expected["landing"]["files"], str(ROOT / expected["landing"]["files"]))
+        place = Place(
+            name, expected["landing"]["files"], str(REPOSITORY / expected["landing"]["files"])
+        )
         found = discovery.discover(spark, place)
         source = discovery.proposed(found, place)["sources"][name]
         as_config(source, "2026-11-01")
