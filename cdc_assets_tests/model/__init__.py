@@ -1,0 +1,107 @@
+"""A plain-Python reference of FORMATS.md: slow and obvious, the referee of the Spark code.
+
+Three questions about a source and what has landed, each a function of the whole history:
+
+- ``classify``: where does each record go, as what, with which key and position?
+- ``tables``: what does each configured table hold at the end of each day?
+- ``lag``: how late were the changes of each day?
+
+Only the standard library, nothing from the package: what both get wrong, they get wrong twice.
+Rule ids (D1, O4, R2 …) are those of FORMATS.md; "section 4" is DESIGN.md's.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+from cdc_assets_tests.model.days import table_state
+from cdc_assets_tests.model.documents import (
+    date_of,
+    deep_recursion,
+    json_text,
+    parse_json,
+    table_configs,
+)
+from cdc_assets_tests.model.envelopes import read_events
+from cdc_assets_tests.model.lag_rows import lag_of_day
+from cdc_assets_tests.model.records import (
+    Classified,
+    InferredTypeError,
+    KeyColumnsError,
+    KeyTypeError,
+    Landed,
+    Record,
+    TableError,
+)
+from cdc_assets_tests.model.values import DoesNotFitError, hold, read_wire, wire_type
+
+__all__ = [
+    "Classified",
+    "DoesNotFitError",
+    "InferredTypeError",
+    "KeyColumnsError",
+    "KeyTypeError",
+    "Landed",
+    "Record",
+    "TableError",
+    "classify",
+    "deep_recursion",
+    "hold",
+    "json_text",
+    "lag",
+    "parse_json",
+    "read_wire",
+    "tables",
+    "wire_type",
+]
+
+
+def classify(source: dict[str, Any], landed: Landed) -> dict[date, list[Classified]]:
+    """One Classified for each landed record, in the order in which the day's records landed."""
+    with deep_recursion():
+        return {day: [e.public() for e in events] for day, events in read_events(source, landed)}
+
+
+def tables(source: dict[str, Any], landed: Landed) -> dict[date, dict[str, list[dict[str, Any]]]]:
+    """Day → configured table → its rows at the end of that day, own columns only.
+
+    Every day from the first to the last that landed is there, in order. A table is absent before
+    its ``start_date``. Rows of a table are in the order of their keys' text.
+
+    Raises: InferredTypeError (R3), KeyTypeError, KeyColumnsError (R6).
+    """
+    if not landed:
+        return {}
+    with deep_recursion():
+        events = dict(read_events(source, landed))
+        first, last = min(landed), max(landed)
+        days = [first + timedelta(days=n) for n in range((last - first).days + 1)]
+        result: dict[date, dict[str, list[dict[str, Any]]]] = {day: {} for day in days}
+        for name, config in table_configs(source).items():
+            state = table_state(name, config, source, events)
+            start = date_of(config.get("start_date")) or first
+            for day in days:
+                own = [
+                    e
+                    for e in events.get(day, [])
+                    if e.destination == "changes" and e.table_name == name
+                ]
+                state.place(own)
+                if day < start:
+                    state.look_on(day, own)
+                else:
+                    state.merge(day, own)
+                    result[day][name] = state.rows()
+        return result
+
+
+def lag(source: dict[str, Any], landed: Landed) -> dict[date, list[dict[str, Any]]]:
+    """Day → rows of the ``lag`` table: for each table and kind one a source hour, one for the day.
+
+    ``hour`` is the start of the hour in ms UTC, None for the whole day; snapshot reads count in the
+    whole day alone. A group in which all is excluded has count 0 and no numbers. ``complete`` is
+    always True: the model has no clock.
+    """
+    with deep_recursion():
+        return {day: lag_of_day(day, events) for day, events in read_events(source, landed)}

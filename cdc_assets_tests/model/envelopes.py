@@ -1,0 +1,376 @@
+"""What each record says, and where it goes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+from cdc_assets_tests.model.documents import (
+    YEAR_9999,
+    NotJsonError,
+    dict_of,
+    full_name,
+    int_of,
+    long_of,
+    name_of,
+    parse_json,
+    table_configs,
+    unavailable_value,
+)
+from cdc_assets_tests.model.keys import judge_keys, set_keys
+from cdc_assets_tests.model.positions import (
+    SOURCE_TIME,
+    set_elements,
+    set_position,
+    source_elements,
+)
+from cdc_assets_tests.model.records import (
+    ControlledError,
+    Event,
+    Landed,
+    QuarantinedError,
+    Record,
+    Wire,
+)
+from cdc_assets_tests.model.streams import number_runs, settle_tombstones
+from cdc_assets_tests.model.values import DATAWORKS_WIRES, Placeholder, schema_fields, wire_type
+
+
+def read_events(
+    source: dict[str, Any],
+    landed: Landed,
+    misfits: frozenset[tuple[date, int]] = frozenset(),
+) -> list[tuple[date, list[Event]]]:
+    """All records of all days, classified.
+
+    `misfits` (day, number in the day) have keys that are not their table's, so that they say
+    nothing of its types; they are found by reading everything once.
+    """
+    configs = table_configs(source)
+    placeholder = Placeholder(unavailable_value(source))
+    days: list[tuple[date, list[Event]]] = []
+    for day in sorted(landed):
+        days.append((day, [_read_record(source, _as_landed(r), day) for r in landed[day]]))
+    written = {id(e): dict(e.wires) for _, events in days for e in events}
+    for has_schema in (True, False):
+        for _, events in days:
+            for event in events:
+                is_row = event.destination == "changes" and not event.is_tombstone
+                if is_row and bool(written[id(event)]) is has_schema:
+                    set_keys(source, configs, placeholder, event)
+                    set_position(source, event)
+        if has_schema:
+            silent = {id(e[n]) for day, e in days for n in range(len(e)) if (day, n) in misfits}
+            _lend_schemas([events for _, events in days], written, silent)
+    settle_tombstones(source, configs, placeholder, days)
+    found = judge_keys(configs, days)
+    if found and not misfits:
+        return read_events(source, landed, found)
+    number_runs([event for _, events in days for event in events])
+    return days
+
+
+def _as_landed(record: Record) -> Record:
+    """A landed line with a timestamp that Kafka can't have is no record; -1 is Kafka's "none"."""
+    timestamp = record.timestamp_ms
+    if timestamp is None or -1 <= timestamp <= YEAR_9999:
+        return record
+    return Record(None, None, None, None, None, None, malformed_line=True)
+
+
+def _lend_schemas(
+    days: list[list[Event]], written: dict[int, dict[str, Wire]], silent: set[int]
+) -> None:
+    """R3: what an event's own schema does not type is read as those of its table that have landed
+    so far have it.
+
+    What is quarantined says nothing about the table.
+    """
+    known: dict[str | None, dict[str, Wire]] = defaultdict(dict)
+    for events in days:
+        for event in events:
+            if event.destination != "quarantine" and id(event) not in silent:
+                typed = {n: w for n, w in written[id(event)].items() if wire_type(w)}
+                known[event.table_name].update(typed)
+        for event in events:
+            event.has_own_schema = bool(written[id(event)])
+            lent = known[event.table_name]
+            own = event.wires
+            event.wires = own | {n: w for n, w in lent.items() if not wire_type(own.get(n) or {})}
+
+
+def _read_record(source: dict[str, Any], record: Record, day: date) -> Event:
+    """The envelope of a record; its key is read later."""
+    event = Event(record, day)
+    try:
+        if record.malformed_line:
+            raise QuarantinedError("malformed_landing_line")
+        document = _value_document(record.value)
+        if document is None:  # D11: also the text `null` and empty bytes
+            event.is_tombstone = True
+        elif not isinstance(document, dict):
+            raise QuarantinedError("not_an_envelope")
+        else:
+            READERS[source.get("format", "debezium")](document, event)
+    except QuarantinedError as error:
+        event.destination, event.reason = "quarantine", error.reason
+    except ControlledError:
+        event.destination = "control"
+    return event
+
+
+def _value_document(value: bytes | None) -> Any:
+    if not value:
+        return None
+    if value[0] == 0 and len(value) >= 5:  # D17
+        raise QuarantinedError("registry_encoded")
+    try:
+        return parse_json(value)
+    except NotJsonError as error:  # D19
+        raise QuarantinedError("malformed_json") from error
+
+
+def _unwrap(document: dict[str, Any]) -> tuple[Any, Any]:
+    """(schema, payload) of a document; schema is None where there is none (D1, D2)."""
+    if "op" in document and any(name in document for name in ("source", "before", "after")):
+        return None, document  # a bare envelope, whatever else is in it
+    schema = dict_of(document.get("schema"))
+    if "payload" in document:
+        payload = document["payload"]
+        if isinstance(payload, dict) or set(document) <= {"schema", "payload"}:
+            return schema, payload
+    return None, document
+
+
+def _read_debezium(document: dict[str, Any], event: Event, *, lindorm: bool = False) -> None:
+    schema, payload = _unwrap(document)
+    if payload is None:
+        event.is_tombstone = True
+        return
+    if not isinstance(payload, dict):
+        raise QuarantinedError("not_an_envelope")
+    op, source = payload.get("op"), dict_of(payload.get("source")) or {}
+    event.before, event.after = dict_of(payload.get("before")), dict_of(payload.get("after"))
+    event.source_ts_ms = long_of(source.get("ts_ms"))
+    event.processed_ts_ms = long_of(payload.get("ts_ms"))
+    namespace = "namespace" if lindorm else "db" if source.get("schema") is None else "schema"
+    _set_table(event, source.get(namespace), source.get("table"))  # D4, L2
+
+    if op is None:
+        _read_without_op(payload, event)
+    if not any(name in payload for name in ("source", "before", "after")):
+        raise QuarantinedError("not_an_envelope")
+    event.source_op = event.op = op if isinstance(op, str) else None
+    if op != "m" and isinstance(payload.get("ts_ms"), dict):  # Avro's JSON encoding
+        raise QuarantinedError("not_an_envelope")
+    if op not in (("c", "u", "d", "r") if lindorm else ("c", "u", "d", "r", "t", "m")):  # D3, L3
+        raise QuarantinedError("unknown_op")
+    if op == "m":  # D13
+        _control(event, "message")
+    event.op = op
+    if event.table_name is None:
+        raise QuarantinedError("missing_table")
+    if event.writes and event.after is None:
+        raise QuarantinedError("missing_image")
+
+    # D14. A truncate is never read in a snapshot, whatever its mark says.
+    mark = source.get("snapshot")
+    event.is_snapshot = op != "t" and (op == "r" or _is_mark(mark))
+    set_elements(
+        event, *((SOURCE_TIME, [source.get("ts_ms")]) if lindorm else source_elements(source))
+    )
+    transaction = dict_of(payload.get("transaction")) or {}
+    event.total_order = max(long_of(transaction.get("total_order")) or 0, 0)
+
+    envelope = schema_fields(schema)
+    rows = [schema_fields(envelope.get(name)) for name in ("after", "before")]
+    event.wires = rows[0] or rows[1]
+
+
+def _is_mark(mark: Any) -> bool:
+    return not (mark is None or mark is False or mark == "false")  # 0 is a mark, and 0 == False
+
+
+def _read_without_op(payload: dict[str, Any], event: Event) -> None:
+    """D16: what has no op may still be understood."""
+    if "ddl" in payload:
+        _control(event, "ddl")
+    if payload.get("status") in ("BEGIN", "END") and "id" in payload:
+        _control(event, "transaction")
+    if long_of(payload.get("ts_ms")) is not None and all(n.startswith("ts_") for n in payload):
+        _control(event, "heartbeat")
+    if any(isinstance(payload.get(name), dict) for name in ("source", "before", "after")):
+        raise QuarantinedError("missing_op")
+    raise QuarantinedError("not_an_envelope")
+
+
+def _read_lindorm(document: dict[str, Any], event: Event) -> None:
+    _read_debezium(document, event, lindorm=True)
+
+
+def _read_flat(document: dict[str, Any], event: Event) -> None:
+    """D18: ExtractNewRecordState puts what it keeps of the envelope into ``__`` fields."""
+    marks = ("__op", "__deleted")
+    is_bare = any(mark in document for mark in marks)
+    schema, row = (None, document) if is_bare else _unwrap(document)
+    if row is None:
+        event.is_tombstone = True
+        return
+    if not isinstance(row, dict):
+        raise QuarantinedError("not_an_envelope")
+    if not any(mark in row for mark in marks):
+        # The transform leaves what is no row event as it was (D13, D16).
+        if row.get("op") == "m":
+            _read_debezium(document, event)
+        if not any(name in row for name in ("op", "source", "before", "after")):
+            _read_without_op(row, event)
+        raise QuarantinedError("not_an_envelope")
+
+    def meta(name: str) -> Any:
+        return row.get(f"__source_{name}", row.get(f"__{name}"))
+
+    deleted = row.get("__deleted") in (True, "true")
+    op = row.get("__op")
+    if op is None and row.get("__deleted") is None:
+        raise QuarantinedError("missing_op")
+    if op is None:
+        op = "d" if deleted else "u"
+    if op not in ("c", "u", "d", "r", "t"):
+        raise QuarantinedError("unknown_op")
+    event.op, event.source_op = ("d" if deleted else op), name_of(row.get("__op"))
+    namespace = "db" if meta("schema") is None else "schema"
+    _set_table(event, meta(namespace), meta("table"))
+    if event.table_name is None:
+        raise QuarantinedError("missing_table")
+    own = {name: value for name, value in row.items() if not name.startswith("__")}
+    if event.op == "d":
+        event.before = own
+    elif event.op != "t":
+        event.after = own
+    event.source_ts_ms = long_of(row.get("__source_ts_ms"))
+    event.processed_ts_ms = long_of(row.get("__ts_ms"))
+    mark = meta("snapshot")
+    event.is_snapshot = event.op != "t" and (event.op == "r" or _is_mark(mark))
+    names = ("connector", "lsn", "file", "pos", "row", "commit_lsn", "change_lsn", "ord")
+    others = ("event_serial_no", "commit_scn", "scn", "ssn", "commit_ts")
+    source = {name: meta(name) for name in (*names, *others)}
+    if source["connector"] is None and source["lsn"] is not None:
+        source["connector"] = "postgresql"
+    set_elements(event, *source_elements({**source, "ts_ms": row.get("__source_ts_ms")}))
+    event.total_order = max(long_of(row.get("__transaction_total_order")) or 0, 0)
+    event.wires = {n: w for n, w in schema_fields(schema).items() if not n.startswith("__")}
+
+
+DATAWORKS_ROWS = {  # W2
+    "INSERT": "c",
+    "UPDATE_BEFOR": "u",
+    "UPDATE_BEFORE": "u",
+    "UPDATE_AFTER": "u",
+    "DELETE": "d",
+    "TRUNCATE": "t",
+}
+DATAWORKS_CONTROL = {
+    "MHEARTBEAT": "heartbeat",
+    **dict.fromkeys(("TRANSACTION_BEGIN", "TRANSACTION_END"), "transaction"),
+    **dict.fromkeys(("CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX"), "ddl"),
+    **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), "other"),
+}
+ROW_ID = "#alibaba_rds_row_id#"
+
+
+def _read_dataworks(document: dict[str, Any], event: Event) -> None:
+    if "payload" not in document:
+        raise QuarantinedError("not_an_envelope")
+    payload, schema = document["payload"], dict_of(document.get("schema"))
+    if payload is None:
+        event.is_tombstone = True
+        return
+    if not isinstance(payload, dict) or schema is None:
+        raise QuarantinedError("not_an_envelope")
+    source = dict_of(schema.get("source"))
+    before, after, op = (
+        dict_of(payload.get("before")),
+        dict_of(payload.get("after")),
+        payload.get("op"),
+    )
+    times = dict_of(payload.get("timestamp")) or {}
+    event.source_ts_ms = long_of(times.get("eventTime"))
+    event.processed_ts_ms = long_of(times.get("systemTime"))  # W6: may be absent
+    event.before = dict_of((before or {}).get("dataColumn"))
+    event.after = dict_of((after or {}).get("dataColumn"))
+    db, inner = name_of((source or {}).get("dbName")), name_of((source or {}).get("schemaName"))
+    namespace = f"{db}__{inner}" if db and inner else db
+    _set_table(event, namespace, (source or {}).get("tableName"))  # W1
+
+    if op is None:
+        parts = ("before", "after", "sequenceId", "timestamp", "ddl")
+        known = source is not None or any(name in payload for name in parts)
+        raise QuarantinedError("missing_op" if known else "not_an_envelope")
+    event.source_op = op if isinstance(op, str) else None
+    if isinstance(op, str) and op in DATAWORKS_CONTROL:
+        _control(event, DATAWORKS_CONTROL[op])
+    if source is None and not any(name in payload for name in ("before", "after")):
+        raise QuarantinedError("not_an_envelope")
+    if not isinstance(op, str) or op not in DATAWORKS_ROWS:
+        raise QuarantinedError("unknown_op")
+    event.op = DATAWORKS_ROWS[op]
+    if event.table_name is None:
+        raise QuarantinedError("missing_table")
+    if op in ("UPDATE_BEFOR", "UPDATE_BEFORE"):
+        event.half, event.after = "before", None
+        if event.before is None:
+            raise QuarantinedError("missing_image")
+    elif event.writes and event.after is None:
+        raise QuarantinedError("missing_image")
+    if op == "UPDATE_AFTER" and event.before is None:
+        event.half = "after"
+
+    # O10: up to 38 digits, so three elements of 13.
+    number = int_of(payload.get("sequenceId"))
+    event.sequence_id = number if number is not None and 0 <= number < 10**39 else None
+    thirds: list[int | None] = [None, None, None]
+    if event.sequence_id is not None:
+        high, low = divmod(event.sequence_id, 10**13)
+        thirds = [*divmod(high, 10**13), low]
+    set_elements(event, "sequenceId", list(thirds))
+    event.sequence_id = event.sequence_id or None
+
+    columns = schema.get("dataColumn")
+    for column in columns if isinstance(columns, list) else []:
+        if isinstance(column, dict) and isinstance(column.get("name"), str):
+            event.wires[column["name"]] = DATAWORKS_WIRES.get(str(column.get("type"))) or {}
+    event.source_key = _dataworks_key(schema, source or {}, event)
+
+
+def _dataworks_key(
+    schema: dict[str, Any], source: dict[str, Any], event: Event
+) -> list[str] | None:
+    """W4."""
+    names = schema.get("primaryKey")
+    if isinstance(names, list) and names:
+        return [name for name in names if isinstance(name, str)] or None
+    known = {**event.wires, **(event.before or {}), **(event.after or {})}
+    if ROW_ID in known:
+        return [ROW_ID]
+    oracle = str(source.get("dbType")).lower() == "oracle"
+    return ["rowid"] if oracle and "rowid" in known else None
+
+
+READERS: dict[str, Callable[[dict[str, Any], Event], None]] = {
+    "debezium": _read_debezium,
+    "debezium-flat": _read_flat,
+    "lindorm": _read_lindorm,
+    "dataworks": _read_dataworks,
+}
+
+
+def _control(event: Event, op: str) -> None:
+    event.op = op
+    raise ControlledError
+
+
+def _set_table(event: Event, namespace: Any, table: Any) -> None:
+    if name_of(namespace) and name_of(table):
+        event.table_name = full_name(namespace, table)
