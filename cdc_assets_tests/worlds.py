@@ -268,7 +268,9 @@ def worlds(draw: st.DrawFn, settings: Settings, name: str) -> World:
     teller = TELLERS[settings.format](name, settings, draw(traits(settings.format)))
     if teller.traits.shared_topic:
         teller.neighbour()
-    for of_day in draw(st.tuples(*(st.lists(steps(), min_size=24, max_size=90) for _ in DAYS))):
+    # As many steps over more days: hypothesis draws no more than so much at once.
+    of_a_day = st.lists(steps(), min_size=96 // len(DAYS), max_size=360 // len(DAYS))
+    for of_day in draw(st.tuples(*(of_a_day for _ in DAYS))):
         for step in of_day:
             teller.tell(step)
         teller.next_day()
