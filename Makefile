@@ -14,8 +14,8 @@ setup: ## make .venv from requirements.lock, see that there is Java (PYTHON=3.12
 demo: setup ## the sample days end to end: tables, lag, what was quarantined
 	$(BIN)/cdc-assets demo $(ARGS)
 
-test: setup ## the tests, three files at a time (ARGS="-m 'not slow'" for the quick ones, ARGS="-k lag" to choose)
-	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: setup ## the tests, two files at a time (ARGS="-m 'not slow'" for the quick ones, ARGS="-k lag" to choose)
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 e2e: setup ## the tests against a real PostgreSQL, Kafka and Debezium (ARGS="-k live" to choose)
 	@sh scripts/e2e.sh
