@@ -56,7 +56,7 @@ def threads_executor(init: dg.InitExecutorContext) -> ThreadsExecutor:
     """Runs steps in threads of the run's process, all with the same resources.
 
     Where the run is stopped, resources that have a `cancel` are told to, until all steps have
-    ended. In cdc.yaml's place this is configured as any executor of Dagster is:
+    ended. A run's configuration sets it as any executor of Dagster is set:
     `execution: {config: {max_concurrent: 1}}` runs one step after another.
     """
     config = init.executor_config
