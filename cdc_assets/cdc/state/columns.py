@@ -166,16 +166,13 @@ class TableColumns:
         of_schemas = {self._lake_name(name) for name in {**latest, **found}}
         # A schema that names no columns, such as Lindorm's `{}`, is none (L1).
         blank = [schema_id for schema_id in oldest_first if not self._by_schema[schema_id]]
-        if has_bare := bool(day.survey.without_schema or blank):
+        if day.survey.without_schema or blank:
             inferred = self._infer(set(without), blank)
             without = {**inferred, **without}
             self.inferred = {self._lake_name(n) for n, k in inferred.items() if k.inferred}
         self._by_schema.update(dict.fromkeys([None, *blank], without))
         for name, kind in {**without, **configured}.items():
-            of_column = found.setdefault(name, [kind.spark])
-            # The newest schema may be that of no event of the day: of quarantined ones alone.
-            if has_bare and kind.spark not in of_column:
-                of_column.append(kind.spark)
+            found.setdefault(name, [kind.spark])
         self._evolve(found, of_schemas)
 
     def _find_narrower(self, schema_ids: Sequence[str]) -> None:
