@@ -16,6 +16,7 @@ from cdc_assets.cdc.spark import SHORT_RUN
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.e2e.stack import JARS, Postgres
 from cdc_assets_tests.lakes import source_config
+from cdc_assets_tests.paths import REPOSITORY
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -34,7 +35,7 @@ def test_days_are_made_and_read_with_a_catalog_in_postgresql(tmp_path: Path) -> 
         done = subprocess.run(
             [sys.executable, "-m", "cdc_assets.cli.app", *arguments],
             env=environment | {"CDC_CONFIG": str(tmp_path / "cdc.yaml")},
-            cwd=Path(__file__).parents[2],
+            cwd=REPOSITORY,
             capture_output=True,
             text=True,
             timeout=300,

@@ -12,6 +12,7 @@ import yaml
 
 from cdc_assets.cdc.config import load_config
 from cdc_assets_tests.e2e.stack import Broker, StackError
+from cdc_assets_tests.paths import REPOSITORY
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -34,7 +35,7 @@ def test_ctrl_c_stops_the_stack_and_leaves_no_process(tmp_path: Path) -> None:
     command = [sys.executable, "-u", "-m", "cdc_assets_tests.e2e.try_it", "--folder", str(folder)]
     with subprocess.Popen(
         command,
-        cwd=Path(__file__).parents[2],
+        cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

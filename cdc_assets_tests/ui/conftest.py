@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from cdc_assets_tests.ui.dagster_dev import ROOT, DagsterDev, dagster_dev
+from cdc_assets_tests.paths import REPOSITORY
+from cdc_assets_tests.ui.dagster_dev import DagsterDev, dagster_dev
 
-SCREENSHOTS = ROOT / ".ui"
+SCREENSHOTS = REPOSITORY / ".ui"
 STAND_STILL = """
 addEventListener("DOMContentLoaded", () => {
   const style = document.createElement("style");

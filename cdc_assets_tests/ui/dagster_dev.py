@@ -22,8 +22,8 @@ import yaml
 
 from cdc_assets_tests.conftest import SPARK
 from cdc_assets_tests.e2e.stack import Process, free_port, wait_for
+from cdc_assets_tests.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[2]
 SOURCES = ("inventory", "telemetry")
 SAMPLE = [date(2026, 11, n) for n in (1, 2, 3, 4)]
 TODAY = datetime.now(timezone.utc).date()
@@ -35,13 +35,13 @@ def write_project(folder: Path) -> dict[str, Any]:
 
     Returns what stands in `cdc.yaml`.
     """
-    sample = yaml.safe_load((ROOT / "cdc.yaml").read_text("utf-8"))
+    sample = yaml.safe_load((REPOSITORY / "cdc.yaml").read_text("utf-8"))
     sources = {name: sample["sources"][name] for name in SOURCES}
     for name, source in sources.items():
         source["landing"] = {"files": f"landing/{name}"}
         for old, new in zip(SAMPLE, DAYS, strict=True):
             shutil.copytree(
-                ROOT / "data/landing" / name / str(old), folder / "landing" / name / new
+                REPOSITORY / "data/landing" / name / str(old), folder / "landing" / name / new
             )
     config = {
         "lake": {"warehouse": "warehouse"},
@@ -53,7 +53,7 @@ def write_project(folder: Path) -> dict[str, Any]:
     }
     (folder / "cdc.yaml").write_text(yaml.safe_dump(config, sort_keys=False), "utf-8")
     for file in ("dagster.yaml", "workspace.yaml"):
-        shutil.copy(ROOT / file, folder)
+        shutil.copy(REPOSITORY / file, folder)
     return config
 
 

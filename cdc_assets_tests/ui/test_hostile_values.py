@@ -21,8 +21,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from cdc_assets.orchestration import checks, markdown
 from cdc_assets.orchestration.metadata import query_of
 from cdc_assets_tests.e2e.stack import Process, free_port, wait_for
+from cdc_assets_tests.paths import REPOSITORY
 from cdc_assets_tests.ui.conftest import new_page
-from cdc_assets_tests.ui.dagster_dev import ROOT
 
 pytestmark = [pytest.mark.ui, pytest.mark.slow]
 
@@ -84,7 +84,7 @@ def page(
 ) -> Iterator[Page]:
     """The newest materialization of an asset whose metadata holds all these values."""
     home = tmp_path_factory.mktemp("dagster")
-    shutil.copy(ROOT / "dagster.yaml", home)
+    shutil.copy(REPOSITORY / "dagster.yaml", home)
     here = Path.cwd()
     os.chdir(home)  # dagster.yaml's folders are relative
     values = [*outside.values, LONG]
