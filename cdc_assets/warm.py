@@ -22,7 +22,7 @@ from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import SHORT_RUN, build_session
-from cdc_assets.cdc.state import stage as snapshots
+from cdc_assets.cdc.state import stage as table_days
 
 _DAYS = [date(2026, 1, 1), date(2026, 1, 2)]
 _TABLE = "public.orders"
@@ -64,9 +64,9 @@ def _run_stages(folder: Path, java_options: str) -> None:
     lake = Lake(build_session(config), config)
     for stage in (land, make_changes, make_lag):
         stage(lake, "shop", _DAYS)
-    facts = snapshots.gather(lake, "shop", [_TABLE], _DAYS)
+    facts = table_days.gather(lake, "shop", [_TABLE], _DAYS)
     for day in _DAYS:
-        snapshots.make_table_day(lake, "shop", _TABLE, day, facts)
+        table_days.make_table_day(lake, "shop", _TABLE, day, facts)
     lake.spark.stop()
 
 

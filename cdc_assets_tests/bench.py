@@ -32,8 +32,8 @@ from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session
-from cdc_assets.cdc.state import stage as snapshots
-from cdc_assets.cli import output as screen
+from cdc_assets.cdc.state import stage as table_days
+from cdc_assets.cli import output
 
 DAY_1, DAY_2 = date(2026, 11, 1), date(2026, 11, 2)
 TABLES = ("orders", "items", "payments", "visits")
@@ -429,9 +429,9 @@ def measure_large_table(
         spark.stop()
 
 
-def _make(lake: Lake, table: str, day: date, force: bool = False) -> snapshots.DayReport:
-    facts = snapshots.gather(lake, SOURCE, [table], [day])
-    return snapshots.make_table_day(lake, SOURCE, table, day, facts, force)
+def _make(lake: Lake, table: str, day: date, force: bool = False) -> table_days.DayReport:
+    facts = table_days.gather(lake, SOURCE, [table], [day])
+    return table_days.make_table_day(lake, SOURCE, table, day, facts, force)
 
 
 def _merge(lake: Lake, table: str) -> dict[str, Any]:
@@ -607,7 +607,7 @@ def run(
     figures: dict[str, Any] = {**_machine(), **asked}
     with tempfile.TemporaryDirectory(prefix="cdc-bench-", dir=parent) as name:
         folder = Path(name)
-        with screen.own_stderr(folder / "spark.log") as err:
+        with output.own_stderr(folder / "spark.log") as err:
 
             def tell(text: str) -> None:
                 print(f"{time.strftime('%H:%M:%S')} {text}", file=err)
@@ -617,7 +617,7 @@ def run(
             except BaseException:
                 err.write((folder / "spark.log").read_text(encoding="utf-8")[-4000:])
                 raise
-    screen.print_table(["figure", "value"], [{"figure": k, "value": v} for k, v in figures.items()])
+    output.print_table(["figure", "value"], [{"figure": k, "value": v} for k, v in figures.items()])
     print(json.dumps(figures))
 
 

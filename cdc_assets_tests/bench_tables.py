@@ -25,7 +25,7 @@ from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session
-from cdc_assets.cdc.state import stage as snapshots
+from cdc_assets.cdc.state import stage as table_days
 from cdc_assets.orchestration.assets import TABLES_AT_ONCE
 from cdc_assets_tests import bench
 from cdc_assets_tests import events as ev
@@ -94,11 +94,11 @@ def make_tables(lake: Lake, days: Sequence[date], tables: int, at_once: int, for
     """Some days of all tables, one source after another."""
     for source in SOURCES:
         names = tables_of(source, tables)
-        facts = snapshots.gather(lake, source, names, days)
+        facts = table_days.gather(lake, source, names, days)
 
-        def make(name: str, source: str = source, facts: snapshots.Facts = facts) -> None:
+        def make(name: str, source: str = source, facts: table_days.Facts = facts) -> None:
             for day in days:
-                snapshots.make_table_day(lake, source, name, day, facts, force)
+                table_days.make_table_day(lake, source, name, day, facts, force)
 
         with ThreadPoolExecutor(at_once) as pool:
             list(pool.map(make, names))

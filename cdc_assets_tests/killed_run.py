@@ -22,7 +22,7 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import Kept
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session, is_lost
-from cdc_assets.cdc.state import stage as snapshots
+from cdc_assets.cdc.state import stage as table_days
 from cdc_assets_tests import events as ev
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
@@ -64,11 +64,11 @@ def make(path: str) -> None:
         make_changes(lake, source, DAYS)
         say("lag")
         make_lag(lake, source, DAYS)
-        facts = snapshots.gather(lake, source, settings.tables, DAYS)
+        facts = table_days.gather(lake, source, settings.tables, DAYS)
         for day in DAYS:
             for table in settings.tables:
                 say("table")
-                snapshots.make_table_day(lake, source, table, day, facts)
+                table_days.make_table_day(lake, source, table, day, facts)
     say("end")
 
 

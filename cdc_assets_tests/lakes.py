@@ -28,7 +28,7 @@ from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.state import stage as snapshots
+from cdc_assets.cdc.state import stage as table_days
 from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.model import Classified, Landed, deep_recursion, json_text, parse_json
@@ -62,7 +62,7 @@ def run_tables(
 ) -> tuple[Reports, dict[tuple[str, date], Exception]]:
     """The days of tables in order; a table stops at its first error, the others go on."""
     names = list(lake.config.source(source).tables if tables is None else tables)
-    facts = snapshots.gather(lake, source, names, days)
+    facts = table_days.gather(lake, source, names, days)
 
     def make(name: str) -> tuple[Reports, dict[tuple[str, date], Exception]]:
         reports: Reports = {}
@@ -70,7 +70,7 @@ def run_tables(
             if day < lake.config.start_of(source, name):
                 continue
             try:
-                made = snapshots.make_table_day(lake, source, name, day, facts, force)
+                made = table_days.make_table_day(lake, source, name, day, facts, force)
             except Exception as error:
                 return reports, {(name, day): error}
             reports[name, day] = made

@@ -26,7 +26,7 @@ from typer.core import TyperGroup
 from cdc_assets import __version__
 from cdc_assets.cdc.config import Config, config_path, load_config
 from cdc_assets.cdc.errors import CdcError, ConfigError
-from cdc_assets.cli import output as screen
+from cdc_assets.cli import output
 from cdc_assets.orchestration.interrupts import interruptible
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _run(
     require_java()
     home = Path(os.environ.get("DAGSTER_HOME") or Path.cwd()).absolute()
     log = None if verbose else home / ".dagster" / "spark.log"
-    with screen.own_stderr(log) as err, screen.Progress(err) as shown:
+    with output.own_stderr(log) as err, output.Progress(err) as shown:
         from cdc_assets.orchestration import progress
         from cdc_assets.orchestration import run_days as runs
 
@@ -278,7 +278,7 @@ def _run(
         raise typer.Exit(1)
 
 
-def _name_log(shown: screen.Progress, log: Path | None) -> None:
+def _name_log(shown: output.Progress, log: Path | None) -> None:
     if log:
         shown.line(f"Spark's and Dagster's logs: {log}")
 
@@ -317,11 +317,11 @@ def doctor(
             problems += line.status is checks.Status.problem
             row = {"check": line.check, "status": line.status.value, "found": line.found}
             if form is DoctorForm.json:
-                screen.print_rows((), [{**row, "remedy": line.remedy}], "json")
+                output.print_rows((), [{**row, "remedy": line.remedy}], "json")
                 continue
-            typer.echo(f"{marks[row['status']]}  {line.check}: {screen.printable(line.found)}")
+            typer.echo(f"{marks[row['status']]}  {line.check}: {output.printable(line.found)}")
             if line.remedy:
-                typer.echo(f"         {screen.printable(line.remedy)}")
+                typer.echo(f"         {output.printable(line.remedy)}")
     if problems:
         raise typer.Exit(1)
 
@@ -366,7 +366,7 @@ def maintain(
             spark.stop()
         if failures:
             log.keep()
-    screen.print_rows(
+    output.print_rows(
         _MAINTENANCE if form is Form.table else list(rows[0] if rows else ()), rows, form.value
     )
     for failure in failures:
@@ -422,7 +422,7 @@ def show(
         limit = 20
     rows = reads.read_rows(config, found, as_of, None if limit is None else limit + 1)
     more = limit is not None and rows.num_rows > limit
-    printed = screen.print_rows(
+    printed = output.print_rows(
         rows.column_names, reads.records(rows.slice(0, limit)), form.value, fold=False
     )
     if form is Form.table:
@@ -473,11 +473,11 @@ def lag(
     if form is Form.table:
         columns = {"landing_date": "day", **({"hour": "hour"} if hours else {}), **_LAG_COLUMNS}
         short = [{**row, "table_name": f"{row['source']}.{row['table_name']}"} for row in rows]
-        screen.print_table(
+        output.print_table(
             list(columns.values()), [{columns[c]: row[c] for c in columns} for row in short]
         )
     else:
-        screen.print_rows(["source", *reads.LAG_COLUMNS], rows, form.value)
+        output.print_rows(["source", *reads.LAG_COLUMNS], rows, form.value)
     if not rows:
         typer.echo("these days are made, and no change in them has a lag", err=True)
 
@@ -537,7 +537,7 @@ def discover(
     if form is DiscoverForm.yaml:
         sys.stdout.write(discovery.as_yaml(found, found_place, bounds))
         return
-    screen.print_rows((), discovery.as_rows(found, found_place), form.value)
+    output.print_rows((), discovery.as_rows(found, found_place), form.value)
     for note in discovery.notes(found, found_place, bounds):
         typer.echo(note, err=True)
 
@@ -590,7 +590,7 @@ def inspect(
     whole: tuple[str, ...] = ("detail", "explanation")
     if offset is not None:
         columns = whole = (*columns, *inspection.DETAILS)
-    screen.print_rows(columns, rows, form.value, fold=False, whole=whole)
+    output.print_rows(columns, rows, form.value, fold=False, whole=whole)
     if offset is not None and not rows:
         typer.echo(f"{file} has no record at offset {offset}", err=True)
 
@@ -615,7 +615,7 @@ def _quiet(verbose: bool, config: Config | None = None) -> Iterator[_Log]:
     folder = None if verbose else Path(tempfile.mkdtemp(prefix="cdc-log-"))
     log = _Log(folder / "spark.log" if folder else None)
     try:
-        with screen.own_stderr(log.file):
+        with output.own_stderr(log.file):
             try:
                 yield log
             except Exception as error:

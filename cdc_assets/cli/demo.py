@@ -10,7 +10,7 @@ import typer
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
-from cdc_assets.cli import output as screen
+from cdc_assets.cli import output
 
 
 def print_results(config: Config, first: date, last: date) -> None:
@@ -19,9 +19,9 @@ def print_results(config: Config, first: date, last: date) -> None:
     for source in config.sources:
         _title(f"{source}: rows at the end of each day")
         rows = _rows_per_day(config, source, days)
-        screen.print_table(["table", *(f"{day:%m-%d}" for day in days)], rows)
+        output.print_table(["table", *(f"{day:%m-%d}" for day in days)], rows)
     _title("lag: end to end, ms, of all changes that could be measured")
-    screen.print_table(
+    output.print_table(
         ["source", "day", "table", "count", "p50", "p95", "max"],
         [
             {
@@ -37,7 +37,7 @@ def print_results(config: Config, first: date, last: date) -> None:
     _title("quarantine: records that could not be read, by reason")
     counts = {source: reads.quarantine_counts(config, source) for source in config.sources}
     reasons = sorted({reason for found in counts.values() for reason in found})
-    screen.print_table(
+    output.print_table(
         ["reason", *counts],
         [{"reason": r, **{s: found.get(r, 0) for s, found in counts.items()}} for r in reasons],
     )

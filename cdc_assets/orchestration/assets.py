@@ -29,7 +29,7 @@ from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.spark import is_lost
 from cdc_assets.cdc.state import contracts
-from cdc_assets.cdc.state import stage as snapshots
+from cdc_assets.cdc.state import stage as table_days
 from cdc_assets.orchestration import charts, checks, markdown, metadata, partitions, progress
 from cdc_assets.orchestration.asset_keys import PARSED, table_key
 from cdc_assets.orchestration.resources import SparkResource
@@ -383,7 +383,7 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
         is_forced = _is_forced(context)
         with _failures(context, config):
             lake = _lake(context, spark)
-            facts = snapshots.gather(lake, name, chosen, days)
+            facts = table_days.gather(lake, name, chosen, days)
 
         def make(table: str) -> MadeTable:
             made = _make_table(lake, name, table, days, facts, is_forced, spark)
@@ -427,7 +427,7 @@ def _says(table: str, description: str | None) -> str:
 class MadeTable:
     """The days of a table that a run made, until one failed; what is recorded of each."""
 
-    reports: Sequence[snapshots.DayReport]
+    reports: Sequence[table_days.DayReport]
     error: Exception | None = None
     left_out: Sequence[date] = ()
     metadata: Mapping[date, Mapping[str, Any]] = field(default_factory=dict)
@@ -445,18 +445,18 @@ def _make_table(
     name: str,
     table: str,
     days: Sequence[date],
-    facts: snapshots.Facts,
+    facts: table_days.Facts,
     is_forced: bool,
     spark: SparkResource,
 ) -> MadeTable:
     """The days of one table in order; a failed day stops those behind it."""
-    reports: list[snapshots.DayReport] = []
+    reports: list[table_days.DayReport] = []
     for day in days:
         if day < lake.config.start_of(name, table) or spark.is_canceled:
             continue
         try:
             with progress.step(name, table, str(day)) as say:
-                report = snapshots.make_table_day(lake, name, table, day, facts, is_forced)
+                report = table_days.make_table_day(lake, name, table, day, facts, is_forced)
                 again = ", made again: the rules have changed" if report.rules_changed else ""
                 say(f"{report.rows} rows" + (again if report.made else " (as before)"))
         except Exception as error:
@@ -466,7 +466,7 @@ def _make_table(
 
 
 def _look_at(
-    lake: Lake, name: str, table: str, facts: snapshots.Facts, made: MadeTable
+    lake: Lake, name: str, table: str, facts: table_days.Facts, made: MadeTable
 ) -> MadeTable:
     """What there is to say of the days of a table."""
     try:

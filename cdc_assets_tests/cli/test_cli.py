@@ -24,7 +24,7 @@ from typer.testing import CliRunner, Result
 
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.commits import INPUTS
-from cdc_assets.cli import output as screen
+from cdc_assets.cli import output
 from cdc_assets.cli.app import app
 from cdc_assets.orchestration import progress
 from cdc_assets.orchestration import run_days as runs
@@ -365,7 +365,7 @@ def test_lag_of_made_days_without_changes_is_no_error(project: Path) -> None:
 
 def rows_as(form: str, capsys: pytest.CaptureFixture[str]) -> str:
     table = pa.table({"id": [1, 2], "name": ['say "hi",\nyou', None], "note": ["", "\x1b[31m"]})
-    screen.print_rows(table.column_names, reads.records(table), form)
+    output.print_rows(table.column_names, reads.records(table), form)
     return capsys.readouterr().out
 
 
@@ -392,7 +392,7 @@ def test_a_table_sends_no_control_character_of_the_data(capsys: pytest.CaptureFi
 def narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """A terminal of 60 columns to print to."""
     monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setattr(screen.Console, "is_terminal", True)
+    monkeypatch.setattr(output.Console, "is_terminal", True)
     return io.StringIO()
 
 
@@ -400,7 +400,7 @@ def test_a_terminal_shows_whole_columns_in_lines_of_their_own(
     narrow_terminal: io.StringIO,
 ) -> None:
     row = {"id": 1, "cut": "a" * 99, "whole": "to be read " * 9}
-    screen.print_table(list(row), [row], narrow_terminal, fold=False, whole=["whole"])
+    output.print_table(list(row), [row], narrow_terminal, fold=False, whole=["whole"])
     lines = narrow_terminal.getvalue().splitlines()
     assert max(len(line) for line in lines) <= 60
     text = " ".join(narrow_terminal.getvalue().split())

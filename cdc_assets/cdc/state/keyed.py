@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from datetime import date, timedelta
 from functools import cached_property
@@ -105,14 +107,27 @@ class Keyed:
 
     @property
     def _is_whole(self) -> bool:
-        """Are all key columns whole numbers, which `from_json` reads exactly, and faster?"""
+        """Are all key columns whole numbers, which need no VARIANT to be exact?"""
         return all(self._types[name] in ("int", "bigint") for name in self.columns.key_names)
 
     def _document(self, key: Sql) -> Sql:
         if not self._is_whole:
             return f"try_parse_json({key})"
-        members = ", ".join(f"{quote(name)}: string" for name in self.columns.key_names)
-        return f"from_json({key}, {literal(f'struct<{members}>')})"
+        names = self.columns.key_names
+        members = (
+            f'{re.escape(json.dumps(name, ensure_ascii=False))}:"?([+-]?\\d+)"?' for name in names
+        )
+        # Digits are cut out of a canonical key: a parser made for each costs several times more.
+        canonical = literal(rf"^\{{{','.join(members)}\}}$")
+        cut = (
+            f"{literal(name)}, regexp_extract({key}, {canonical}, {group})"
+            for group, name in enumerate(names, 1)
+        )
+        kind = ", ".join(f"{quote(name)}: string" for name in names)
+        return case(
+            (f"{key} RLIKE {canonical}", f"named_struct({', '.join(cut)})"),
+            otherwise=f"from_json({key}, {literal(f'struct<{kind}>')})",
+        )
 
     def _struct(self, document: Sql) -> Sql:
         members = (

@@ -14,7 +14,7 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import BRANCH_PREFIX
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.state import apply
-from cdc_assets.cdc.state import stage as snapshots
+from cdc_assets.cdc.state import stage as table_days
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -75,15 +75,15 @@ def values(lake: Lake, source: str, day: date) -> list[int]:
 def test_a_day_that_another_run_made_of_the_same_is_left_to_it(
     landed: Lake, name: str, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    facts = snapshots.gather(landed, name, [TABLE], DAYS)
+    facts = table_days.gather(landed, name, [TABLE], DAYS)
     published: dict[str, int] = {}
 
     def other_run() -> None:
-        assert snapshots.make_table_day(landed, name, TABLE, DAYS[1], facts).made
+        assert table_days.make_table_day(landed, name, TABLE, DAYS[1], facts).made
         published.update(lakes.refs_of(landed, name, TABLE))
 
     meanwhile(monkeypatch, apply, "merge", when, other_run)
-    report = snapshots.make_table_day(landed, name, TABLE, DAYS[1], facts)
+    report = table_days.make_table_day(landed, name, TABLE, DAYS[1], facts)
     assert (report.made, report.rows) == (False, 2)
     refs = lakes.refs_of(landed, name, TABLE)
     assert {ref: refs[ref] for ref in refs if not ref.startswith(BRANCH_PREFIX)} == {
@@ -96,7 +96,7 @@ def test_a_day_that_another_run_made_of_the_same_is_left_to_it(
 def test_a_day_that_another_run_made_of_more_is_not_overwritten(
     landed: Lake, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    stale = snapshots.gather(landed, name, [TABLE], DAYS)
+    stale = table_days.gather(landed, name, [TABLE], DAYS)
 
     def other_run() -> None:
         deliver_late(tmp_path)
@@ -104,7 +104,7 @@ def test_a_day_that_another_run_made_of_more_is_not_overwritten(
 
     meanwhile(monkeypatch, apply, "merge", when, other_run)
     with pytest.raises(ConcurrentRunError, match=f"{TABLE} {DAYS[1]}: another run"):
-        snapshots.make_table_day(landed, name, TABLE, DAYS[1], stale)
+        table_days.make_table_day(landed, name, TABLE, DAYS[1], stale)
     assert values(landed, name, DAYS[1]) == [1, 2, 3]
     refs = lakes.refs_of(landed, name, TABLE)
     assert refs["main"] == refs[str(DAYS[1])]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.state import stage as snapshots
+from cdc_assets.cdc.state import stage as table_days
 from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
@@ -50,10 +50,10 @@ def test_a_tables_day_takes_few_jobs_and_calls_and_none_where_nothing_is_new(
     tables = {TABLE: {"key": ["id"]}}
     lake = lake_of({name: lakes.source_config(tmp_path / "files", tables=tables)})
     lakes.run_stages(lake, name, DAYS)
-    facts = snapshots.gather(lake, name, [TABLE], DAYS)
+    facts = table_days.gather(lake, name, [TABLE], DAYS)
 
     def make(day: Any) -> DayReport:
-        return snapshots.make_table_day(lake, name, TABLE, day, facts)
+        return table_days.make_table_day(lake, name, TABLE, day, facts)
 
     for day in (CREATED, CHANGED):
         make(day)
