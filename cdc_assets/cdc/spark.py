@@ -195,12 +195,17 @@ _small_sessions: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictiona
 _making = Lock()
 
 
+def is_small(rows: int) -> bool:
+    """Whether work on so many rows is small: planning it takes longer than reading them."""
+    return rows <= SMALL_ROWS
+
+
 def session_for(spark: SparkSession, config: Config, rows: int) -> SparkSession:
     """The session for work on so many rows: this one, or its twin with settings for small work.
 
     What cdc.yaml says of such a setting holds for both. Frames of the two must not meet.
     """
-    if rows > SMALL_ROWS:
+    if not is_small(rows):
         return spark
     with _making:
         if spark not in _small_sessions:

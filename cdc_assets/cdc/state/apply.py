@@ -1,9 +1,9 @@
-"""The day's rows → the day's branch: appended where none can be beaten, else one MERGE."""
+"""The day's events → the rows that they leave → the day's branch, written and audited."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -12,18 +12,24 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.checkpoints import keeping
 from cdc_assets.cdc.lake.commits import DayBranch
-from cdc_assets.cdc.lake.retry import with_retry
-from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.sqltext import named
-from cdc_assets.cdc.state.audit import FEW_KEYS, audit_appended, audit_written, fingerprint
-from cdc_assets.cdc.state.columns import POSITION, TableColumns
+from cdc_assets.cdc.state.audit import audit_appended, audit_rewritten, audit_written
+from cdc_assets.cdc.state.columns import TableColumns
 from cdc_assets.cdc.state.keyed import Keyed
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unkeyed import Unkeyed
 from cdc_assets.cdc.state.unsent_values import Unchanged
+from cdc_assets.cdc.state.writes import (
+    append,
+    delete_below,
+    delete_keys,
+    figures_of,
+    fingerprint,
+    merge,
+    rewrite,
+)
 
 
-def merge(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, Any]:
+def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, Any]:
     """Write the day's rows to its branch, and see that they are there; figures of the report."""
     branch = on.identifier
     if day.config.key in ("none", "row"):
@@ -44,24 +50,28 @@ def merge(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, Any]
             unresolved = columns.unresolved(rows, keyed.standing(), unchanged)
         observed = Observation()
         counted = rows.observe(observed, *_counts(columns))
-        if keyed.truncated is not None:
-            _delete_below(day, branch, keyed.truncated)
-        if day.may_be_unsent or not (day.starts_empty or keyed.is_all_after):
-            with_retry(lambda: columns.merge(counted, branch, unchanged))
-        else:
-            # No row of the table beats one of the day's, and none has a value that they need.
-            if not day.starts_empty:
-                _delete_keys(day, branch, moves, columns)
-            columns.append(counted, branch, unchanged)
-        found = _figures_of(observed)
-        if day.starts_empty and not day.may_be_unsent:
-            audit_appended(day, on, found["n"])
-        else:
-            audit_written(day, branch, rows, columns, found)
         figures: dict[str, Any] = {}
-        if keyed.truncated is not None:
-            # A file that goes as a whole is counted with the rows that were gone from it.
-            figures["rows"] = day.lake.spark.table(branch).count()
+        if day.starts_empty and not day.may_be_unsent:
+            append(day, branch, counted, columns, unchanged)
+            found = _figures_of(observed)
+            audit_appended(day, on, found["n"])
+        elif day.is_small:
+            made_of = rewrite(day, branch, counted, columns, unchanged, keyed.truncated)
+            found = _figures_of(observed)
+            stood = day.rows_before if keyed.truncated is None else None
+            audit_rewritten(day, branch, columns, stood, made_of)
+            figures = {
+                "rows": made_of.standing - made_of.removed + made_of.written,
+                "removed": (day.rows_before - made_of.standing) + made_of.removed,
+                "written": made_of.written,
+            }
+        else:
+            _change(day, branch, keyed, moves, counted, columns, unchanged)
+            found = _figures_of(observed)
+            audit_written(day, branch, rows, columns, found)
+            if keyed.truncated is not None:
+                # A file that goes as a whole is counted with the rows that were gone from it.
+                figures["rows"] = day.lake.spark.table(branch).count()
         return {
             **figures,
             **_judge_values(day, rows, found, columns),
@@ -71,45 +81,31 @@ def merge(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, Any]
         }
 
 
-def _delete_keys(day: TableDay, branch: str, moves: DataFrame, columns: TableColumns) -> None:
-    """Delete the rows of all keys that the day touched; of the table, the keys alone are read.
-
-    A MERGE would sort the whole table: Spark keeps the rows of the source that match none, and
-    so can't send the source to where the table is.
-    """
-    keys = moves.selectExpr(*(f"k.{work}" for work in columns.key_work))
-    if day.survey.events <= FEW_KEYS:
-        keys = F.broadcast(keys)
-    same = " AND ".join(
-        f"t.{quote(name)} = s.{work}"
-        for name, work in zip(columns.key_lake, columns.key_work, strict=True)
-    )
-    with named(keys) as view:
-        statement = f"DELETE FROM {branch} t WHERE EXISTS (SELECT 1 FROM {view} s WHERE {same})"
-        with_retry(lambda: day.lake.spark.sql(statement))
+def _change(
+    day: TableDay,
+    branch: str,
+    keyed: Keyed,
+    moves: DataFrame,
+    rows: DataFrame,
+    columns: TableColumns,
+    unchanged: Unchanged,
+) -> None:
+    """Write what the day changed, in a table that is too large to be written anew."""
+    if keyed.truncated is not None:
+        delete_below(day, branch, keyed.truncated)
+    if day.may_be_unsent or not (day.starts_empty or keyed.is_all_after):
+        merge(day, branch, rows, columns, unchanged)
+        return
+    # No row of the table beats one of the day's, and none has a value that they need.
+    delete_keys(day, branch, moves, columns)
+    append(day, branch, rows, columns, unchanged)
 
 
 _NOTHING = {"n": 0, "contradicted": 0, "unfit": 0, "fingerprint": None}
 
 
 def _figures_of(observed: Observation) -> dict[str, Any]:
-    """What was counted on the way.
-
-    Spark stops looking for rows where it finds that there are none, and then has counted nothing:
-    PySpark can't read such an answer.
-    """
-    return observed.get if observed._jo.getRow().size() else _NOTHING  # type: ignore[union-attr]
-
-
-def _delete_below(day: TableDay, branch: str, position: Sequence[int]) -> None:
-    """D12: a truncate removes every row whose position is lower than its own."""
-    # slice() keeps the comparison out of Iceberg's filters, which know no arrays.
-    literal = ", ".join(f"{int(n)}L" for n in position)
-    with_retry(
-        lambda: day.lake.spark.sql(
-            f"DELETE FROM {branch} WHERE slice({POSITION}, 1, 64) < array({literal})"
-        )
-    )
+    return {**_NOTHING, **figures_of(observed)}
 
 
 def _merge_unkeyed(day: TableDay, branch: str, columns: TableColumns) -> dict[str, Any]:
@@ -124,13 +120,16 @@ def _merge_unkeyed(day: TableDay, branch: str, columns: TableColumns) -> dict[st
         if day.survey.maybe_unchanged:
             figures["unresolved"] = moves.where("is_today AND unfilled").count()
         if unkeyed.floor is not None:
-            _delete_below(day, branch, unkeyed.floor)
+            delete_below(day, branch, unkeyed.floor)
         return {**figures, "rows": unkeyed.write(branch, moves, kept)}
 
 
 def _counts(columns: TableColumns) -> list[Column]:
     """:func:`_value_counts`, and the fingerprint of the rows that are to be there."""
-    return [*_value_counts(columns), F.expr(fingerprint("k", "pos", "NOT is_removal"))]
+    return [
+        *_value_counts(columns),
+        F.expr(fingerprint("k", "pos", "NOT is_removal")).alias("fingerprint"),
+    ]
 
 
 def _value_counts(columns: TableColumns) -> list[Column]:

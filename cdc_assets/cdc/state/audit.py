@@ -11,12 +11,9 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.sqltext import Sql
 from cdc_assets.cdc.state.columns import LANDED, POSITION, TableColumns
 from cdc_assets.cdc.state.table_day import TableDay
-
-# Up to so many keys of a day are sent to all cores; more are sorted with the table's.
-FEW_KEYS = 300_000
+from cdc_assets.cdc.state.writes import FEW_KEYS, Rewritten, fingerprint
 
 
 def audit_appended(day: TableDay, on: DayBranch, winners: int) -> None:
@@ -59,12 +56,50 @@ def audit_written(
     written = day.lake.spark.sql(
         f"WITH w AS (SELECT {', '.join(names)}, {POSITION} FROM {branch} "
         f"WHERE {LANDED} = DATE'{day.day}') "
-        f"SELECT {hint}count(*) AS n, {of_row} FROM {branch} t "
+        f"SELECT {hint}count(*) AS n, {of_row} AS fingerprint FROM {branch} t "
         f"JOIN w ON {' AND '.join(f't.{n} = w.{n}' for n in names)}"
     ).first()
     assert written is not None
     if (written.n, written.fingerprint) != (winners["n"], winners["fingerprint"]):
         _audit_keys(day, branch, rows, columns)
+
+
+def audit_rewritten(
+    day: TableDay, branch: str, columns: TableColumns, stood: int | None, made_of: Rewritten
+) -> None:
+    """The branch holds what the table was rewritten of: each key once, no row lost or changed.
+
+    Args:
+        stood: the rows of the day before; None where a truncate of the day removed some.
+
+    Raises:
+        AuditError: it holds something else.
+    """
+    names = [quote(name) for name in columns.key_lake]
+    of_row = f"struct({', '.join(names)})", POSITION
+    is_new = f"{LANDED} <=> DATE'{day.day}'"
+    found = day.lake.spark.sql(
+        "SELECT count(*) AS keys, coalesce(sum(n), 0) AS rows, coalesce(sum(written), 0) AS "
+        "written, bit_xor(fingerprint) AS fingerprint, bit_xor(kept) AS kept FROM ("
+        f"SELECT count(*) AS n, count_if({is_new}) AS written, "
+        f"{fingerprint(*of_row, is_new)} AS fingerprint, "
+        f"{fingerprint(*of_row, f'NOT ({is_new})')} AS kept "
+        f"FROM {branch} GROUP BY {', '.join(names)})"
+    ).first()
+    assert found is not None
+    rows = made_of.standing - made_of.removed + made_of.written
+    expected = (rows, rows, made_of.written, made_of.fingerprint, made_of.kept)
+    if tuple(found) == expected and stood in (None, made_of.standing):
+        return
+    raise AuditError(
+        day.label,
+        day.day,
+        f"{made_of.written} keys were written and {found.written} rows have them; the table is to "
+        f"have {rows} rows, and has {found.rows} of {found['keys']} keys; {made_of.standing} rows "
+        f"were read of {'those' if stood is None else stood} of the day before. Nothing is "
+        "published; make the day again, and report this with the table's snapshots",
+        check="keys_unique",
+    )
 
 
 def _audit_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColumns) -> None:
@@ -106,9 +141,3 @@ def _audit_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColum
         "published; make the day again, and report this with the table's snapshots",
         check="keys_unique",
     )
-
-
-def fingerprint(key: Sql, position: Sql, condition: Sql) -> Sql:
-    """A number that is the same for the same rows in any order: of their keys and positions."""
-    of_row = f"xxhash64({key}, {position})"
-    return f"bit_xor(CASE WHEN {condition} THEN {of_row} END) AS fingerprint"

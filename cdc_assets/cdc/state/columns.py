@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -96,11 +96,6 @@ def _paths(name: str, kind: str) -> set[str]:
 
     add(name, DataType.fromDDL(kind) if "<" in kind else LongType())
     return found
-
-
-def _of_target(branch: str, name: str) -> Sql:
-    """A column of the table that a MERGE writes; it can have no other name there."""
-    return f"{branch}.{quote(name)}"
 
 
 def _holds_keys(column: str, keys: str, whole: bool) -> bool:
@@ -524,66 +519,6 @@ class TableColumns:
                 for kind in others
             ),
             otherwise=read_value(at, last, c.spark),
-        )
-
-    # --- SQL
-
-    def merge(self, rows: DataFrame, branch: str, unchanged: Unchanged) -> None:
-        """MERGE the day's winners into a branch, in one commit."""
-        target = partial(_of_target, branch)
-        on = " AND ".join(
-            f"{target(name)} = s.k.{work}"
-            for name, work in zip(self.key_lake, self.key_work, strict=True)
-        )
-        is_newer = f"s.pos > {target(POSITION)}"
-        row = {name: F.expr(sql) for name, sql in self._row(unchanged).items()}
-        changed = {
-            quote(c.lake): F.expr(self._update(c, unchanged, target))
-            for c in self.own
-            if c.lake in unchanged.columns
-        }
-        (
-            rows.alias("s")
-            .mergeInto(branch, F.expr(on))
-            .whenMatched(F.expr(f"{is_newer} AND s.is_removal"))
-            .delete()
-            .whenMatched(F.expr(is_newer))
-            .update({**row, **changed})
-            .whenNotMatched(F.expr("NOT s.is_removal"))
-            .insert(row)
-            .merge()
-        )
-
-    def append(self, rows: DataFrame, branch: str, unchanged: Unchanged) -> None:
-        """Append the day's winners to a branch, in one commit."""
-        row = (f"{sql} AS {name}" for name, sql in self._row(unchanged).items())
-        new = rows.where("NOT is_removal").alias("s").selectExpr(*row)
-        with_retry(lambda: new.writeTo(branch).append())
-
-    def _row(self, unchanged: Unchanged) -> dict[str, Sql]:
-        """By quoted name what a new row has in each column of the table."""
-        return {
-            **{quote(c.lake): self._insert(c, unchanged) for c in self.own},
-            POSITION: "s.pos",
-            SOURCE_TS: "s.source_ts_ms",
-            LANDED: f"DATE'{self.day.day}'",
-        }
-
-    def _update(self, c: OwnColumn, unchanged: Unchanged, target: Callable[[str], Sql]) -> Sql:
-        carried = f"s.{unchanged.carried_pos(c.index)}"
-        is_later = f"{carried} > {target(POSITION)} OR s.removed_pos > {target(POSITION)}"
-        return case(
-            (f"NOT s.{unchanged.flag(c.index)}", f"s.{c.work}"),
-            (is_later, f"s.{unchanged.fill(c.index)}"),
-            otherwise=target(c.lake),
-        )
-
-    def _insert(self, c: OwnColumn, unchanged: Unchanged) -> str:
-        if c.lake not in unchanged.columns:
-            return f"s.{c.work}"
-        return (
-            f"CASE WHEN s.{unchanged.flag(c.index)} THEN s.{unchanged.fill(c.index)} "
-            f"ELSE s.{c.work} END"
         )
 
     def unresolved(self, rows: DataFrame, base: DataFrame | None, unchanged: Unchanged) -> int:

@@ -114,17 +114,16 @@ def _build(
     day: TableDay, branch: DayBranch | None, columns: TableColumns, began: float
 ) -> DayReport:
     """Merge the day's changes into its branch, and audit it; None: there is nothing to merge."""
-    rows_before = int(day.report_on(day.day - timedelta(days=1)).get("rows", 0))
     figures: dict[str, Any] = {}
     written = {"net": 0}
     if branch is not None:
-        figures = apply.merge(day, branch, columns)
+        figures = apply.make_rows(day, branch, columns)
         written = _written(day, branch)
     ranges = day.survey.ranges
     return DayReport(
         table=day.table,
         day=str(day.day),
-        rows_before=rows_before,
+        rows_before=day.rows_before,
         events=day.survey.events,
         ops=day.survey.ops,
         incompatible=columns.incompatible,
@@ -135,7 +134,7 @@ def _build(
         other_basis=sum(r.count for r in ranges)
         - sum(r.count for r in day.survey.of_bases(day.bases)),
         seconds=round(time.monotonic() - began, 2),
-        **{"rows": rows_before + written.pop("net"), **written, **figures},
+        **{"rows": day.rows_before + written.pop("net"), **written, **figures},
     )
 
 

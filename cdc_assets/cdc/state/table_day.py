@@ -19,6 +19,7 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import INPUTS, REPORT, DayCommit, TableState
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.positions import is_all_after, on_basis
+from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.state.facts import Facts, Survey, bases_of, pair_window_of, window_of
 
 # Raised when the making of days changes, so that days made before are made again.
@@ -52,7 +53,8 @@ class TableDay:
         self.past = [facts.surveys.get((table, d), Survey()) for d in self.window]
         self.identifier = lake.state(name, TableName.parse(table))
         self.label = f"{name}.{table}"
-        self.lake = lake.sized(self._rows_read())
+        rows = self._rows_read()
+        self.is_small, self.lake = is_small(rows), lake.sized(rows)
 
     def _rows_read(self) -> int:
         """At most how many rows are read for the day: of changes, and of the table."""
@@ -120,6 +122,11 @@ class TableDay:
         if self.base is None or self.state is None:
             return True
         return self.state.snapshots[self.base].summary.get("total-records") == "0"
+
+    @property
+    def rows_before(self) -> int:
+        """The rows of the table at the end of the day before."""
+        return int(self._before.get("rows", 0))
 
     @property
     def rules_changed(self) -> bool:

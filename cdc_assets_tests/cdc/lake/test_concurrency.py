@@ -82,7 +82,7 @@ def test_a_day_that_another_run_made_of_the_same_is_left_to_it(
         assert table_days.make_table_day(landed, name, TABLE, DAYS[1], facts).made
         published.update(lakes.refs_of(landed, name, TABLE))
 
-    meanwhile(monkeypatch, apply, "merge", when, other_run)
+    meanwhile(monkeypatch, apply, "make_rows", when, other_run)
     report = table_days.make_table_day(landed, name, TABLE, DAYS[1], facts)
     assert (report.made, report.rows) == (False, 2)
     refs = lakes.refs_of(landed, name, TABLE)
@@ -102,7 +102,7 @@ def test_a_day_that_another_run_made_of_more_is_not_overwritten(
         deliver_late(tmp_path)
         lakes.run_all(landed, name, DAYS[1:])
 
-    meanwhile(monkeypatch, apply, "merge", when, other_run)
+    meanwhile(monkeypatch, apply, "make_rows", when, other_run)
     with pytest.raises(ConcurrentRunError, match=f"{TABLE} {DAYS[1]}: another run"):
         table_days.make_table_day(landed, name, TABLE, DAYS[1], stale)
     assert values(landed, name, DAYS[1]) == [1, 2, 3]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
 
 from cdc_assets.cdc.changes.stage import made_by_other_rules
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.state.columns import TableColumns
-from cdc_assets.cdc.state.unsent_values import Unchanged
+from cdc_assets.cdc.state import apply
+from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -154,6 +154,7 @@ def test_making_an_old_day_again_replaces_its_tag_alone(
 
 
 OF_THE_DAY = "_cdc_landing_date = DATE'{1}'"
+BEFORE = "_cdc_landing_date < DATE'{1}'"
 FAULTS = {
     "a row doubled": f"INSERT INTO {{0}} SELECT * FROM {{0}} WHERE {OF_THE_DAY}",
     "an old row left": "INSERT INTO {0} SELECT * EXCEPT (_cdc_landing_date), DATE'2020-01-01' "
@@ -161,6 +162,12 @@ FAULTS = {
     "a row lost": f"DELETE FROM {{0}} WHERE {OF_THE_DAY}",
     "a wrong position": f"UPDATE {{0}} SET _cdc_position = array(1L) WHERE {OF_THE_DAY}",
     "a wrong key": f"UPDATE {{0}} SET id = id + 100 WHERE {OF_THE_DAY}",
+}
+FAULTS_OF_KEPT_ROWS = {
+    "a kept row doubled": f"INSERT INTO {{0}} SELECT * FROM {{0}} WHERE {BEFORE}",
+    "a kept row lost": f"DELETE FROM {{0}} WHERE {BEFORE}",
+    "a kept row at another position": f"UPDATE {{0}} SET _cdc_position = array(1L) WHERE {BEFORE}",
+    "a kept row under another key": f"UPDATE {{0}} SET id = id + 100 WHERE {BEFORE}",
 }
 
 
@@ -170,19 +177,19 @@ def assert_faults_stop(
     way: str,
     asked: list[tuple[list[date], bool]],
     monkeypatch: pytest.MonkeyPatch,
+    faults: Mapping[str, str] = FAULTS,
 ) -> None:
     """Each fault right behind this way of writing fails the days; no reference moves."""
     before = lakes.refs_of(lake, name, "public.customers")
-    write = getattr(TableColumns, way)
-    for fault, sql in FAULTS.items():
+    write = getattr(apply, way)
+    for fault, sql in faults.items():
 
-        def fails(
-            self: TableColumns, rows: DataFrame, branch: str, unchanged: Unchanged, sql: str = sql
-        ) -> None:
-            write(self, rows, branch, unchanged)
-            lake.spark.sql(sql.format(branch, self.day.day))
+        def fails(day: TableDay, branch: str, *rest: Any, sql: str = sql) -> Any:
+            written = write(day, branch, *rest)
+            lake.spark.sql(sql.format(branch, day.day))
+            return written
 
-        monkeypatch.setattr(TableColumns, way, fails)
+        monkeypatch.setattr(apply, way, fails)
         for days, force in asked:
             _, errors = lakes.run_tables(lake, name, days, ["public.customers"], force=force)
             (error,) = errors.values()
@@ -192,16 +199,24 @@ def assert_faults_stop(
     monkeypatch.undo()
 
 
-def test_a_fault_in_the_merge_leaves_tags_and_main_as_they_were(
-    lake_of: LakeOf, tmp_path: Path, told: Landing, name: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("way", ["rewrite", "merge"])
+def test_a_fault_in_what_is_written_leaves_tags_and_main_as_they_were(
+    way: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    told: Landing,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also on a day of a late event, which no row of the table is of: the third."""
+    lake_of = request.getfixturevalue("lake_of" if way == "rewrite" else "large_lake_of")
     lake = lake_of({name: lakes.source_config(tmp_path / "files", tables=TABLES)})
     lakes.run_all(lake, name, DAYS[:2])
     rows = lakes.rows_of(lake, name, "public.customers", "main")
     lakes.run_stages(lake, name, DAYS[:3])
     asked = [([DAYS[2]], False), ([DAYS[1]], True)]
-    assert_faults_stop(lake, name, "merge", asked, monkeypatch)
+    faults = {**FAULTS, **FAULTS_OF_KEPT_ROWS} if way == "rewrite" else FAULTS
+    assert_faults_stop(lake, name, way, asked, monkeypatch, faults)
     lakes.assert_same_rows(lakes.rows_of(lake, name, "public.customers", "main"), rows)
     _, errors = lakes.run_tables(lake, name, [DAYS[2]], ["public.customers"])
     assert errors == {}
@@ -209,7 +224,7 @@ def test_a_fault_in_the_merge_leaves_tags_and_main_as_they_were(
 
 
 def test_a_fault_in_a_day_that_is_appended_leaves_tags_and_main_as_they_were(
-    lake_of: LakeOf, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    large_lake_of: LakeOf, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where each event is newer than the table, the rows of its keys are deleted, and appended."""
     landing = Landing(DAYS[0])
@@ -222,7 +237,7 @@ def test_a_fault_in_a_day_that_is_appended_leaves_tags_and_main_as_they_were(
     log.create(id=4, v="b", note="new")
     ev.write_landing(tmp_path / "files", landing.landed)
     table = {"public.customers": {"key": ["id"]}}
-    lake = lake_of({name: lakes.source_config(tmp_path / "files", tables=table)})
+    lake = large_lake_of({name: lakes.source_config(tmp_path / "files", tables=table)})
     lakes.run_all(lake, name, DAYS[:1])
     lakes.run_stages(lake, name, DAYS[:2])
     assert_faults_stop(lake, name, "append", [([DAYS[1]], False)], monkeypatch)

@@ -1,0 +1,211 @@
+"""The day's winners → the day's branch: appended, merged, or the whole table written anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.lake.retry import with_retry
+from cdc_assets.cdc.names import quote
+from cdc_assets.cdc.sqltext import Sql, case, named
+from cdc_assets.cdc.state.columns import LANDED, POSITION, SOURCE_TS, OwnColumn, TableColumns
+from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.unsent_values import Unchanged
+
+# Up to so many keys of a day are sent to all cores; more are sorted with the table's.
+FEW_KEYS = 300_000
+
+
+def fingerprint(key: Sql, position: Sql, condition: Sql) -> Sql:
+    """A number that is the same for the same rows in any order: of their keys and positions."""
+    return f"bit_xor(CASE WHEN {condition} THEN xxhash64({key}, {position}) END)"
+
+
+def append(
+    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, unchanged: Unchanged
+) -> None:
+    """Append the winners: of a table without rows, or behind :func:`delete_keys`."""
+    row = _row(day, columns, lambda c: _insert(c, unchanged))
+    new = rows.where("NOT is_removal").alias("s").selectExpr(*_listed(row))
+    with_retry(lambda: new.writeTo(branch).append())
+
+
+def merge(
+    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, unchanged: Unchanged
+) -> None:
+    """MERGE the winners: a row that is newer than the day's event of its key stays."""
+    target = partial(_of_target, branch)
+    is_newer = f"s.pos > {target(POSITION)}"
+    inserted = _row(day, columns, lambda c: _insert(c, unchanged))
+    updated = _row(day, columns, lambda c: _update(c, unchanged, target))
+    (
+        rows.alias("s")
+        .mergeInto(branch, F.expr(_same_key(columns, target)))
+        .whenMatched(F.expr(f"{is_newer} AND s.is_removal"))
+        .delete()
+        .whenMatched(F.expr(is_newer))
+        .update({name: F.expr(sql) for name, sql in updated.items()})
+        .whenNotMatched(F.expr("NOT s.is_removal"))
+        .insert({name: F.expr(sql) for name, sql in inserted.items()})
+        .merge()
+    )
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What a rewritten table is made of.
+
+    `standing` rows stood there, `removed` of them were replaced or deleted; `written` winners were
+    written, with this `fingerprint`; the rows that were kept have `kept`.
+    """
+
+    standing: int = 0
+    removed: int = 0
+    written: int = 0
+    fingerprint: int | None = None
+    kept: int | None = None
+
+
+def rewrite(
+    day: TableDay,
+    branch: str,
+    rows: DataFrame,
+    columns: TableColumns,
+    unchanged: Unchanged,
+    below: Sequence[int] | None,
+) -> Rewritten:
+    """Write the whole table anew, with the rows that a MERGE would leave.
+
+    For a small table one commit of one file costs less than to find and mark what is gone, and
+    no day leaves a file that the next ones have to read.
+
+    Args:
+        below: rows at lower positions do not stand any more: the day truncates them.
+    """
+    target = partial(_of_target, "t")
+    standing = "" if below is None else f"WHERE NOT coalesce({_is_below(below)}, false)"
+    wins = f"s IS NOT NULL AND (t IS NULL OR s.pos > {target(POSITION)})"
+    inserted = _row(day, columns, lambda c: _insert(c, unchanged))
+    updated = _row(day, columns, lambda c: _update(c, unchanged, target))
+    row = {
+        name: case(("NOT wins", f"t.{name}"), ("t IS NULL", sql), otherwise=updated[name])
+        for name, sql in inserted.items()
+    }
+    of_kept = fingerprint(
+        f"struct({', '.join(target(name) for name in columns.key_lake)})",
+        target(POSITION),
+        "t IS NOT NULL AND NOT wins",
+    )
+    figures = (
+        "count(t) AS standing",
+        "count_if(wins AND t IS NOT NULL) AS removed",
+        "count_if(wins AND NOT s.is_removal) AS written",
+        f"{fingerprint('s.k', 's.pos', 'wins AND NOT s.is_removal')} AS fingerprint",
+        f"{of_kept} AS kept",
+    )
+    with named(rows) as winners:
+        joined = rows.sparkSession.sql(
+            f"SELECT t, s, coalesce({wins}, false) AS wins "
+            f"FROM (SELECT struct(*) AS t FROM {branch} {standing}) "
+            f"FULL OUTER JOIN (SELECT struct(*) AS s FROM {winners}) "
+            f"ON {_same_key(columns, target)}"
+        )
+        observed = Observation()
+        counted = joined.observe(observed, *map(F.expr, figures))
+        new = counted.where("CASE WHEN wins THEN NOT s.is_removal ELSE t IS NOT NULL END")
+        written = new.selectExpr(*_listed(row))
+    with_retry(lambda: written.writeTo(branch).overwrite(F.lit(True)))
+    return Rewritten(**figures_of(observed))
+
+
+def delete_keys(day: TableDay, branch: str, moves: DataFrame, columns: TableColumns) -> None:
+    """Delete the rows of all keys that the day touched; of the table, the keys alone are read.
+
+    A MERGE would sort the whole table: Spark keeps the rows of the source that match none, and
+    so can't send the source to where the table is.
+    """
+    keys = moves.selectExpr(*(f"k.{work}" for work in columns.key_work))
+    if day.survey.events <= FEW_KEYS:
+        keys = F.broadcast(keys)
+    same = " AND ".join(
+        f"t.{quote(name)} = s.{work}"
+        for name, work in zip(columns.key_lake, columns.key_work, strict=True)
+    )
+    with named(keys) as view:
+        statement = f"DELETE FROM {branch} t WHERE EXISTS (SELECT 1 FROM {view} s WHERE {same})"
+        with_retry(lambda: day.lake.spark.sql(statement))
+
+
+def delete_below(day: TableDay, branch: str, position: Sequence[int]) -> None:
+    """D12: a truncate removes every row whose position is lower than its own."""
+    statement = f"DELETE FROM {branch} WHERE {_is_below(position)}"
+    with_retry(lambda: day.lake.spark.sql(statement))
+
+
+def figures_of(observed: Observation) -> dict[str, int]:
+    """What was counted on the way; empty where nothing was.
+
+    Spark stops looking for rows where it finds that there are none, and then has counted nothing:
+    PySpark can't read such an answer.
+    """
+    return observed.get if observed._jo.getRow().size() else {}  # type: ignore[union-attr]
+
+
+# --- SQL
+
+
+def _is_below(position: Sequence[int]) -> Sql:
+    # slice() keeps the comparison out of Iceberg's filters, which know no arrays.
+    return f"slice({POSITION}, 1, 64) < array({', '.join(f'{int(n)}L' for n in position)})"
+
+
+def _of_target(target: Sql, name: str) -> Sql:
+    """A column of the table that is written."""
+    return f"{target}.{quote(name)}"
+
+
+def _same_key(columns: TableColumns, target: Callable[[str], Sql]) -> Sql:
+    return " AND ".join(
+        f"{target(name)} = s.k.{work}"
+        for name, work in zip(columns.key_lake, columns.key_work, strict=True)
+    )
+
+
+def _row(day: TableDay, columns: TableColumns, value: Callable[[OwnColumn], Sql]) -> dict[str, Sql]:
+    """By quoted name what a row of winner `s` has in each column of the table."""
+    return {
+        **{quote(c.lake): value(c) for c in columns.own},
+        POSITION: "s.pos",
+        SOURCE_TS: "s.source_ts_ms",
+        LANDED: f"DATE'{day.day}'",
+    }
+
+
+def _listed(row: dict[str, Sql]) -> list[Sql]:
+    return [f"{sql} AS {name}" for name, sql in row.items()]
+
+
+def _insert(c: OwnColumn, unchanged: Unchanged) -> Sql:
+    """The column of a row that is new."""
+    if c.lake not in unchanged.columns:
+        return f"s.{c.work}"
+    return case(
+        (f"s.{unchanged.flag(c.index)}", f"s.{unchanged.fill(c.index)}"), otherwise=f"s.{c.work}"
+    )
+
+
+def _update(c: OwnColumn, unchanged: Unchanged, target: Callable[[str], Sql]) -> Sql:
+    """The column of a row that stands there: what was not sent stays as it is."""
+    if c.lake not in unchanged.columns:
+        return f"s.{c.work}"
+    carried = f"s.{unchanged.carried_pos(c.index)}"
+    is_later = f"{carried} > {target(POSITION)} OR s.removed_pos > {target(POSITION)}"
+    return case(
+        (f"NOT s.{unchanged.flag(c.index)}", f"s.{c.work}"),
+        (is_later, f"s.{unchanged.fill(c.index)}"),
+        otherwise=target(c.lake),
+    )
