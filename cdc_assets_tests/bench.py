@@ -509,7 +509,7 @@ def _stages(
     figures["landing, events/s"] = round(events / min(own))
     figures["naive landing, events/s"] = round(events / min(naive))
     figures |= _changes_both_ways(lake, events)
-    return figures | _merges_both_ways(lake, big, times=5)
+    return figures | _merges_both_ways(lake, big, times=8)
 
 
 def _changes_both_ways(lake: Lake, events: int) -> dict[str, Any]:

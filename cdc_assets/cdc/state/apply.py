@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.errors import AuditError
-from cdc_assets.cdc.lake.checkpoints import keeping
+from cdc_assets.cdc.lake.checkpoints import Kept, keeping
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.state.audit import audit_appended, audit_rewritten, audit_written
 from cdc_assets.cdc.state.columns import TableColumns
@@ -66,7 +66,7 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
                 "written": made_of.written,
             }
         else:
-            _change(day, branch, keyed, moves, counted, columns, unchanged)
+            _change(day, branch, keyed, counted, columns, unchanged, kept)
             found = _figures_of(observed)
             audit_written(day, branch, rows, columns, found)
             if keyed.truncated is not None:
@@ -85,10 +85,10 @@ def _change(
     day: TableDay,
     branch: str,
     keyed: Keyed,
-    moves: DataFrame,
     rows: DataFrame,
     columns: TableColumns,
     unchanged: Unchanged,
+    kept: Kept,
 ) -> None:
     """Write what the day changed, in a table that is too large to be written anew."""
     if keyed.truncated is not None:
@@ -96,8 +96,10 @@ def _change(
     if day.may_be_unsent or not (day.starts_empty or keyed.is_all_after):
         merge(day, branch, rows, columns, unchanged)
         return
-    # No row of the table beats one of the day's, and none has a value that they need.
-    delete_keys(day, branch, moves, columns)
+    # No row of the table beats one of the day's, and none has a value that they need. The winners
+    # are read twice, and take longer to compute than to keep.
+    rows = kept.keep(rows)
+    delete_keys(day, branch, rows, columns)
     append(day, branch, rows, columns, unchanged)
 
 

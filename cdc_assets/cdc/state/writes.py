@@ -122,13 +122,13 @@ def rewrite(
     return Rewritten(**figures_of(observed))
 
 
-def delete_keys(day: TableDay, branch: str, moves: DataFrame, columns: TableColumns) -> None:
-    """Delete the rows of all keys that the day touched; of the table, the keys alone are read.
+def delete_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColumns) -> None:
+    """Delete the rows of all keys that have a winner; of the table, the keys alone are read.
 
     A MERGE would sort the whole table: Spark keeps the rows of the source that match none, and
     so can't send the source to where the table is.
     """
-    keys = moves.selectExpr(*(f"k.{work}" for work in columns.key_work))
+    keys = rows.selectExpr(*(f"k.{work}" for work in columns.key_work))
     if day.survey.events <= FEW_KEYS:
         keys = F.broadcast(keys)
     same = " AND ".join(
