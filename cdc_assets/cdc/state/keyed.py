@@ -62,7 +62,7 @@ class Keyed:
             moves = placed.drop("position", *_PLACE)
         else:
             moves = Query(moves).extend({"pos": "position"}).drop("position", *_PLACE).plan()
-        if self._halves_near():
+        if self.day.halves_near:
             moves = moves.unionByName(self._pair_removals(), allowMissingColumns=True)
         floor = max([p for p in (self.truncated, past_cut) if p is not None], default=None)
         if floor is not None:
@@ -185,7 +185,7 @@ class Keyed:
 
     def _linked(self, events: DataFrame) -> DataFrame:
         """Add `link`: the key that the row had before, also where a BEFOR half says so (W3)."""
-        if not (self.day.may_be_unsent and self._halves_near()):
+        if not (self.day.may_be_unsent and self.day.halves_near):
             return with_columns(events, {"link": "ok"})
         pairs = (
             self._pairs()
@@ -213,10 +213,7 @@ class Keyed:
     @property
     def is_all_after(self) -> bool:
         """Does each move stand after all that landed before the day?"""
-        return self.day.is_all_after and not self._halves_near()
-
-    def _halves_near(self) -> bool:
-        return bool(self.day.survey.halves or any(s.halves for s in self.day.past))
+        return self.day.is_all_after and not self.day.halves_near
 
     def _pairs(self) -> DataFrame:
         """Split updates that change the key and are complete (W2, W3).
