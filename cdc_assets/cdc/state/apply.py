@@ -24,8 +24,8 @@ from cdc_assets.cdc.state.writes import (
     delete_keys,
     figures_of,
     fingerprint,
-    merge,
     rewrite,
+    settle,
 )
 
 
@@ -49,7 +49,7 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
             rows = kept.keep(rows)
             unresolved = columns.unresolved(rows, keyed.standing(), unchanged)
         observed = Observation()
-        counted = rows.observe(observed, *_counts(columns))
+        counted = rows.observe(observed, *_value_counts(columns), _fingerprint())
         figures: dict[str, Any] = {}
         if day.starts_empty and not day.may_be_unsent:
             append(day, branch, counted, columns, unchanged)
@@ -66,9 +66,10 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
                 "written": made_of.written,
             }
         else:
-            _change(day, branch, keyed, counted, columns, unchanged, kept)
+            # What is read twice takes longer to compute than to keep.
+            counted = kept.keep(counted)
             found = _figures_of(observed)
-            audit_written(day, branch, rows, columns, found)
+            _change(day, branch, keyed, counted, found, columns, unchanged, kept)
             if keyed.truncated is not None:
                 # A file that goes as a whole is counted with the rows that were gone from it.
                 figures["rows"] = day.lake.spark.table(branch).count()
@@ -86,21 +87,29 @@ def _change(
     branch: str,
     keyed: Keyed,
     rows: DataFrame,
+    to_be_there: Mapping[str, Any],
     columns: TableColumns,
     unchanged: Unchanged,
     kept: Kept,
 ) -> None:
-    """Write what the day changed, in a table that is too large to be written anew."""
+    """Write what the day changed, in a table that is too large to be written anew.
+
+    Args:
+        rows: the day's winners, kept.
+        to_be_there: `n` of them that are no removals, and their `fingerprint`.
+    """
     if keyed.truncated is not None:
         delete_below(day, branch, keyed.truncated)
-    if day.may_be_unsent or not (day.starts_empty or keyed.is_all_after):
-        merge(day, branch, rows, columns, unchanged)
-        return
-    # No row of the table beats one of the day's, and none has a value that they need. The winners
-    # are read twice, and take longer to compute than to keep.
-    rows = kept.keep(rows)
+    if unchanged.columns or not keyed.is_all_after:
+        # A row of the table may beat one of the day's, or have a value that it needs.
+        observed = Observation()
+        settled = settle(day, branch, rows, columns, unchanged)
+        rows = kept.keep(settled.observe(observed, *_to_be_there()))
+        to_be_there = _figures_of(observed)
+        unchanged = Unchanged(day.source.unavailable_value, keep_missing=False, maybe=False)
     delete_keys(day, branch, rows, columns)
     append(day, branch, rows, columns, unchanged)
+    audit_written(day, branch, rows, columns, to_be_there)
 
 
 _NOTHING = {"n": 0, "contradicted": 0, "unfit": 0, "fingerprint": None}
@@ -126,12 +135,13 @@ def _merge_unkeyed(day: TableDay, branch: str, columns: TableColumns) -> dict[st
         return {**figures, "rows": unkeyed.write(branch, moves, kept)}
 
 
-def _counts(columns: TableColumns) -> list[Column]:
-    """:func:`_value_counts`, and the fingerprint of the rows that are to be there."""
-    return [
-        *_value_counts(columns),
-        F.expr(fingerprint("k", "pos", "NOT is_removal")).alias("fingerprint"),
-    ]
+def _to_be_there() -> list[Column]:
+    return [F.expr("count_if(NOT is_removal) AS n"), _fingerprint()]
+
+
+def _fingerprint() -> Column:
+    """That of the rows that are to be there."""
+    return F.expr(fingerprint("k", "pos", "NOT is_removal")).alias("fingerprint")
 
 
 def _value_counts(columns: TableColumns) -> list[Column]:

@@ -40,11 +40,10 @@ def audit_written(
     """The branch holds the day's winners, each once and at its position.
 
     What was written is read back, with all rows of the same keys, and compared with what was to
-    be written: two numbers. Only where they differ, as they do where a late event is older than
-    its row, are the keys looked up one by one.
+    be written: two numbers. Where they differ the keys are looked up one by one, to say which.
 
     Args:
-        rows: the day's winners, as they were merged.
+        rows: what was written: the day's winners, without those that are older than their row.
         winners: `n` of them that are no removals, and their `fingerprint`.
 
     Raises:
@@ -61,7 +60,7 @@ def audit_written(
     ).first()
     assert written is not None
     if (written.n, written.fingerprint) != (winners["n"], winners["fingerprint"]):
-        _audit_keys(day, branch, rows, columns)
+        _explain_keys(day, branch, rows, columns)
 
 
 def audit_rewritten(
@@ -102,12 +101,8 @@ def audit_rewritten(
     )
 
 
-def _audit_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColumns) -> None:
-    """Look up the key of each of the day's winners on the branch.
-
-    It stands there once, be it by its event or, written before, by one that is not older; keys
-    that the day did not touch were unique the day before.
-    """
+def _explain_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColumns) -> None:
+    """Say what is wrong with the rows of the day's winners."""
     work = columns.key_work
     winners = rows.where("NOT is_removal").selectExpr(
         *(f"k.{w} AS {w}" for w in work), "pos AS winner", "true AS is_winner"
@@ -117,20 +112,17 @@ def _audit_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColum
         f"{POSITION} AS pos",
         f"{LANDED} <=> DATE'{day.day}' AS is_written",
     )
-    of_event = "CASE WHEN is_written THEN pos <=> winner ELSE NOT winner > pos END"
     found = (
         on_branch.join(winners, work, "left")
         .selectExpr(
             "count(is_winner) AS hits",
-            f"count_if(is_winner AND NOT {of_event}) AS misplaced",
+            "count_if(is_winner AND NOT pos <=> winner) AS misplaced",
             "count_if(is_winner IS NULL AND is_written) AS others",
         )
         .crossJoin(winners.agg(F.count("*").alias("expected")))
         .first()
     )
     assert found is not None
-    if found.hits == found.expected and not found.misplaced and not found.others:
-        return
     counted = on_branch.groupBy(*work).count().where("count > 1").limit(5).collect()
     raise AuditError(
         day.label,

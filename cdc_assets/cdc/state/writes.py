@@ -1,4 +1,4 @@
-"""The day's winners → the day's branch: appended, merged, or the whole table written anew."""
+"""The day's winners → the day's branch: what changed, or the whole of a small table anew."""
 
 from __future__ import annotations
 
@@ -34,25 +34,36 @@ def append(
     with_retry(lambda: new.writeTo(branch).append())
 
 
-def merge(
+def settle(
     day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, unchanged: Unchanged
-) -> None:
-    """MERGE the winners: a row that is newer than the day's event of its key stays."""
-    target = partial(_of_target, branch)
-    is_newer = f"s.pos > {target(POSITION)}"
-    inserted = _row(day, columns, lambda c: _insert(c, unchanged))
-    updated = _row(day, columns, lambda c: _update(c, unchanged, target))
-    (
-        rows.alias("s")
-        .mergeInto(branch, F.expr(_same_key(columns, target)))
-        .whenMatched(F.expr(f"{is_newer} AND s.is_removal"))
-        .delete()
-        .whenMatched(F.expr(is_newer))
-        .update({name: F.expr(sql) for name, sql in updated.items()})
-        .whenNotMatched(F.expr("NOT s.is_removal"))
-        .insert({name: F.expr(sql) for name, sql in inserted.items()})
-        .merge()
-    )
+) -> DataFrame:
+    """The winners that are newer than the row of their key, complete with what it alone holds.
+
+    Of the table the rows of these keys are looked up; a MERGE would shuffle and sort all of it.
+
+    Args:
+        rows: the day's winners, kept: they are read twice.
+
+    Returns:
+        `k`, `pos`, `is_removal`, `source_ts_ms` and each column's value.
+    """
+    target = partial(_of_target, "t")
+    unsent = [c for c in columns.own if c.lake in unchanged.columns]
+    of_row = (*map(quote, columns.key_lake), POSITION, *(quote(c.lake) for c in unsent))
+    values = {c.work: f"s.{c.work}" for c in columns.own}
+    for c in unsent:
+        updated = _update(c, unchanged, target)
+        values[c.work] = case(("t IS NULL", _insert(c, unchanged)), otherwise=updated)
+    known = [f"s.{name}" for name in ("k", "pos", "is_removal", "source_ts_ms")]
+    with named(rows) as winners, named(_keys(day, rows, columns)) as keys:
+        settled = rows.sparkSession.sql(
+            f"SELECT {', '.join([*known, *_listed(values)])} "
+            f"FROM (SELECT struct(*) AS s FROM {winners}) "
+            f"LEFT JOIN (SELECT struct({', '.join(of_row)}) AS t FROM {branch} t "
+            f"WHERE {_is_of(keys, columns)}) ON {_same_key(columns, target)} "
+            f"WHERE t IS NULL OR s.pos > {target(POSITION)}"
+        )
+        return settled.select("*")  # a plan that names no view any more
 
 
 @dataclass(frozen=True)
@@ -78,7 +89,7 @@ def rewrite(
     unchanged: Unchanged,
     below: Sequence[int] | None,
 ) -> Rewritten:
-    """Write the whole table anew, with the rows that a MERGE would leave.
+    """Write the whole table anew: winners, and the rows that none of them beats.
 
     For a small table one commit of one file costs less than to find and mark what is gone, and
     no day leaves a file that the next ones have to read.
@@ -123,20 +134,9 @@ def rewrite(
 
 
 def delete_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColumns) -> None:
-    """Delete the rows of all keys that have a winner; of the table, the keys alone are read.
-
-    A MERGE would sort the whole table: Spark keeps the rows of the source that match none, and
-    so can't send the source to where the table is.
-    """
-    keys = rows.selectExpr(*(f"k.{work}" for work in columns.key_work))
-    if day.survey.events <= FEW_KEYS:
-        keys = F.broadcast(keys)
-    same = " AND ".join(
-        f"t.{quote(name)} = s.{work}"
-        for name, work in zip(columns.key_lake, columns.key_work, strict=True)
-    )
-    with named(keys) as view:
-        statement = f"DELETE FROM {branch} t WHERE EXISTS (SELECT 1 FROM {view} s WHERE {same})"
+    """Delete the rows of all keys that have a winner; of the table, the keys alone are read."""
+    with named(_keys(day, rows, columns)) as keys:
+        statement = f"DELETE FROM {branch} t WHERE {_is_of(keys, columns)}"
         with_retry(lambda: day.lake.spark.sql(statement))
 
 
@@ -156,6 +156,21 @@ def figures_of(observed: Observation) -> dict[str, int]:
 
 
 # --- SQL
+
+
+def _keys(day: TableDay, rows: DataFrame, columns: TableColumns) -> DataFrame:
+    """The winners' keys, sent to where the table is read, unless they are too many."""
+    keys = rows.selectExpr(*(f"k.{work}" for work in columns.key_work))
+    return F.broadcast(keys) if day.survey.events <= FEW_KEYS else keys
+
+
+def _is_of(keys: Sql, columns: TableColumns) -> Sql:
+    """True for a row `t` of the table that has one of these keys."""
+    same = " AND ".join(
+        f"t.{quote(name)} = s.{work}"
+        for name, work in zip(columns.key_lake, columns.key_work, strict=True)
+    )
+    return f"EXISTS (SELECT 1 FROM {keys} s WHERE {same})"
 
 
 def _is_below(position: Sequence[int]) -> Sql:

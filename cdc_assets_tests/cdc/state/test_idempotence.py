@@ -199,7 +199,7 @@ def assert_faults_stop(
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("way", ["rewrite", "merge"])
+@pytest.mark.parametrize("way", ["rewrite", "append"])
 def test_a_fault_in_what_is_written_leaves_tags_and_main_as_they_were(
     way: str,
     request: pytest.FixtureRequest,
