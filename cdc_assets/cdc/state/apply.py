@@ -59,7 +59,7 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
             made_of = rewrite(day, branch, counted, columns, unchanged, keyed.truncated)
             found = _figures_of(observed)
             stood = day.rows_before if keyed.truncated is None else None
-            audit_rewritten(day, branch, columns, stood, made_of)
+            audit_rewritten(day, branch, columns, found["n"], stood, made_of)
             figures = {
                 "rows": made_of.standing - made_of.removed + made_of.written,
                 "removed": (day.rows_before - made_of.standing) + made_of.removed,

@@ -64,11 +64,17 @@ def audit_written(
 
 
 def audit_rewritten(
-    day: TableDay, branch: str, columns: TableColumns, stood: int | None, made_of: Rewritten
+    day: TableDay,
+    branch: str,
+    columns: TableColumns,
+    winners: int,
+    stood: int | None,
+    made_of: Rewritten,
 ) -> None:
     """The branch holds what the table was rewritten of: each key once, no row lost or changed.
 
     Args:
+        winners: the day's winners that are no removals, as they were counted.
         stood: the rows of the day before; None where a truncate of the day removed some.
 
     Raises:
@@ -88,14 +94,16 @@ def audit_rewritten(
     assert found is not None
     rows = made_of.standing - made_of.removed + made_of.written
     expected = (rows, rows, made_of.written, made_of.fingerprint, made_of.kept)
-    if tuple(found) == expected and stood in (None, made_of.standing):
+    is_read = made_of.winners == winners and stood in (None, made_of.standing)
+    if tuple(found) == expected and is_read:
         return
     raise AuditError(
         day.label,
         day.day,
         f"{made_of.written} keys were written and {found.written} rows have them; the table is to "
         f"have {rows} rows, and has {found.rows} of {found['keys']} keys; {made_of.standing} rows "
-        f"were read of {'those' if stood is None else stood} of the day before. Nothing is "
+        f"were read of {'those' if stood is None else stood} of the day before, and "
+        f"{made_of.winners} of the day's {winners}. Nothing is "
         "published; make the day again, and report this with the table's snapshots",
         check="keys_unique",
     )

@@ -70,10 +70,11 @@ def settle(
 class Rewritten:
     """What a rewritten table is made of.
 
-    `standing` rows stood there, `removed` of them were replaced or deleted; `written` winners were
-    written, with this `fingerprint`; the rows that were kept have `kept`.
+    `standing` rows stood there, `removed` of them were replaced or deleted; of `winners`, removals
+    left out, `written` were written, with this `fingerprint`; the rows that were kept have `kept`.
     """
 
+    winners: int = 0
     standing: int = 0
     removed: int = 0
     written: int = 0
@@ -112,6 +113,7 @@ def rewrite(
         "t IS NOT NULL AND NOT wins",
     )
     figures = (
+        "count_if(NOT s.is_removal) AS winners",
         "count(t) AS standing",
         "count_if(wins AND t IS NOT NULL) AS removed",
         "count_if(wins AND NOT s.is_removal) AS written",

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.cdc import spark as cdc_spark
 from cdc_assets.cdc.changes.stage import made_by_other_rules
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state import apply
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets_tests import events as ev
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.slow
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(4)]
 TABLES: dict[str, Any] = {"public.customers": {"key": ["id"]}, "public.log": {"key": "none"}}
+CUSTOMERS = "public.customers"
 STAGES = ("landing", "changes", "control", "quarantine", "lag")
 
 
@@ -214,8 +217,9 @@ def test_a_fault_in_what_is_written_leaves_tags_and_main_as_they_were(
     lakes.run_all(lake, name, DAYS[:2])
     rows = lakes.rows_of(lake, name, "public.customers", "main")
     lakes.run_stages(lake, name, DAYS[:3])
-    asked = [([DAYS[2]], False), ([DAYS[1]], True)]
-    faults = {**FAULTS, **FAULTS_OF_KEPT_ROWS} if way == "rewrite" else FAULTS
+    asked, faults = [([DAYS[2]], False)], FAULTS
+    if way == "rewrite":
+        asked, faults = [*asked, ([DAYS[1]], True)], {**FAULTS, **FAULTS_OF_KEPT_ROWS}
     assert_faults_stop(lake, name, way, asked, monkeypatch, faults)
     lakes.assert_same_rows(lakes.rows_of(lake, name, "public.customers", "main"), rows)
     _, errors = lakes.run_tables(lake, name, [DAYS[2]], ["public.customers"])
@@ -245,6 +249,44 @@ def test_a_fault_in_a_day_that_is_appended_leaves_tags_and_main_as_they_were(
     assert errors == {}
     rows = lakes.rows_of(lake, name, "public.customers", DAYS[1])
     assert sorted((row["id"], row["v"]) for row in rows) == [(1, "b"), (3, "a"), (4, "b")]
+
+
+def test_a_table_that_was_changed_in_parts_is_written_anew_and_back(
+    large_lake_of: LakeOf,
+    lake_of: LakeOf,
+    tmp_path: Path,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A table shrinks and grows: delete files go with the files that they are of."""
+    landing = Landing(DAYS[0])
+    log = PgLog("idem", landing=landing)
+    for row_id in range(1, 6):
+        log.create(id=row_id, v="a", note="first")
+    for day in (2, 3, 4):
+        log.next_day()
+        log.update(id=day, v="b", note="again")
+        log.delete(id=day - 1)
+    ev.write_landing(tmp_path / "files", landing.landed)
+    config = {name: lakes.source_config(tmp_path / "files", tables={CUSTOMERS: {"key": ["id"]}})}
+    large, small = large_lake_of(config), lake_of(config)
+    lakes.run_stages(large, name, DAYS)
+    made = {}
+    for day, lake, limit in zip(DAYS, (large, large, small, large), (-1, -1, 10, -1), strict=True):
+        monkeypatch.setattr(cdc_spark, "SMALL_ROWS", limit)
+        reports, errors = lakes.run_tables(lake, name, [day], [CUSTOMERS])
+        assert errors == {}
+        made.update(reports)
+    last = [made[CUSTOMERS, day] for day in DAYS[1:]]
+    assert [(r.rows, r.written, r.removed) for r in last] == [(4, 1, 2), (3, 1, 2), (2, 1, 2)]
+    state = lake.read_state(lake.state(name, TableName.parse(CUSTOMERS)))
+    assert state is not None
+    delete_files = [state.day_summary(day)["total-delete-files"] for day in DAYS]
+    assert delete_files == ["0", "1", "0", "1"]
+    rows = [lakes.rows_of(lake, name, CUSTOMERS, day) for day in DAYS]
+    assert [sorted(row["id"] for row in of_day) for of_day in rows] == [
+        [1, 2, 3, 4, 5], [2, 3, 4, 5], [3, 4, 5], [4, 5],
+    ]  # fmt: skip
 
 
 def test_days_made_at_once_are_those_made_one_by_one(
