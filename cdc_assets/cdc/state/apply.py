@@ -55,7 +55,7 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
             append(day, branch, counted, columns, unchanged)
             found = _figures_of(observed)
             audit_appended(day, on, found["n"])
-        elif day.is_small:
+        elif day.is_rewritten:
             made_of = rewrite(day, branch, counted, columns, unchanged, keyed.truncated)
             found = _figures_of(observed)
             stood = day.rows_before if keyed.truncated is None else None

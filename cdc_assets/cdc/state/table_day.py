@@ -26,6 +26,7 @@ from cdc_assets.cdc.state.facts import Facts, Survey, bases_of, pair_window_of, 
 MERGER_VERSION = 5
 # A row of the table is read and written again in a quarter of the time that an event takes.
 _ROWS_AN_EVENT = 4
+_REWRITTEN_BYTES = 4_000_000
 
 
 class TableDay:
@@ -56,15 +57,20 @@ class TableDay:
         self.identifier = lake.state(name, TableName.parse(table))
         self.label = f"{name}.{table}"
         work = self._work()
-        self.is_small, self.lake = is_small(work), lake.sized(work)
+        self.lake = lake.sized(work)
+        # What stays as it was is written again, too: so the table must be small itself.
+        self.is_rewritten = is_small(work) and self._stands("total-files-size") <= _REWRITTEN_BYTES
 
     def _work(self) -> int:
         """At most how many events are read for the day, or rows of the table for as much work."""
         read: list[Survey] = [self.survey, *(self.past if self.looks_back else ())]
         events = sum(survey.events for survey in read)
-        stands = self.state.day_summary(self.day - timedelta(days=1)) if self.state else {}
-        rows = int(stands.get("total-records", 0))
-        return events + rows // _ROWS_AN_EVENT
+        return events + self._stands("total-records") // _ROWS_AN_EVENT
+
+    def _stands(self, figure: str) -> int:
+        """A total of the table at the end of the day before, by its commit's summary."""
+        summary = self.state.day_summary(self.day - timedelta(days=1)) if self.state else {}
+        return int(summary.get(figure, 0))
 
     # --- what the day is made of
 

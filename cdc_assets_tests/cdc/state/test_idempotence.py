@@ -15,7 +15,7 @@ from cdc_assets.cdc.changes.stage import made_by_other_rules
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.state import apply
+from cdc_assets.cdc.state import apply, table_day
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
@@ -272,8 +272,11 @@ def test_a_table_that_was_changed_in_parts_is_written_anew_and_back(
     large, small = large_lake_of(config), lake_of(config)
     lakes.run_stages(large, name, DAYS)
     made = {}
-    for day, lake, limit in zip(DAYS, (large, large, small, large), (-1, -1, 10, -1), strict=True):
-        monkeypatch.setattr(cdc_spark, "SMALL_ROWS", limit)
+    # Small are few rows and few bytes.
+    limits = [(-1, 10**6), (10, 10), (10, 10**6), (-1, 10**6)]
+    for day, lake, (rows, size) in zip(DAYS, (large, small, small, large), limits, strict=True):
+        monkeypatch.setattr(cdc_spark, "SMALL_ROWS", rows)
+        monkeypatch.setattr(table_day, "_REWRITTEN_BYTES", size)
         reports, errors = lakes.run_tables(lake, name, [day], [CUSTOMERS])
         assert errors == {}
         made.update(reports)
@@ -283,8 +286,8 @@ def test_a_table_that_was_changed_in_parts_is_written_anew_and_back(
     assert state is not None
     delete_files = [state.day_summary(day)["total-delete-files"] for day in DAYS]
     assert delete_files == ["0", "1", "0", "1"]
-    rows = [lakes.rows_of(lake, name, CUSTOMERS, day) for day in DAYS]
-    assert [sorted(row["id"] for row in of_day) for of_day in rows] == [
+    found = [lakes.rows_of(lake, name, CUSTOMERS, day) for day in DAYS]
+    assert [sorted(row["id"] for row in of_day) for of_day in found] == [
         [1, 2, 3, 4, 5], [2, 3, 4, 5], [3, 4, 5], [4, 5],
     ]  # fmt: skip
 
