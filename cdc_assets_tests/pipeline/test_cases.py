@@ -423,8 +423,8 @@ def test_a_postgres_type_has_the_stated_value(lake: Lake, number: int) -> None: 
 
 
 def test_infinity_and_years_beyond_9999_are_counted_with_an_example(lake: Lake) -> None:  # R4
-    facts = lakes.snapshots.gather(lake, REAL, ["public.vectors"], [DAY])
-    report = lakes.snapshots.make_table_day(lake, REAL, "public.vectors", DAY, facts)
+    facts = lakes.table_days.gather(lake, REAL, ["public.vectors"], [DAY])
+    report = lakes.table_days.make_table_day(lake, REAL, "public.vectors", DAY, facts)
     unheld = {
         f"v{number}": {"count": 1, "example": json.dumps(vector["json_value"])}
         for number, vector in enumerate(_vectors())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -19,6 +20,7 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import BRANCH_PREFIX
 from cdc_assets.cdc.lake.maintenance import Figures, maintain, maintain_table
 from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.state import table_day
 from cdc_assets.orchestration import checks
 from cdc_assets.orchestration.assets import table_key
 from cdc_assets.orchestration.maintenance_job import maintenance_job
@@ -72,8 +74,19 @@ class Upkeep:
 
 
 @pytest.fixture(scope="module")
+def changed_in_parts() -> Iterator[None]:
+    """Small tables are written anew each day, which leaves nothing to compact: not these."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_day, "_REWRITTEN_BYTES", -1)
+        yield
+
+
+@pytest.fixture(scope="module")
 def upkeep(
-    spark: SparkSession, lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession,
+    lake_of: LakeOf,
+    changed_in_parts: None,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Upkeep:
     folder = tmp_path_factory.mktemp("upkeep")
     ev.write_landing(folder, a_story().landed)
