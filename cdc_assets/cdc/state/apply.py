@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.checkpoints import Kept, keeping
 from cdc_assets.cdc.lake.commits import DayBranch
-from cdc_assets.cdc.state.audit import audit_appended, audit_rewritten, audit_written
+from cdc_assets.cdc.state.audit import audit_appended, audit_rewritten, audit_settled, audit_written
 from cdc_assets.cdc.state.columns import TableColumns
 from cdc_assets.cdc.state.keyed import Keyed
 from cdc_assets.cdc.state.table_day import TableDay
@@ -100,7 +100,9 @@ def _change(
     """
     if keyed.truncated is not None:
         delete_below(day, branch, keyed.truncated)
-    if unchanged.columns or not keyed.is_all_after:
+    winners, n = rows, to_be_there["n"]
+    is_settled = bool(unchanged.columns) or not keyed.is_all_after
+    if is_settled:
         # A row of the table may beat one of the day's, or have a value that it needs.
         observed = Observation()
         settled = settle(day, branch, rows, columns, unchanged)
@@ -110,6 +112,8 @@ def _change(
     delete_keys(day, branch, rows, columns)
     append(day, branch, rows, columns, unchanged)
     audit_written(day, branch, rows, columns, to_be_there)
+    if is_settled:
+        audit_settled(day, branch, winners, columns, n)
 
 
 _NOTHING = {"n": 0, "contradicted": 0, "unfit": 0, "fingerprint": None}

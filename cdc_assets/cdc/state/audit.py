@@ -11,9 +11,16 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.names import quote
+from cdc_assets.cdc.sqltext import named
 from cdc_assets.cdc.state.columns import LANDED, POSITION, TableColumns
 from cdc_assets.cdc.state.table_day import TableDay
-from cdc_assets.cdc.state.writes import FEW_KEYS, Rewritten, fingerprint
+from cdc_assets.cdc.state.writes import (
+    FEW_KEYS,
+    Rewritten,
+    fingerprint,
+    is_of_keys,
+    keys_of,
+)
 
 
 def audit_appended(day: TableDay, on: DayBranch, winners: int) -> None:
@@ -107,6 +114,32 @@ def audit_rewritten(
         "published; make the day again, and report this with the table's snapshots",
         check="keys_unique",
     )
+
+
+def audit_settled(
+    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, winners: int
+) -> None:
+    """Each key of the day's winners stands once, be it by its event or by a newer row.
+
+    Args:
+        rows: all winners of the day, also those that are older than their row.
+        winners: how many of them are no removals.
+
+    Raises:
+        AuditError: a key was lost, or stands twice.
+    """
+    with named(keys_of(day, rows.where("NOT is_removal"), columns)) as keys:
+        found = day.lake.spark.sql(
+            f"SELECT count(*) AS n FROM {branch} t WHERE {is_of_keys(keys, columns)}"
+        ).first()
+    assert found is not None
+    if found.n != winners:
+        raise AuditError(
+            day.label,
+            day.day,
+            f"{winners} keys were written, or have a newer row, and {found.n} rows have them",
+            check="keys_unique",
+        )
 
 
 def _explain_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColumns) -> None:

@@ -55,12 +55,12 @@ def settle(
         updated = _update(c, unchanged, target)
         values[c.work] = case(("t IS NULL", _insert(c, unchanged)), otherwise=updated)
     known = [f"s.{name}" for name in ("k", "pos", "is_removal", "source_ts_ms")]
-    with named(rows) as winners, named(_keys(day, rows, columns)) as keys:
+    with named(rows) as winners, named(keys_of(day, rows, columns)) as keys:
         settled = rows.sparkSession.sql(
             f"SELECT {', '.join([*known, *_listed(values)])} "
             f"FROM (SELECT struct(*) AS s FROM {winners}) "
             f"LEFT JOIN (SELECT struct({', '.join(of_row)}) AS t FROM {branch} t "
-            f"WHERE {_is_of(keys, columns)}) ON {_same_key(columns, target)} "
+            f"WHERE {is_of_keys(keys, columns)}) ON {_same_key(columns, target)} "
             f"WHERE t IS NULL OR s.pos > {target(POSITION)}"
         )
         return settled.select("*")  # a plan that names no view any more
@@ -137,8 +137,8 @@ def rewrite(
 
 def delete_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColumns) -> None:
     """Delete the rows of all keys that have a winner; of the table, the keys alone are read."""
-    with named(_keys(day, rows, columns)) as keys:
-        statement = f"DELETE FROM {branch} t WHERE {_is_of(keys, columns)}"
+    with named(keys_of(day, rows, columns)) as keys:
+        statement = f"DELETE FROM {branch} t WHERE {is_of_keys(keys, columns)}"
         with_retry(lambda: day.lake.spark.sql(statement))
 
 
@@ -160,18 +160,15 @@ def figures_of(observed: Observation) -> dict[str, int]:
 # --- SQL
 
 
-def _keys(day: TableDay, rows: DataFrame, columns: TableColumns) -> DataFrame:
+def keys_of(day: TableDay, rows: DataFrame, columns: TableColumns) -> DataFrame:
     """The winners' keys, sent to where the table is read, unless they are too many."""
     keys = rows.selectExpr(*(f"k.{work}" for work in columns.key_work))
     return F.broadcast(keys) if day.survey.events <= FEW_KEYS else keys
 
 
-def _is_of(keys: Sql, columns: TableColumns) -> Sql:
+def is_of_keys(keys: Sql, columns: TableColumns) -> Sql:
     """True for a row `t` of the table that has one of these keys."""
-    same = " AND ".join(
-        f"t.{quote(name)} = s.{work}"
-        for name, work in zip(columns.key_lake, columns.key_work, strict=True)
-    )
+    same = _same_key(columns, partial(_of_target, "t"), "s")
     return f"EXISTS (SELECT 1 FROM {keys} s WHERE {same})"
 
 
@@ -185,9 +182,9 @@ def _of_target(target: Sql, name: str) -> Sql:
     return f"{target}.{quote(name)}"
 
 
-def _same_key(columns: TableColumns, target: Callable[[str], Sql]) -> Sql:
+def _same_key(columns: TableColumns, target: Callable[[str], Sql], key: Sql = "s.k") -> Sql:
     return " AND ".join(
-        f"{target(name)} = s.k.{work}"
+        f"{target(name)} = {key}.{work}"
         for name, work in zip(columns.key_lake, columns.key_work, strict=True)
     )
 

@@ -217,9 +217,8 @@ def test_a_fault_in_what_is_written_leaves_tags_and_main_as_they_were(
     lakes.run_all(lake, name, DAYS[:2])
     rows = lakes.rows_of(lake, name, "public.customers", "main")
     lakes.run_stages(lake, name, DAYS[:3])
-    asked, faults = [([DAYS[2]], False)], FAULTS
-    if way == "rewrite":
-        asked, faults = [*asked, ([DAYS[1]], True)], {**FAULTS, **FAULTS_OF_KEPT_ROWS}
+    asked = [([DAYS[2]], False), ([DAYS[1]], True)]
+    faults = {**FAULTS, **FAULTS_OF_KEPT_ROWS} if way == "rewrite" else FAULTS
     assert_faults_stop(lake, name, way, asked, monkeypatch, faults)
     lakes.assert_same_rows(lakes.rows_of(lake, name, "public.customers", "main"), rows)
     _, errors = lakes.run_tables(lake, name, [DAYS[2]], ["public.customers"])
@@ -249,6 +248,21 @@ def test_a_fault_in_a_day_that_is_appended_leaves_tags_and_main_as_they_were(
     assert errors == {}
     rows = lakes.rows_of(lake, name, "public.customers", DAYS[1])
     assert sorted((row["id"], row["v"]) for row in rows) == [(1, "b"), (3, "a"), (4, "b")]
+
+
+def test_winners_that_are_lost_before_they_are_written_stop_a_late_day(
+    large_lake_of: LakeOf, tmp_path: Path, told: Landing, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = large_lake_of({name: lakes.source_config(tmp_path / "files", tables=TABLES)})
+    lakes.run_all(lake, name, DAYS[:2])
+    lakes.run_stages(lake, name, DAYS[:3])
+    before, settle = lakes.refs_of(lake, name, CUSTOMERS), apply.settle
+    monkeypatch.setattr(apply, "settle", lambda *given: settle(*given).where("false"))
+    _, errors = lakes.run_tables(lake, name, [DAYS[2]], [CUSTOMERS])
+    (error,) = errors.values()
+    assert isinstance(error, AuditError)
+    assert "keys were written" in str(error)
+    assert lakes.refs_of(lake, name, CUSTOMERS) == before
 
 
 def test_a_table_that_was_changed_in_parts_is_written_anew_and_back(
