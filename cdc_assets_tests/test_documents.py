@@ -261,11 +261,14 @@ def _text(node: ast.AST) -> str:
     return ""
 
 
+def pattern_of(message: str) -> re.Pattern[str]:
+    parts = [part for part in message.split("…") if part]
+    return re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
+
+
 def is_said(message: str) -> bool:
     """True where a text of the code has all parts of the message in order."""
-    parts = [part for part in message.split("…") if part]
-    pattern = re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
-    return any(pattern.search(text) for text in texts_of_the_code())
+    return any(pattern_of(message).search(text) for text in texts_of_the_code())
 
 
 def messages() -> list[str]:
@@ -283,6 +286,35 @@ def test_messages_are_those_of_the_code() -> None:
     said = messages()
     assert len(said) > 50
     assert [message for message in said if not is_said(message)] == []
+
+
+# Errors whose message is at the place that raises them.
+RAISED = (
+    "AuditError", "ConfigError", "LakeError", "LandingError", "MissingTableError",
+    "SchemaDriftError",
+)  # fmt: skip
+
+
+def raised() -> Iterator[tuple[str, list[str]]]:
+    """Where an error of the project is made, with the texts of its message."""
+    for file in sorted((REPOSITORY / "cdc_assets").rglob("*.py")):
+        # pydantic turns a ValueError of the models into a fault.
+        names = (*RAISED, *(["ValueError"] if file.name == "config.py" else []))
+        for node in ast.walk(ast.parse(read(file))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in names:
+                texts = [_text(n) for n in ast.walk(node) if isinstance(n, ast.expr)]
+                if said := [text for text in texts if len(text) > 15]:
+                    yield f"{file.relative_to(REPOSITORY)}:{node.lineno}", said
+
+
+def test_each_error_is_in_the_troubleshooting() -> None:
+    patterns = [pattern_of(message) for message in messages()]
+    missing = [
+        (place, max(texts, key=len))
+        for place, texts in raised()
+        if not any(pattern.search(text) for pattern in patterns for text in texts)
+    ]
+    assert missing == []
 
 
 def test_the_reasons_are_those_of_the_code() -> None:
