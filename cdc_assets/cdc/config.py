@@ -647,7 +647,7 @@ def _fault(fault: Any, written: Mapping[YamlPath, str]) -> str:
 
 def _got_and_expected(kind: str, context: Mapping[str, Any], value: Any, got: str) -> str:
     known = [prefix for prefix in _EXPECTED if kind.startswith(prefix)]
-    expected = _EXPECTED[max(known, key=len)] if known else "what the README's table of keys says"
+    expected = _EXPECTED[max(known, key=len)] if known else "what docs/configuration.md says"
     expected = expected.format(**{"ge": "", "gt": "", "le": "", "expected": "", **context})
     if kind.startswith(("string_type", "key", "literal")) and (misread := kind_of(value)):
         cure = f'. Write it in quotes: "{got}"' if kind == "string_type" else ""
