@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import difflib
 import shlex
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import typer
+from rich.cells import cell_len, set_cell_size
 
 from cdc_assets.cdc.changes.reasons import REASONS, remedy
 from cdc_assets.cdc.config import Config
@@ -242,12 +244,12 @@ def _message(data: bytes | None, room: int) -> str:
     text = text_of(data)
     if text is None:
         # No more than can be shown: three bytes are four characters.
-        text = f"(base64) {texts_of('_', data[: room * 3])['_base64']}"
+        text = f"(base64) {base64.b64encode(data[: room * 3]).decode()}"
     shown = output.printable(text[: room + 1])
-    if len(shown) <= room:
+    if cell_len(shown) <= room:
         return shown
     size = f"… ({len(data):,} bytes)"
-    return shown[: max(0, room - len(size))] + size
+    return set_cell_size(shown, max(0, room - len(size))) + size
 
 
 def _then(selection: Selection) -> list[str]:
