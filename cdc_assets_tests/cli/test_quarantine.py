@@ -24,6 +24,7 @@ from cdc_assets.cli.app import app
 
 DAYS = [date(2026, 11, n) for n in range(1, 7)]
 NOON = datetime(2026, 11, 1, 12, tzinfo=timezone.utc)
+OF_NO_PYTHON = -70_000_000_000_000_000  # µs: in the year 249 before our era
 LANDING = pa.schema(
     {
         "topic": pa.string(),
@@ -41,6 +42,8 @@ LANDING = pa.schema(
 QUARANTINE = pa.schema(
     [*LANDING, ("reason", pa.string()), ("detail", pa.string()), ("table_name", pa.string())]
 )
+# PyIceberg reads years that Python does not know, but can't write their statistics.
+NO_STATISTICS = {"write.metadata.metrics.default": "none"}
 Row = dict[str, Any]
 
 
@@ -97,7 +100,7 @@ def make_lake(
         catalog.create_namespace_if_not_exists(source)
         made_of: Mapping[str, Any] = {"files": "0"}
         for name, schema, of in (("landing", LANDING, landing), ("quarantine", QUARANTINE, rows)):
-            table = catalog.create_table((source, name), schema)
+            table = catalog.create_table((source, name), schema, properties=NO_STATISTICS)
             inputs = json.dumps({str(day): made_of for day in days})
             table.append(
                 pa.Table.from_pylist(list(of), schema), snapshot_properties={INPUTS: inputs}
@@ -535,3 +538,11 @@ def test_show_has_messages_as_text_and_in_json_as_base64_too(table: str) -> None
     assert '{"id":1}' in shown.stdout
     assert "[red]é漢😀" in shown.stdout
     assert "base64:/w==" in shown.stdout
+
+
+def test_an_instant_in_a_year_that_python_does_not_know_is_shown() -> None:
+    make_lake([bad(timestamp=OF_NO_PYTHON), bad(offset=8), bad(offset=9, timestamp=None)])
+    expected = ["-0249-10-15T19:33:20.000000Z", "2026-11-01T12:00:00Z", None]
+    for command in (("quarantine",), ("show", "shop.landing"), ("show", "shop.quarantine")):
+        lines = call(*command, "--format", "json").stdout.splitlines()
+        assert [json.loads(line)["timestamp"] for line in lines] == expected

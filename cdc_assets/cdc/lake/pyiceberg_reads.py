@@ -32,7 +32,7 @@ from cdc_assets.cdc.errors import (
 )
 from cdc_assets.cdc.lake.catalog import state_parts
 from cdc_assets.cdc.lake.commits import KEY, REPORT, DayCommit, days_made, is_day
-from cdc_assets.cdc.landing.lines import LandedRecord, text_of
+from cdc_assets.cdc.landing.lines import LandedRecord, instant_text, text_of
 from cdc_assets.cdc.names import TableName, escape
 from cdc_assets.cdc.spark import CATALOG, sqlite_folder
 
@@ -449,8 +449,28 @@ def records(rows: pa.Table) -> Iterator[dict[str, Any]]:
     """
     kinds = {field.name: field.type for field in rows.schema}
     for batch in rows.to_batches(max_chunksize=1_000):
-        for row in batch.to_pylist():
+        for row in _python_rows(batch):
             yield {name: json_value(value, kinds[name]) for name, value in row.items()}
+
+
+def _python_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Rows as Python has them; instants in years that it does not know are texts."""
+    columns = [_python_values(column) for column in batch.columns]
+    for values in zip(*columns, strict=True):
+        yield dict(zip(batch.schema.names, values, strict=True))
+
+
+def _python_values(column: pa.Array) -> list[Any]:
+    import pyarrow as pa
+
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        if not pa.types.is_timestamp(column.type):
+            raise
+        micros = column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
+        return [None if instant is None else instant_text(instant) for instant in micros]
+    return values
 
 
 def messages(rows: pa.Table, with_bytes: bool) -> Iterator[dict[str, Any]]:

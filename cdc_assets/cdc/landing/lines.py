@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1)
 _BYTE_ORDER_MARK = "\ufeff".encode()
-# A longer text in a line is no JSON for Spark's parser.
+# A longer text in a line is no JSON for Spark's parser; it counts in UTF-16, as Java does.
 _TEXT_LIMIT = 20_000_000
 
 
@@ -37,20 +37,19 @@ class LandedRecord:
     @property
     def timestamp(self) -> str | None:
         """The Kafka timestamp as ISO text in UTC."""
-        if self.timestamp_us is None:
-            return None
-        try:
-            instant = _EPOCH + timedelta(microseconds=self.timestamp_us)
-        except OverflowError:  # a year that Python does not know
-            return _year_beyond(self.timestamp_us)
-        return instant.replace(tzinfo=None).isoformat() + "Z"
+        return None if self.timestamp_us is None else instant_text(self.timestamp_us)
 
 
-def _year_beyond(micros: int) -> str:
-    import pyarrow as pa
+def instant_text(micros: int) -> str:
+    """µs since 1970 as ISO text in UTC, also of years that Python does not know."""
+    try:
+        instant = _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        import pyarrow as pa
 
-    text = pa.scalar(micros, pa.timestamp("us")).cast(pa.string()).as_py()
-    return str(text).replace(" ", "T") + "Z"
+        text = pa.scalar(micros, pa.timestamp("us")).cast(pa.string()).as_py()
+        return str(text).replace(" ", "T") + "Z"
+    return instant.isoformat() + "Z"
 
 
 def text_of(data: bytes | None) -> str | None:
@@ -96,9 +95,15 @@ def landed_line(record: LandedRecord, **more: Any) -> bytes | None:
         "headers": [{"key": k, **texts_of("value", v)} for k, v in record.headers] or None,
         **more,
     }
-    if any(isinstance(text, str) and len(text) > _TEXT_LIMIT for text in line.values()):
+    if any(map(_is_too_long, line.values())):
         return None
     return _escaped(json.dumps(line, ensure_ascii=False)).encode()
+
+
+def _is_too_long(value: object) -> bool:
+    if not isinstance(value, str) or len(value) <= _TEXT_LIMIT // 2:
+        return False
+    return len(value) + sum(character > "\uffff" for character in value) > _TEXT_LIMIT
 
 
 def _sent(record: LandedRecord) -> int | str | None:

@@ -109,6 +109,8 @@ def test_what_is_too_long_for_a_line_has_none(monkeypatch: pytest.MonkeyPatch) -
     assert landed_line(replace(RECORD, value=b"x" * 100)) is not None
     assert landed_line(replace(RECORD, value=b"x" * 101)) is None
     assert landed_line(replace(RECORD, value=b"\xff" * 76)) is None, "104 characters of base64"
+    assert landed_line(replace(RECORD, value="😀".encode() * 50)) is not None
+    assert landed_line(replace(RECORD, value="😀".encode() * 51)) is None, "102 of UTF-16"
 
 
 def test_a_byte_order_mark_is_not_at_the_beginning_of_a_file() -> None:
