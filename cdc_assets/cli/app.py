@@ -527,6 +527,8 @@ def quarantine(
         raise typer.BadParameter("give --day, or --from and --to", param_hint="'--day'")
     if reason and (fault := found.reason_fault(reason)):
         raise typer.BadParameter(fault, param_hint="'--reason'")
+    if export is not None and (fault := found.export_fault(export)):
+        raise typer.BadParameter(fault, param_hint="'--export'")
     if export and form is not Form.table:
         raise typer.BadParameter("give --export or --format, not both", param_hint="'--export'")
     config = _load(config_file)

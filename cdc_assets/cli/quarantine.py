@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import difflib
+import heapq
+import os
 import shlex
 import sys
 from collections import Counter
@@ -53,6 +55,13 @@ def reason_fault(text: str) -> str | None:
     return f"{text!r} is no reason{hint}; the reasons are {', '.join(REASONS)}"
 
 
+def export_fault(to: str) -> str | None:
+    """What is wrong with the name of a file to export to; null where nothing is."""
+    if to == STDOUT or to.endswith(".jsonl"):
+        return None
+    return f"got {to!r}; a file of landed lines is named *.jsonl (- is standard output)"
+
+
 # --- what is asked for
 
 
@@ -79,12 +88,9 @@ class Selection:
         return found
 
     def records(self, limit: int | None = None) -> Iterator[Quarantined]:
-        """The records, a source after the other, the newest day first."""
-        found = (
-            record
-            for source, counts in self.counts.items()
-            for record in reads.quarantined(self.config, source, counts)
-        )
+        """The records, the newest day first, and in a day a source after the other."""
+        by_source = (reads.quarantined(self.config, s, counts) for s, counts in self.counts.items())
+        found = heapq.merge(*by_source, key=lambda q: q.record.landing_date, reverse=True)
         return islice(found, limit)
 
 
@@ -157,16 +163,15 @@ def print_selection(selection: Selection, form: str, limit: int | None) -> None:
 def _say_cut(selection: Selection, printed: int) -> None:
     if printed < selection.total:
         more = f"{printed} of {selection.total} records; --limit N for more"
-        typer.echo(more, file=sys.stderr)
+        typer.echo(more, err=True)
 
 
 def _count_rows(selection: Selection) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {"source": source, "day": str(day), "reason": reason, "records": count}
         for source, counts in selection.counts.items()
-        for (day, reason), count in counts.items()
+        for (day, reason), count in sorted(counts.items(), key=lambda of: (-of[1], of[0]))
     ]
-    rows.sort(key=lambda row: (row["source"], -row["records"], row["reason"]))
     rows.sort(key=lambda row: row["day"], reverse=True)
     if len(rows) <= _COUNTED:
         return rows
@@ -261,7 +266,7 @@ def _then(selection: Selection) -> list[str]:
             made = reads.quarantine_days(selection.config, source)
             lines += [
                 f"{source}: after a change of cdc.yaml the days are made again of what landed: "
-                f"{_PROGRAM} run --source {source} --from {first} --to {max(made)}",
+                f"{_run(source, first, max(made))}",
                 f"{source}: to mend messages, and land them again: "
                 f"{_PROGRAM} quarantine --source {source} --export FILE.jsonl",
             ]
@@ -307,15 +312,15 @@ def _out(to: str) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    file = Path(to)
-    is_there = ExportError(f"{to} is there already, and is not overwritten; name another file")
-    if file.exists():
-        raise is_there
     try:
-        with new_file(file) as out:
+        if os.path.lexists(to):  # before it takes the time to read
+            raise FileExistsError
+        with new_file(Path(to)) as out:
             yield out
     except FileExistsError:
-        raise is_there from None
+        raise ExportError(
+            f"{to} is there already, and is not overwritten; name another file"
+        ) from None
     except OSError as error:
         raise ExportError(
             f"{to} can't be written: {error.strerror or error}. Name a file in a folder that is "
@@ -366,9 +371,9 @@ def advice(config: Config, source: str, done: Exported, to: str) -> list[str]:
         )
     if not done.records:
         return said
-    file = "what was written" if to == STDOUT else to
+    file = "FILE.jsonl" if to == STDOUT else to
     if config.source(source).landing.files is None:
-        return [*said, *_kafka_advice(config, source, done, file)]
+        return [*said, *_kafka_advice(config, source, file)]
     return [*said, *_files_advice(config, source, done, file)]
 
 
@@ -395,6 +400,7 @@ def _files_advice(config: Config, source: str, done: Exported, file: str) -> lis
         "partition, offset and timestamp. `quarantined` says why a record is there; the landing "
         "passes it over.",
         *no_record,
+        *_inspect_advice(source, file),
         "2. Put each line in place of the bad one, in the folder of the same day, so that its "
         "offset still lands once:",
         *map(output.printable, landed),
@@ -403,7 +409,8 @@ def _files_advice(config: Config, source: str, done: Exported, file: str) -> lis
         "the offset lands twice: the bad record stays in quarantine and the check "
         "offsets_contiguous fails.",
         f"3. {_run(source, first, newest)}",
-        "   It lands the changed days again and makes the days behind them anew.",
+        "   It lands the changed days again and makes the days behind them anew; Dagster's sensor "
+        "landed_files does so by itself, where it is on.",
         "",
         "Where landed days may not change, put the mended lines into a newer day's folder, as a "
         "file of their own, and run that day. Then:",
@@ -414,11 +421,17 @@ def _files_advice(config: Config, source: str, done: Exported, file: str) -> lis
     ]
 
 
-def _kafka_advice(config: Config, source: str, done: Exported, file: str) -> list[str]:
+def _inspect_advice(source: str, file: str) -> list[str]:
+    read = f"{_PROGRAM} inspect {shlex.quote(file)} --source {source}"
+    return [f"   How they are read then: {read}"]
+
+
+def _kafka_advice(config: Config, source: str, file: str) -> list[str]:
     return [
         "",
         "Next, where the messages are at fault:",
         f"1. Mend key and value in {file}; delete the lines that stay in quarantine.",
+        *_inspect_advice(source, file),
         "2. Send each message to its topic again, with key, value and headers, by a producer of "
         "yours. It gets a new offset and lands in the open day. A source that lands from Kafka "
         "lands no files.",
@@ -450,4 +463,4 @@ def _order_advice(config: Config, source: str) -> list[str]:
 
 def _run(source: str, first: date, last: date | None = None) -> str:
     to = f" --to {last}" if last and last != first else ""
-    return f"{_PROGRAM} run --source {shlex.quote(source)} --from {first}{to}"
+    return f"{_PROGRAM} run --source {source} --from {first}{to}"

@@ -125,6 +125,8 @@ def make_lake(
         (("--day", "2026-11-01", "--from", "2026-11-01"), "give --day, or --from and --to"),
         (("--from", "2026-11-02", "--to", "2026-11-01"), "before"),
         (("--export", "bad.jsonl", "--format", "json"), "give --export or --format, not both"),
+        (("--export", "bad.json"), "got 'bad.json'; a file of landed lines is named *.jsonl"),
+        (("--export", ""), "a file of landed lines is named *.jsonl"),
     ],
 )
 def test_wrong_usage_exits_2_with_one_message(arguments: tuple[str, ...], says: str) -> None:
@@ -197,7 +199,8 @@ def test_counts_come_first_then_the_records_then_what_to_do(project: Path) -> No
             bad(offset=9),
         ]
     )
-    make_lake([bad(b"null", key=None, reason="missing_table")], source="other")
+    other = bad(b"null", key=None, reason="missing_table", landing_date=DAYS[1])
+    make_lake([other], source="other")
     result = call("quarantine")
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines()]
@@ -205,7 +208,7 @@ def test_counts_come_first_then_the_records_then_what_to_do(project: Path) -> No
     assert lines[counts + 1 : counts + 5] == [
         ["shop", "2026-11-02", "malformed_json", "2"],
         ["shop", "2026-11-02", "missing_op", "1"],
-        ["other", "2026-11-01", "missing_table", "1"],
+        ["other", "2026-11-02", "missing_table", "1"],
         ["shop", "2026-11-01", "malformed_json", "1"],
     ]
     records = [line for line in lines[counts + 5 :] if line[:1] in (["shop"], ["other"])]
@@ -213,12 +216,12 @@ def test_counts_come_first_then_the_records_then_what_to_do(project: Path) -> No
         ("shop", "2026-11-02", "malformed_json"),
         ("shop", "2026-11-02", "missing_op"),
         ("shop", "2026-11-02", "malformed_json"),
+        ("other", "2026-11-02", "missing_table"),
         ("shop", "2026-11-01", "malformed_json"),
-        ("other", "2026-11-01", "missing_table"),
-    ]
-    assert [r[r.index("shop.orders") + 2] for r in records] == ["1", "2", "3", "9", "7"]
+    ], "the newest day first, whatever the source"
+    assert [r[r.index("shop.orders") + 2] for r in records] == ["1", "2", "3", "7", "9"]
     assert records[1][-4:] == ["2", "part-0.jsonl", '{"id":1}', "{"]
-    assert records[4][-2:] == ["(null)", "null"]
+    assert records[3][-2:] == ["(null)", "null"]
     for reason in ("malformed_json (3)", "missing_op (1)", "missing_table (1)"):
         assert f"  {reason}: {remedy(reason.split()[0])}\n" in shown
     assert "unknown_op" not in shown
@@ -360,6 +363,7 @@ def test_an_export_writes_what_is_selected_and_says_what_to_do_next(project: Pat
     landing = project / "landing"
     assert f"     {landing}/2026-11-01/part-0.jsonl: 1\n" in said
     assert f"     {landing}/2026-11-03/b.parquet: 2\n" in said
+    assert "   How they are read then: cdc-assets inspect bad.jsonl --source shop\n" in said
     assert "3. cdc-assets run --source shop --from 2026-11-01 --to 2026-11-06\n" in said
     assert "are no record" not in said
     assert call("quarantine", "--limit", "1", "--export", "one.jsonl").exit_code == 0
