@@ -90,8 +90,12 @@ def make_lake(
     source: str = "shop",
     landed: Sequence[Row] | None = None,
     days: Sequence[date] = DAYS,
+    files: int = 1,
 ) -> None:
-    """A lake with these rows in quarantine, made of a landing of these, or of the same rows."""
+    """A lake with these rows in quarantine, made of a landing of these, or of the same rows.
+
+    The rows of a table are in so many files.
+    """
     warehouse = Path("warehouse").absolute()
     warehouse.mkdir(exist_ok=True)
     catalog = SqlCatalog("lake", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
@@ -102,9 +106,9 @@ def make_lake(
         for name, schema, of in (("landing", LANDING, landing), ("quarantine", QUARANTINE, rows)):
             table = catalog.create_table((source, name), schema, properties=NO_STATISTICS)
             inputs = json.dumps({str(day): made_of for day in days})
-            table.append(
-                pa.Table.from_pylist(list(of), schema), snapshot_properties={INPUTS: inputs}
-            )
+            for number in range(files):
+                rows_of_file = pa.Table.from_pylist(list(of[number::files]), schema)
+                table.append(rows_of_file, snapshot_properties={INPUTS: inputs})
             snapshot = table.current_snapshot()
             assert snapshot is not None
             made_of = {"landing": snapshot.snapshot_id}
@@ -452,6 +456,12 @@ def test_many_bytes_are_looked_up_in_one_scan(few: int, monkeypatch: pytest.Monk
     landed = [bad(b"%d" % n, offset=n, key=None) for n in range(50)]
     make_lake([bad(offset=n, **BARE) for n in range(10, 40)], landed=landed)
     assert [value for _, _, value, _ in exported()] == [str(n) for n in range(10, 40)]
+
+
+def test_files_of_the_landing_without_a_wanted_record_are_passed_over() -> None:
+    landed = [bad(b"wanted"), bad(b"of another topic", topic="other")]
+    make_lake([bad(**BARE)], landed=landed, files=2)
+    assert [value for _, _, value, _ in exported()] == ["wanted"]
 
 
 def test_lines_that_are_no_record_are_looked_up_by_their_file() -> None:

@@ -763,8 +763,8 @@ def _landed_bytes(
     scan = opened.scan(row_filter=_at_offsets(day, {offset for _, _, offset, _ in wanted}))
     for batch in scan.to_arrow_batch_reader():
         places = batch.select(["topic", "partition", "offset", "file"]).to_pylist()
-        chosen = [n for n, place in enumerate(places) if _place(place) in wanted]
-        for row in _rows(pa.Table.from_batches([batch]).take(chosen)):
+        at = [n for n, place in enumerate(places) if _place(place) in wanted]
+        for row in _rows(pa.Table.from_batches([batch]).take(pa.array(at, pa.int64()))):
             found.setdefault(_place(row), []).append(row)
     return {
         place: at_place
