@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 import dagster as dg
@@ -30,7 +30,15 @@ from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.spark import is_lost
 from cdc_assets.cdc.state import contracts
 from cdc_assets.cdc.state import stage as table_days
-from cdc_assets.orchestration import charts, checks, markdown, metadata, partitions, progress
+from cdc_assets.orchestration import (
+    charts,
+    checks,
+    health,
+    markdown,
+    metadata,
+    partitions,
+    progress,
+)
 from cdc_assets.orchestration.asset_keys import PARSED, table_key
 from cdc_assets.orchestration.resources import SparkResource
 
@@ -83,15 +91,8 @@ def _spec(
         tags={**source.tags, **(tags or {})},
         kinds={"spark", "iceberg", *kinds},
         automation_condition=_CONDITION,
-        freshness_policy=_freshness(source.fresh_within_hours),
         **extra,
     )
-
-
-def _freshness(hours: float | None) -> dg.FreshnessPolicy | None:
-    if hours is None:
-        return None
-    return dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=hours))
 
 
 def _stage_spec(
@@ -275,7 +276,9 @@ def _span(days: list[date]) -> str:
 
 def _changes(name: str, config: Config) -> dg.AssetsDefinition:
     keys = {table: dg.AssetKey([name, table]) for table in PARSED}
+    source = config.sources[name]
     judged = {"changes": checks.CHANGES, "quarantine": checks.QUARANTINE}
+    of_now = checks.specs(keys["changes"], health.checks_of(source))
     described = {
         "changes": "Events that change rows, read into common columns, a row each.",
         "control": "Events that were understood and change no row: heartbeats, marks of "
@@ -293,7 +296,7 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=f"{name}__changes",
         specs=specs,
-        check_specs=[s for table in judged for s in checks.specs(keys[table], judged[table])],
+        check_specs=[s for t in judged for s in checks.specs(keys[t], judged[t])] + of_now,
         **_common(name, config),
     )
     def parsed(
@@ -314,9 +317,12 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
                 if again:
                     say(f"({len(again)} days made again: the rules have changed)")
             examples = checks.quarantine_examples(lake, name, days)
-            findings = checks.changes_findings(lake, name, figures, examples)
+            findings = {
+                "changes": checks.changes_findings(lake, name, figures, examples),
+                "quarantine": checks.quarantine_findings(source, figures),
+            }
             facts = {day: metadata.of_changes(figures[day]) for day in days}
-            with_values = config.sources[name].samples
+            with_values = source.samples
             for day, rows in examples.items():
                 shown = metadata.quarantine_examples(rows, with_values)
                 facts[day]["quarantine"]["examples"] = shown
@@ -332,8 +338,10 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
             }
         for day in days:
             for table, finding in contract.items():
-                found = [*(findings[day] if table == "changes" else ()), finding]
+                found = [*findings[table][day], finding]
                 checks.record(context, keys[table], day, judged[table], found)
+        if "changes" in chosen:
+            health.record(context, config, name)
         for key in chosen.values():
             yield _result(key)
 

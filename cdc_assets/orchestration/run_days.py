@@ -89,7 +89,9 @@ def run_days(
             raise
         outcome.run_ids.append(result.run_id)
         outcome.ok = result.success
-        outcome.failures = [_reason(e) for e in result.all_events if e.is_step_failure]
+        outcome.failures = [
+            f"{e.step_key}: {failure_reason(e)}" for e in result.all_events if e.is_step_failure
+        ]
     outcome.seconds = round(time.monotonic() - began, 1)
     return outcome
 
@@ -141,13 +143,14 @@ def _selection(config: Config, sources: list[str], table: str | None) -> list[dg
     return [*stages, table_key(owners[0], name)]
 
 
-def _reason(event: dg.DagsterEvent) -> str:
+def failure_reason(event: dg.DagsterEvent) -> str:
+    """Why a step failed, in a line or a few."""
     data = event.step_failure_data
     text = data.user_failure_data.description if data.user_failure_data else None
     if not text and data.error:
         cause = data.error.cause or data.error
         text = cause.message.strip().partition("\n")[0]  # what follows is in the log
-    return f"{event.step_key}: {text}"
+    return text or "the log says why"
 
 
 def _instance() -> dg.DagsterInstance:
