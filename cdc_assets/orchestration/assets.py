@@ -30,15 +30,7 @@ from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.spark import is_lost
 from cdc_assets.cdc.state import contracts
 from cdc_assets.cdc.state import stage as table_days
-from cdc_assets.orchestration import (
-    charts,
-    checks,
-    health,
-    markdown,
-    metadata,
-    partitions,
-    progress,
-)
+from cdc_assets.orchestration import charts, checks, markdown, metadata, partitions, progress
 from cdc_assets.orchestration.asset_keys import PARSED, table_key
 from cdc_assets.orchestration.resources import SparkResource
 
@@ -278,7 +270,6 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
     keys = {table: dg.AssetKey([name, table]) for table in PARSED}
     source = config.sources[name]
     judged = {"changes": checks.CHANGES, "quarantine": checks.QUARANTINE}
-    of_now = checks.specs(keys["changes"], health.checks_of(source))
     described = {
         "changes": "Events that change rows, read into common columns, a row each.",
         "control": "Events that were understood and change no row: heartbeats, marks of "
@@ -296,7 +287,7 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=f"{name}__changes",
         specs=specs,
-        check_specs=[s for t in judged for s in checks.specs(keys[t], judged[t])] + of_now,
+        check_specs=[s for table in judged for s in checks.specs(keys[table], judged[table])],
         **_common(name, config),
     )
     def parsed(
@@ -340,8 +331,6 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
             for table, finding in contract.items():
                 found = [*findings[table][day], finding]
                 checks.record(context, keys[table], day, judged[table], found)
-        if "changes" in chosen:
-            health.record(context, config, name)
         for key in chosen.values():
             yield _result(key)
 

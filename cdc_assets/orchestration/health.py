@@ -1,12 +1,12 @@
 """Is a source's data new, and does the source still send? Judged now, by the newest data.
 
-Unlike the checks of a day these hold of no day: a run evaluates them as it ends, and the sensor
-`health` while none does. It reads the lake's metadata, without Spark.
+Unlike the checks of a day these hold of no day: a run evaluates them behind `changes`, and the
+sensor `health` while none does. Both read the lake's metadata, without Spark.
+
+(Dagster reads the annotations of bodies as objects, so this module does not postpone them.)
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -19,10 +19,11 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
-from cdc_assets.cdc.config import Config, SourceConfig
-from cdc_assets.cdc.errors import CdcError, MissingTableError
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import CdcError, ConfigError, MissingTableError
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.newest import NewestData, newest_data
-from cdc_assets.orchestration.checks import WARN, Check, Finding
+from cdc_assets.orchestration.checks import WARN, Check, Finding, specs
 
 FRESH = Check("fresh", "The source's newest data is not older than fresh_within_hours, now.", WARN)
 SENDING = Check(
@@ -33,13 +34,23 @@ SENDING = Check(
 NAMES = (FRESH.name, SENDING.name)
 
 EVERY_SECONDS = 300
+_VERDICT = {True: "passes", False: "fails"}
 # While the verdict stays, an event is recorded for newer data and, so that the age is not too far
 # from true, without any.
 _NEWER_DATA, _SAME_DATA = timedelta(hours=1), timedelta(hours=24)
 
 
-def checks_of(source: SourceConfig) -> list[Check]:
-    """Those of the two checks that a source is configured for; they are on its `changes`."""
+def checks_of(config: Config, name: str) -> list[Check]:
+    """Those of the two checks that a source is configured for; they are on its `changes`.
+
+    None of a lake whose catalog can be read in Spark alone.
+    """
+    if config.lake.catalog:
+        try:
+            reads.catalog_properties(config)
+        except ConfigError:
+            return []
+    source = config.source(name)
     checks = [FRESH] if source.fresh_within_hours is not None else []
     return checks + ([SENDING] if source.max_silence_minutes is not None else [])
 
@@ -59,7 +70,7 @@ def findings_of(config: Config, name: str, now: datetime | None = None) -> list[
     }
     return [
         _finding(config, check.name, newest, timedelta(seconds=limits[check.name]), now)
-        for check in checks_of(source)
+        for check in checks_of(config, name)
     ]
 
 
@@ -113,30 +124,46 @@ def _span(span: timedelta) -> str:
     return f"{hours} hours" if hours < 72 else f"{round(span / timedelta(days=1))} days"
 
 
-def _evaluations(
-    config: Config, name: str, now: datetime | None = None
-) -> list[dg.AssetCheckEvaluation]:
-    checks = checks_of(config.source(name))
-    key = dg.AssetKey([name, "changes"])
-    findings = findings_of(config, name, now) if checks else []
-    return [finding.evaluation(key, checks) for finding in findings]
+def build_health_checks(config: Config) -> list[dg.AssetChecksDefinition]:
+    """The checks as a run evaluates them; they can also be asked for alone."""
+    return [_checks(config, name) for name in config.sources if checks_of(config, name)]
 
 
-def record(context: dg.AssetExecutionContext, config: Config, name: str) -> None:
-    """Log the verdicts in a run, whichever days it makes: by the newest data in the lake."""
-    try:
-        evaluations = _evaluations(config, name)
-    except CdcError as error:
-        # Some catalogs can be read in Spark alone; the run has made its days all the same.
-        context.log.warning(f"{' and '.join(NAMES)} are not evaluated: {error}")
-        return
-    for evaluation in evaluations:
-        context.log_event(evaluation)
+def _checks(config: Config, name: str) -> dg.AssetChecksDefinition:
+    key = _key(name)
+
+    # Apart from the asset: of a part of it each would belong to a day.
+    @dg.multi_asset_check(
+        name=f"{name}__health", specs=specs(key, checks_of(config, name)), can_subset=True
+    )
+    def body(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        chosen = {check.name for check in context.selected_asset_check_keys}
+        try:
+            findings = findings_of(config, name)
+        except CdcError as error:
+            # The days are made all the same.
+            findings = [Finding(name, False, says=f"can't be judged: {error}") for name in NAMES]
+        for finding in findings:
+            if finding.name in chosen:
+                yield dg.AssetCheckResult(
+                    asset_key=key,
+                    check_name=finding.name,
+                    passed=finding.passed,
+                    metadata=dict(finding.metadata),
+                    severity=WARN,
+                    description=finding.says,
+                )
+
+    return body
+
+
+def _key(name: str) -> dg.AssetKey:
+    return dg.AssetKey([name, "changes"])
 
 
 def build_health_sensor(config: Config) -> dg.SensorDefinition | None:
     """The sensor `health`, which runs from the start; None where no source asks for a check."""
-    names = [name for name, source in config.sources.items() if checks_of(source)]
+    names = [name for name in config.sources if checks_of(config, name)]
     if not names:
         return None
 
@@ -159,18 +186,18 @@ def _tick(
     faults, said = [], []
     for name in names:
         try:
-            evaluations = _evaluations(config, name)
+            findings = findings_of(config, name)
         except MissingTableError:
             said.append(f"{name}: nothing has landed yet")
             continue
         except CdcError as error:
             faults.append(f"{name}: {error}")
             continue
-        for evaluation in evaluations:
+        for finding in findings:
+            evaluation = finding.evaluation(_key(name), checks_of(config, name))
             if is_news(context.instance, evaluation):
                 context.instance.report_runless_asset_event(evaluation)
-            verdict = "passes" if evaluation.passed else "fails"
-            said.append(f"{name}: {evaluation.check_name} {verdict}: {evaluation.description}")
+            said.append(f"{name}: {finding.name} {_VERDICT[finding.passed]}: {finding.says}")
     if faults and not said:
         raise dg.Failure("\n".join(faults))
     for fault in faults:

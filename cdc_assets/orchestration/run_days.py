@@ -18,6 +18,7 @@ from cdc_assets.cdc.java import require_java
 from cdc_assets.cdc.names import TableName
 from cdc_assets.orchestration.asset_keys import STAGES, asset_keys, table_key
 from cdc_assets.orchestration.assets import ALLOW_LOSS, FORCE, build_assets
+from cdc_assets.orchestration.health import build_health_checks
 from cdc_assets.orchestration.interrupts import interruptible
 from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, UNFINISHED, daily
 from cdc_assets.orchestration.resources import SparkResource
@@ -101,6 +102,7 @@ def daily_job() -> dg.JobDefinition:
     config = load_config()
     return dg.Definitions(
         assets=[asset for name in config.sources for asset in build_assets(name, config)],
+        asset_checks=build_health_checks(config),
         jobs=[daily],
         resources={"spark": SparkResource()},
     ).resolve_job_def(daily.name)
