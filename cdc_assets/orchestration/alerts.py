@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -42,6 +43,14 @@ _MOST_WRONG = 2_000
 _BEGIN_WITHIN_SECONDS = 20
 
 Kind = Literal["run failed", "check failed", "not fresh", "silent", "well again"]
+# Of several; in this order, the worst first.
+_COUNTED: dict[Kind, str] = {
+    "run failed": "runs failed",
+    "check failed": "checks failed",
+    "not fresh": "not fresh",
+    "silent": "silent",
+    "well again": "well again",
+}
 _KINDS = {health.FRESH.name: "not fresh", health.SENDING.name: "silent"}
 
 
@@ -254,8 +263,9 @@ class _Teller:
         run, names = happening.run, self.config.sources
         if _is_of_assets(run):
             chosen = {key.path[0] for key in run.asset_selection or ()} or set(names)
-            of_steps = [n for n in names if any(_is_step_of(step, n) for step in happening.reasons)]
-            return of_steps or [name for name in names if name in chosen]
+            known = [name for name in names if name in chosen]
+            failed = [n for n in known if any(_is_step_of(step, n) for step in happening.reasons)]
+            return failed or known
         return [""] if run.job_name == "maintenance" else []
 
     def _alert(
@@ -414,10 +424,12 @@ def _unwell(config: Config, instance: dg.DagsterInstance) -> list[Happening]:
 
 
 def _message(alerts: Sequence[Alert]) -> Message:
-    counts: dict[str, int] = {}
-    for alert in alerts:
-        counts[alert.kind] = counts.get(alert.kind, 0) + 1
-    title = alerts[0].title
-    if len(alerts) > 1:
-        title = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    return Message(title, [(a.title, a.lines) for a in alerts], [asdict(a) for a in alerts])
+    """The worst first."""
+    ordered = sorted(alerts, key=lambda alert: list(_COUNTED).index(alert.kind))
+    counts = Counter(alert.kind for alert in ordered)
+    title = ordered[0].title
+    if len(ordered) > 1:
+        title = ", ".join(
+            f"{count} {_COUNTED[kind] if count > 1 else kind}" for kind, count in counts.items()
+        )
+    return Message(title, [(a.title, a.lines) for a in ordered], [asdict(a) for a in ordered])

@@ -31,7 +31,7 @@ _TIMEOUT_SECONDS = 5
 _ATTEMPTS = 3
 _SHOWN = 20  # alerts that a text has in full; the others are counted
 _WIDTH = 500  # of a line
-_SLACK_CHARACTERS = 3_500  # Slack cuts longer texts
+_SLACK_CHARACTERS = 3_500  # Slack advises 4,000 with the title
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
 
@@ -51,15 +51,16 @@ class Message:
     parts: Sequence[tuple[str, Sequence[str]]]
     alerts: Sequence[Mapping[str, Any]]
 
-    @property
-    def text(self) -> str:
-        """All of it as plain text."""
-        blocks = [
-            "\n".join([_line(title), *(f"  {_line(line)}" for line in lines)])
-            for title, lines in self.parts[:_SHOWN]
-        ]
-        if more := len(self.parts) - _SHOWN:
-            blocks += [f"… and {more} more, see Dagster"] if more > 0 else []
+    def text(self, characters: int = 100_000) -> str:
+        """All of it as plain text; what is too much is counted."""
+        blocks: list[str] = []
+        for title, lines in self.parts[:_SHOWN]:
+            block = "\n".join([_line(title), *(f"  {_line(line)}" for line in lines)])
+            if blocks and sum(len(b) + 2 for b in blocks) + len(block) > characters:
+                break
+            blocks.append(block)
+        if more := len(self.parts) - len(blocks):
+            blocks.append(f"… and {more} more, see Dagster")
         return "\n\n".join(blocks)
 
 
@@ -148,7 +149,7 @@ def _owners(config: Config) -> dict[str, dict[str, frozenset[str] | None]]:
 
 
 def _post(config: WebhookConfig, message: Message) -> None:
-    document = {"title": _line(message.title), "text": message.text, "alerts": message.alerts}
+    document = {"title": _line(message.title), "text": message.text(), "alerts": message.alerts}
     try:
         answer = requests.post(
             config.url,
@@ -177,9 +178,8 @@ def _post_to_slack(config: SlackConfig, message: Message) -> None:
     client.timeout = _TIMEOUT_SECONDS
     if config.base_url is not None:
         client.base_url = config.base_url.rstrip("/") + "/"
-    text = f"{_line(message.title)}\n\n{message.text}" if len(message.parts) > 1 else message.text
-    if len(text) > _SLACK_CHARACTERS:
-        text = text[: _SLACK_CHARACTERS - 16] + "… (see Dagster)"
+    text = message.text(_SLACK_CHARACTERS)
+    text = f"{_line(message.title)}\n\n{text}" if len(message.parts) > 1 else text
     try:
         client.chat_postMessage(
             channel=config.channel,
@@ -213,7 +213,7 @@ def _mail(config: EmailConfig, to: Sequence[str], message: Message) -> None:
     mail["Date"] = formatdate()
     mail["Message-ID"] = make_msgid(domain=config.sender.rpartition("@")[2])
     mail["Auto-Submitted"] = "auto-generated"
-    mail.set_content(message.text)
+    mail.set_content(message.text())
     try:
         refused = _hand_over(config, mail, to)
     except smtplib.SMTPRecipientsRefused:
