@@ -361,14 +361,17 @@ def _tick(
 ) -> dg.SensorResult:
     begin_until = time.monotonic() + _BEGIN_WITHIN_SECONDS
     known = _states(context.cursor)
-    start = Position.newest(context.instance)
-    before = {c.name: known.get(c.name) or State(start) for c in channels}
+    before = {c.name: known[c.name] for c in channels if c.name in known}
+    if len(before) < len(channels):
+        start = State(Position.newest(context.instance))
+        before = {c.name: known.get(c.name, start) for c in channels}
     # Channels that stand at the same place, as they mostly do, share what is read.
     read: dict[Position, tuple[list[Happening], Position]] = {}
     for state in before.values():
         if state.position not in read:
             read[state.position] = happened(context.instance, state.position)
-    already = _unwell(config, context.instance)
+    is_any_new = any(state.is_new for state in before.values())
+    already = _unwell(config, context.instance) if is_any_new else []
 
     def tell(channel: Channel) -> _Outcome:
         state = before[channel.name]
