@@ -121,8 +121,11 @@ class MailServer:
 
 
 @contextmanager
-def mail_server(tls: Any = None) -> Iterator[MailServer]:
-    """A mail server on a free port; with a TLS context it asks for STARTTLS and a login."""
+def mail_server(tls: Any = None, at_once: bool = False) -> Iterator[MailServer]:
+    """A mail server on a free port.
+
+    With a TLS context it asks for a login, and for TLS: `at_once`, or by STARTTLS.
+    """
     received = MailServer()
 
     def login(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
@@ -130,7 +133,11 @@ def mail_server(tls: Any = None) -> Iterator[MailServer]:
         received.logins.append((data.login, data.password))
         return AuthResult(success=data.password == b"m4il-s3cret")
 
-    options = {"tls_context": tls, "require_starttls": True, "authenticator": login} if tls else {}
+    options: dict[str, Any] = {"authenticator": login} if tls else {}
+    if tls and at_once:
+        options |= {"ssl_context": tls, "auth_require_tls": False}
+    elif tls:
+        options |= {"tls_context": tls, "require_starttls": True}
     received.port = free_port()
     controller = Controller(received, hostname="127.0.0.1", port=received.port, **options)
     controller.start()
