@@ -145,7 +145,7 @@ def test_a_lake_that_can_not_be_read_fails_the_tick(
     assert sensor is not None
     with (
         dg.build_sensor_context(instance) as context,
-        pytest.raises(dg.Failure, match="s: the catalog .* can't be read"),
+        pytest.raises(dg.Failure, match=r"s: the catalog .* can't be read"),
     ):
         sensor.evaluate_tick(context)
     assert instance.get_records_for_run("").records == []
