@@ -216,7 +216,8 @@ def _record_stage(
     for day in days:
         location = state.location if state else ""
         common = metadata.of_stage_day(identifier, location, day, held.get(day, DayFiles()), share)
-        _add(context, key, day, {**common, **facts.get(day, {})})
+        # Dagster's pages keep the order: what is special to the stage stands first.
+        _add(context, key, day, {**facts.get(day, {}), **common})
 
 
 # --- landing
@@ -552,10 +553,10 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
             say(f"{len({row['table_name'] for of_day in rows.values() for row in of_day})} tables")
             facts = {}
             for day in days:
-                facts[day] = metadata.of_lag(rows.get(day, []), not lake.config.is_open(day))
                 chart = charts.lag_over_hours(day, hours.get(day, []), source.lag_slo_ms)
-                if chart is not None:
-                    facts[day]["by_hour"] = dg.MetadataValue.md(chart)
+                shown = {} if chart is None else {"by_hour": dg.MetadataValue.md(chart)}
+                of_day = metadata.of_lag(rows.get(day, []), not lake.config.is_open(day))
+                facts[day] = {**shown, **of_day}
             _record_stage(context, lake, key, days, seconds, facts)
         for day in days:
             findings = checks.lag_findings(rows.get(day, []), source.lag_slo_ms)
