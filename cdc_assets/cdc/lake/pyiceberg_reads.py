@@ -11,7 +11,7 @@ import difflib
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -516,15 +516,30 @@ def require_lag(
     Raises:
         LakeError: of no source it was.
     """
-    first, last = first or config.start_date, last or config.today()
     tables = [own_table(source, "lag") for source in sources]
-    made = {t: days_of(open_table(config, t), is_state=False) for t in tables}
+    made = {t: list(days_of(open_table(config, t), is_state=False)) for t in tables}
+    require_days(config, made, first, last)
+
+
+def require_days(
+    config: Config,
+    made: Mapping[LakeTable, Collection[date]],
+    first: date | None,
+    last: date | None,
+) -> None:
+    """See that one of these stage tables has one of these days.
+
+    Raises:
+        LakeError: none has.
+    """
+    first, last = first or config.start_date, last or config.today()
     if any(first <= day <= last for days in made.values() for day in days):
         return
     has = [f"{t} has {min(days)} to {max(days)}" for t, days in made.items() if days]
+    names = " or ".join(dict.fromkeys(t.name for t in made))
     raise LakeError(
-        f"no lag for {first} to {last}: {'; '.join(has) or 'no day is made yet'}. "
-        + _how_to_make(config, sources, first, last)
+        f"no {names} for {first} to {last}: {'; '.join(has) or 'no day is made yet'}. "
+        + _how_to_make(config, [t.source for t in made], first, last)
     )
 
 
@@ -545,3 +560,59 @@ def quarantine_counts(config: Config, source: str) -> dict[str, int]:
     counts = rows.group_by("reason").aggregate([("reason", "count")]).to_pylist()
     ordered = sorted(counts, key=lambda row: (-row["reason_count"], row["reason"]))
     return {row["reason"]: row["reason_count"] for row in ordered}
+
+
+# --- figures of days
+
+
+def record_counts(config: Config, source: str, days: Collection[date] = ()) -> list[dict[str, Any]]:
+    """How many records of each day went where, as `changes` recorded it when it was made.
+
+    Args:
+        config: cdc.yaml.
+        source: the source's name.
+        days: the landing days [default: all].
+
+    Returns:
+        `landing_date, destination, table_name, op, source_op, reason, records`; a row each
+        combination, in no order.
+    """
+    facts = own_table(source, "facts")
+    opened = open_table(config, facts)
+    of_days = f"landing_date >= '{min(days)}' AND landing_date <= '{max(days)}'" if days else "true"
+    keys = ["landing_date", "destination", "table_name", "op", "source_op", "reason"]
+    with _files_of(facts):
+        scan = opened.scan(row_filter=of_days, selected_fields=(*keys, "records"))
+        rows = scan.to_arrow().group_by(keys).aggregate([("records", "sum")]).to_pylist()
+    return [
+        {**{key: row[key] for key in keys}, "records": row["records_sum"]}
+        for row in rows
+        if not days or row["landing_date"] in days
+    ]
+
+
+@dataclass(frozen=True)
+class TableDay:
+    """A published day of a state table: rows and bytes at its end, seconds that making it took.
+
+    `bytes` are those of the data and delete files that make up the table.
+    """
+
+    rows: int
+    bytes: int
+    seconds: float | None
+
+
+def table_days(config: Config, table: LakeTable) -> dict[date, TableDay]:
+    """What the commits of a state table say of its days; no rows are read.
+
+    Raises:
+        MissingTableError: nothing of it was made yet.
+    """
+    found = {}
+    for day, summary in days_of(open_table(config, table), is_state=True).items():
+        report = json.loads(summary.get(REPORT, "{}"))
+        if "rows" in report:
+            size = int(summary.get("total-files-size", 0))
+            found[day] = TableDay(int(report["rows"]), size, report.get("seconds"))
+    return found
