@@ -41,8 +41,10 @@
     const steps = { ms: [1, 10, 100, 1e3, 1e4, 6e4, 6e5, 3.6e6, 2.16e7, 8.64e7, 8.64e8, 8.64e9, 8.64e10, 8.64e11], s: [1, 10, 60, 600, 3600, 21600, 86400] };
     const positive = steps[unit] || Array.from({ length: 16 }, (_, n) => 10 ** n);
     const ticks = [...positive.map((tick) => -tick).reverse(), 0, ...positive].filter((tick) => tick >= low && tick <= high);
-    const step = Math.ceil(ticks.length / 8);
-    return ticks.filter((_, number) => (number - ticks.indexOf(0)) % step === 0);
+    const step = Math.ceil(ticks.length / (narrow.matches ? 4 : 8));
+    const zero = Math.max(0, ticks.indexOf(0));
+    const found = ticks.filter((_, number) => (number - zero) % step === 0);
+    return found.length > 2 ? found : Array.from(new Set([low, ...found, high])).filter((tick, at, all) => at === all.length - 1 || at === 0 || (tick > 1.5 * low && high > 1.5 * tick));
   }
 
   // --- what is chosen
@@ -142,8 +144,7 @@
     const scale = shades.map((color, at) => [start + ((1 - start) * at) / (shades.length - 1), color]);
     if (below) scale.unshift([0, BELOW_ZERO], [0.0999, BELOW_ZERO]);
     else scale[0][0] = 0;
-    let ticks = niceTicks(low, high, unit);
-    if (ticks.length < 2) ticks = low === high ? [low] : [low, high];
+    const ticks = niceTicks(low, high, unit);
     const marks = { tickvals: ticks.map(squeeze), ticktext: ticks.map((tick) => human(tick, unit)) };
     if (below) { marks.tickvals.unshift(zMin); marks.ticktext.unshift("below 0"); }
     const bar = narrow.matches
@@ -178,7 +179,7 @@
         line: { color: COLORS[at], dash: DASHES[at], width: 2 }, marker: { size: panel.columns.length > 100 ? 4 : 6 }, connectgaps: false,
       };
     });
-    let ticks = isWide ? niceTicks(Math.min(low, 0), high, unit) : null;
+    const ticks = isWide ? niceTicks(Math.min(low, 0), high, unit) : null;
     const yaxis = isWide
       ? { tickmode: "array", tickvals: ticks.map(squeeze), ticktext: ticks.map((tick) => human(tick, unit)) }
       : { rangemode: "tozero", nticks: 6, ...(unit === "ms" ? { ticksuffix: " ms" } : unit === "bytes" ? { ticksuffix: "B" } : {}) };
@@ -229,7 +230,7 @@
     }
     const all = `${exact(rows.length)} ${panel.rows_are}`;
     const what = view === "bars" ? `The sum of ${all}` : shown.length < rows.length ? `The ${shown.length} largest of ${all}` : all;
-    caption.textContent = `${what}${of ? ` (${of})` : ""}${view === "bars" ? "" : ", largest first"}.`;
+    caption.textContent = `${what}${of ? ` (${of})` : ""}${view === "bars" ? "" : ", largest first"}.${view === "heat" ? " An empty cell has no value." : ""}`;
     const [traces, layout] = view === "bars" ? bars(panel, colors, figure) : (view === "lines" ? lines : heatMap)(panel, colors, shown, unit);
     Plotly.react(chart, traces, layout, { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: false, showTips: false });
   }
@@ -270,7 +271,7 @@
       this.place = place;
       this.panel = data.panels.find((panel) => panel.id === place.dataset.panel);
       this.sorted = null;
-      this.first = this.shown = Number(place.dataset.rows || PAGE);
+      this.first = this.shown = Number((narrow.matches && place.dataset.rowsNarrow) || place.dataset.rows || PAGE);
     }
 
     show() {

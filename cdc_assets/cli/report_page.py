@@ -415,9 +415,8 @@ def _seconds_panel(figures: Figures) -> Panel:
     if figures.seconds:
         slowest = max(figures.seconds, key=lambda one: one.seconds)
         says = (
-            f"{sum(one.seconds for one in figures.seconds):,.1f} s in all, tables side by side "
-            f"counted one after another. The slowest is {printable(slowest.asset)} on "
-            f"{slowest.day}: {slowest.seconds:,} s."
+            f"The slowest is {printable(slowest.asset)} on {slowest.day}: {slowest.seconds:,} s. "
+            "Tables are made side by side: a run takes less than the sum."
         )
     panel = _panel(
         figures,

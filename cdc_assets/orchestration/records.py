@@ -15,9 +15,11 @@ from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from cdc_assets.cdc.config import Config, config_path
-from cdc_assets.orchestration.asset_keys import STAGES, asset_keys, table_key
+from cdc_assets.orchestration import markdown
+from cdc_assets.orchestration.asset_keys import PARSED, STAGES, asset_keys, table_key
 from cdc_assets.orchestration.assets import build_assets
 
+_TIMED = [stage for stage in STAGES if stage == "changes" or stage not in PARSED]
 _ENDED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
 
 
@@ -115,17 +117,21 @@ def _says(evaluation: dg.AssetCheckEvaluation) -> str:
 
 
 def _text(value: dg.MetadataValue[Any]) -> str:
-    text = str(value.value)
-    return f"\n{text}" if isinstance(value, dg.MarkdownMetadataValue) else text
+    if isinstance(value, dg.MarkdownMetadataValue):
+        return f"\n{markdown.plain(value.value or '')}"
+    return str(value.value)
 
 
 def stage_seconds(
     instance: dg.DagsterInstance, sources: Sequence[str], days: Collection[date]
 ) -> list[tuple[str, date, float]]:
-    """`<source>.<stage>`, day and the seconds of its newest materialization."""
+    """`<source>.<stage>`, day and the seconds of its newest materialization.
+
+    Those of `changes` are those of `control` and `quarantine`, too, which are made with it.
+    """
     partitions = [day.isoformat() for day in sorted(days)]
     found: dict[tuple[str, date], float] = {}
-    for key in [dg.AssetKey([source, stage]) for source in sources for stage in STAGES]:
+    for key in [dg.AssetKey([source, stage]) for source in sources for stage in _TIMED]:
         wanted = dg.AssetRecordsFilter(key, asset_partitions=partitions)
         cursor, has_more = None, True
         while has_more:  # newest first
