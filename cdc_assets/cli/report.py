@@ -18,7 +18,7 @@ from cdc_assets.cdc.errors import MissingTableError, first_line
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 
 if TYPE_CHECKING:
-    from cdc_assets.orchestration.records import Verdict
+    from cdc_assets.orchestration.verdicts import Verdict
 
 # Without --from so many of the newest days.
 NEWEST_DAYS = 30
@@ -227,9 +227,9 @@ def _read_tables(config: Config, name: str, figures: Figures) -> None:
 
 
 def _read_records(config: Config, figures: Figures) -> None:
-    from cdc_assets.orchestration import records
+    from cdc_assets.orchestration import verdicts
 
-    home = records.dagster_home()
+    home = verdicts.dagster_home()
     if home is None:
         figures.no_records = (
             "There is no dagster.yaml in DAGSTER_HOME, nor beside cdc.yaml. Set DAGSTER_HOME to "
@@ -237,9 +237,11 @@ def _read_records(config: Config, figures: Figures) -> None:
         )
         return
     try:
-        with records.open_records(home) as instance:
-            figures.verdicts = records.verdicts(instance, config, figures.sources, figures.days)
-            for asset, day, seconds in records.stage_seconds(
+        with verdicts.open_records(home) as instance:
+            figures.verdicts = verdicts.newest_verdicts(
+                instance, config, figures.sources, figures.days
+            )
+            for asset, day, seconds in verdicts.stage_seconds(
                 instance, figures.sources, figures.days
             ):
                 figures.seconds.append(Seconds(day, asset, seconds))

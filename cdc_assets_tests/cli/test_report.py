@@ -24,7 +24,7 @@ from cdc_assets.cli import report_page
 from cdc_assets.cli.app import app
 from cdc_assets.cli.report import Count, Figures, Seconds, Size, gather
 from cdc_assets.cli.report_page import headline, page, page_data
-from cdc_assets.orchestration import records
+from cdc_assets.orchestration import verdicts
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -298,15 +298,15 @@ def record(instance: dg.DagsterInstance, day: date, passed: bool) -> None:
 
 def test_the_newest_verdict_of_a_check_and_day_is_read(project: Path) -> None:
     (project / "dagster.yaml").write_text(DAGSTER_YAML)
-    home = records.dagster_home()
+    home = verdicts.dagster_home()
     assert home == project
-    with records.open_records(home) as instance:
+    with verdicts.open_records(home) as instance:
         record(instance, DAYS[0], passed=False)
         record(instance, DAYS[0], passed=True)
         record(instance, DAYS[1], passed=True)
         record(instance, DAYS[1], passed=False)
         record(instance, DAYS[2], passed=False)
-        found = records.verdicts(instance, load_config(), ["shop"], DAYS[:2])
+        found = verdicts.newest_verdicts(instance, load_config(), ["shop"], DAYS[:2])
     assert [(v.asset, v.check, v.day, v.passed) for v in found] == [
         ("shop.public.customers", "keys_unique", DAYS[0], True),
         ("shop.public.customers", "keys_unique", DAYS[1], False),
@@ -321,12 +321,12 @@ def test_the_newest_verdict_of_a_check_and_day_is_read(project: Path) -> None:
 def test_the_seconds_of_a_stage_are_those_of_its_newest_materialization(project: Path) -> None:
     (project / "dagster.yaml").write_text(DAGSTER_YAML)
     key = dg.AssetKey(["shop", "landing"])
-    with records.open_records(project) as instance:
+    with verdicts.open_records(project) as instance:
         for day, seconds in ((DAYS[0], 3.0), (DAYS[0], 1.25), (DAYS[1], 2.0), (DAYS[2], 9.0)):
             instance.report_runless_asset_event(
                 dg.AssetMaterialization(key, metadata={"seconds": seconds}, partition=str(day))
             )
-        found = records.stage_seconds(instance, ["shop"], DAYS[:2])
+        found = verdicts.stage_seconds(instance, ["shop"], DAYS[:2])
     assert sorted(found) == [("shop.landing", DAYS[0], 1.25), ("shop.landing", DAYS[1], 2.0)]
 
 

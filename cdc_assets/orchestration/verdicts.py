@@ -59,7 +59,7 @@ def open_records(home: Path) -> Iterator[dg.DagsterInstance]:
         os.chdir(before)
 
 
-def verdicts(
+def newest_verdicts(
     instance: dg.DagsterInstance, config: Config, sources: Sequence[str], days: Collection[date]
 ) -> list[Verdict]:
     """The newest verdict of each check of these sources on each day that has one."""
