@@ -33,7 +33,7 @@ ui-test: setup ## Dagster's pages in a real Chromium: materialize, checks, a bac
 	@sh scripts/ui.sh
 	$(BIN)/pytest -q -m ui $(ARGS)
 
-screenshots: ui-test ## take the README's pictures anew
+screenshots: ui-test ## take the pictures of README and docs anew
 	cp $(addprefix .ui/,$(addsuffix .png,graph day checks)) docs/images/
 
 check: setup ## formatting, lint and types

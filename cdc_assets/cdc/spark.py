@@ -223,6 +223,7 @@ SESSION = "org.apache.spark.sql.classic.SparkSession"
 TABLES = "org.apache.iceberg.spark.Spark3Util"
 METADATA = "org.apache.iceberg.TableMetadataParser"
 STRING = "java.lang.String"
+GENERICS = "org.apache.iceberg.data.IcebergGenerics"
 _HELD_CLASSES = (
     "functions",
     "PythonUtils",
@@ -230,7 +231,7 @@ _HELD_CLASSES = (
     "py4j",
     "org",
     "org.apache.spark.sql.functions",
-    *(SESSION, TABLES, METADATA, STRING),
+    *(SESSION, TABLES, METADATA, STRING, GENERICS),
 )
 
 

@@ -111,8 +111,8 @@ def gather(
     """
     asked = [source] if source else list(config.sources)
     made, notes = _made_days(config, asked)
-    reads.require_days(config, made, first, last)
-    sources = [table.source for table in made]
+    sources = list(made)
+    reads.require_made(config, "changes", sources, first, last)
     days, left_out = _chosen({day for of_table in made.values() for day in of_table}, first, last)
     if left_out:
         notes.append(
@@ -150,16 +150,14 @@ def _asked(source: str | None, first: date | None, last: date | None) -> str:
     return f"{f'source {source}' if source else 'all sources'}, {days}"
 
 
-def _made_days(
-    config: Config, sources: Sequence[str]
-) -> tuple[dict[reads.LakeTable, list[date]], list[str]]:
+def _made_days(config: Config, sources: Sequence[str]) -> tuple[dict[str, list[date]], list[str]]:
     """The days of each source's changes; notes on sources that have none."""
-    made: dict[reads.LakeTable, list[date]] = {}
+    made: dict[str, list[date]] = {}
     missing: list[MissingTableError] = []
     for name in sources:
         changes = reads.own_table(name, "changes")
         try:
-            made[changes] = list(reads.days_of(reads.open_table(config, changes), is_state=False))
+            made[name] = list(reads.days_of(reads.open_table(config, changes), is_state=False))
         except MissingTableError as error:
             missing.append(error)
     if not made:

@@ -7,11 +7,12 @@ objects, so this module does not postpone them.)
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
+from queue import SimpleQueue
 from typing import Any
 
 import dagster as dg
@@ -23,14 +24,22 @@ from cdc_assets.cdc.errors import AuditError, CdcError, JavaError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, root_cause
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.commits import DayFiles
+from cdc_assets.cdc.lake.commits import DayFiles, TableState
 from cdc_assets.cdc.lake.errors import lake_error, one_line
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.spark import is_lost
 from cdc_assets.cdc.state import contracts
 from cdc_assets.cdc.state import stage as table_days
-from cdc_assets.orchestration import charts, checks, markdown, metadata, partitions, progress
+from cdc_assets.orchestration import (
+    charts,
+    checks,
+    markdown,
+    metadata,
+    partitions,
+    progress,
+    records,
+)
 from cdc_assets.orchestration.asset_keys import PARSED, table_key
 from cdc_assets.orchestration.resources import SparkResource
 
@@ -39,6 +48,8 @@ TABLES_AT_ONCE = 4
 
 # Tags of a run: land what Kafka, or the folder, still has; make again what is made already.
 ALLOW_LOSS, FORCE = "cdc/allow_loss", "cdc/force"
+
+StepEvent = dg.MaterializeResult[Any] | dg.AssetMaterialization | dg.AssetCheckEvaluation
 
 _AC = dg.AutomationCondition
 # Asks for ended days that are missing, one after another, and for all that stands behind a day
@@ -137,16 +148,6 @@ def _day_before(key: dg.AssetKey) -> dg.AssetDep:
     return dg.AssetDep(key, partition_mapping=mapping)
 
 
-def _result(key: dg.AssetKey) -> dg.MaterializeResult[Any]:
-    return dg.MaterializeResult(asset_key=key)
-
-
-def _add(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, day: date, values: Mapping[str, Any]
-) -> None:
-    context.add_asset_metadata(dict(values), asset_key=key, partition_key=day.isoformat())
-
-
 @contextmanager
 def _failures(context: dg.AssetExecutionContext, config: Config) -> Iterator[None]:
     """Bad data fails the run for good; a run that lost Spark is started again by the daemon.
@@ -200,24 +201,69 @@ def _is_forced(context: dg.AssetExecutionContext) -> bool:
     return FORCE in context.run.tags
 
 
-def _record_stage(
-    context: dg.AssetExecutionContext,
+@dataclass(frozen=True)
+class StageDays:
+    """The days of a stage's asset: those that Dagster has recorded as they are, and the others."""
+
+    key: dg.AssetKey
+    snapshots: Mapping[date, int]
+    known: Mapping[date, dict[str, Any]]
+
+    @property
+    def fresh(self) -> list[date]:
+        """The days that are to be recorded anew."""
+        return [day for day in self.snapshots if day not in self.known]
+
+
+def _stage_days(
+    context: dg.AssetExecutionContext, lake: Lake, key: dg.AssetKey, days: Sequence[date]
+) -> StageDays:
+    commits = lake.day_commits(lake.stage(key.path[0], key.path[1]))
+    snapshots = {day: commits[day].snapshot_id for day in days}
+    before = records.recorded(context, key, days)
+    known = {day: records.as_recorded(before.get(day), id) for day, id in snapshots.items()}
+    return StageDays(key, snapshots, {day: of for day, of in known.items() if of is not None})
+
+
+def _to_look_at(days: Sequence[date], *stages: StageDays) -> list[date]:
+    """Days that are not as recorded, those behind them, and the last one of the run.
+
+    A check compares a day with the one before it. Of a run's last day all checks are evaluated, so
+    that none is missing from the run.
+    """
+    fresh = {day for stage in stages for day in stage.fresh}
+    return [d for d in days if d in fresh or d - timedelta(days=1) in fresh or d == days[-1]]
+
+
+def _stage_records(
     lake: Lake,
-    key: dg.AssetKey,
-    days: Sequence[date],
+    stage: StageDays,
     seconds: float,
+    says: Mapping[date, str],
     facts: Mapping[date, Mapping[str, Any]],
-) -> None:
-    """Metadata of a stage's days; of a range each day has its share of the seconds."""
-    identifier = lake.stage(key.path[0], key.path[1])
+    findings: Mapping[date, Sequence[checks.Finding]],
+) -> Iterator[records.DayRecord]:
+    """The records of a stage's days; those that were made share the seconds."""
+    identifier = lake.stage(stage.key.path[0], stage.key.path[1])
     state = lake.read_state(identifier)
-    held = lake.day_files(identifier, days)
-    share = round(seconds / len(days), 2)
-    for day in days:
-        location = state.location if state else ""
-        common = metadata.of_stage_day(identifier, location, day, held.get(day, DayFiles()), share)
-        # Dagster's pages keep the order: what is special to the stage stands first.
-        _add(context, key, day, {**facts.get(day, {}), **common})
+    held = lake.day_files(identifier, stage.fresh) if stage.fresh else {}
+    share = round(seconds / max(1, len(stage.fresh)), 2)
+    for day, snapshot in stage.snapshots.items():
+        of_day = stage.known.get(day)
+        if of_day is None:
+            location = state.location if state else ""
+            common = metadata.of_stage_day(
+                identifier, location, day, held.get(day, DayFiles()), share
+            )
+            of_day = {
+                **facts[day],
+                **common,
+                records.SNAPSHOT: str(snapshot),
+                records.UNCHANGED: False,
+            }
+        yield records.DayRecord(
+            stage.key, day, says.get(day, "as before"), of_day, findings.get(day, ())
+        )
 
 
 # --- landing
@@ -241,30 +287,49 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
         check_specs=checks.specs(key, checks.LANDING),
         **_common(name, config),
     )
-    def landing(
-        context: dg.AssetExecutionContext, spark: SparkResource
-    ) -> Iterator[dg.MaterializeResult[Any]]:
+    def landing(context: dg.AssetExecutionContext, spark: SparkResource) -> Iterator[StepEvent]:
         days = partitions.days_of(context)
+        records.leave_out_missing_checks(context)
         with _failures(context, config), progress.step(name, "landing", _span(days)) as say:
             lake = _lake(context, spark)
             began = time.monotonic()
             allow_loss = ALLOW_LOSS in context.run.tags
             landed = land(lake, name, days, force=_is_forced(context), allow_loss=allow_loss)
             seconds = time.monotonic() - began
-            lake = _suited(lake, name, "landing", days)
-            counts = changes.count_landed(lake, name, days)
-            say(f"{sum(counts.values())} records")
-            findings = checks.landing_findings(lake, name, days)
-            facts = {
-                of_day.day: metadata.of_landing(of_day, counts.get(of_day.day, 0), lake.config)
-                for of_day in landed
-            }
-            _record_stage(context, lake, key, days, seconds, facts)
-        for day in days:
-            checks.record(context, key, day, checks.LANDING, findings[day])
-        yield _result(key)
+            stage = _stage_days(context, lake, key, days)
+            looked_at = _to_look_at(days, stage)
+            lake = _suited(lake, name, "landing", looked_at)
+            counts = changes.count_landed(lake, name, looked_at)
+            say(_of_days(f"{sum(counts.values())} records", days, stage))
+            findings = checks.landing_findings(lake, name, looked_at)
+            facts = {d.day: metadata.of_landing(d, counts.get(d.day, 0), config) for d in landed}
+            # A day of files ends without a commit.
+            for day, known in stage.known.items():
+                known["complete"] = facts[day]["complete"]
+            says = {day: f"{counts.get(day, 0)} records" for day in looked_at}
+            yield from _recorded(
+                context, _stage_records(lake, stage, seconds, says, facts, findings), checks.LANDING
+            )
+        yield records.result(key)
 
     return landing
+
+
+def _recorded(
+    context: dg.AssetExecutionContext,
+    of_days: Iterable[records.DayRecord],
+    judged: Sequence[checks.Check],
+) -> Iterator[Any]:
+    for of_day in of_days:
+        yield from of_day.events(context, judged)
+
+
+def _of_days(made: str, days: Sequence[date], stage: StageDays) -> str:
+    """What a stage came to, for the terminal."""
+    if not stage.fresh:
+        return "up to date"
+    left = len(days) - len(stage.fresh)
+    return f"{made} ({left} of {len(days)} days as before)" if left else made
 
 
 def _span(days: list[date]) -> str:
@@ -297,10 +362,11 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
         check_specs=[s for table in judged for s in checks.specs(keys[table], judged[table])],
         **_common(name, config),
     )
-    def parsed(
-        context: dg.AssetExecutionContext, spark: SparkResource
-    ) -> Iterator[dg.MaterializeResult[Any]]:
+    def parsed(context: dg.AssetExecutionContext, spark: SparkResource) -> Iterator[StepEvent]:
         days = partitions.days_of(context)
+        records.leave_out_missing_checks(context)
+        # All three are made together; Dagster takes records of those that were asked for.
+        chosen = {t: k for t, k in keys.items() if k in context.selected_asset_keys}
         with _failures(context, config):
             lake = _lake(context, spark)
             began = time.monotonic()
@@ -308,35 +374,38 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
                 again = changes.made_by_other_rules(lake, name, days)
                 changes.make_changes(lake, name, days, force=_is_forced(context))
                 seconds = time.monotonic() - began
-                lake = _suited(lake, name, "landing", days)
-                figures = changes.count_by(lake, name, days)
+                stages = {t: _stage_days(context, lake, key, days) for t, key in chosen.items()}
+                looked_at = _to_look_at(days, *stages.values())
+                lake = _suited(lake, name, "landing", looked_at)
+                figures = changes.count_by(lake, name, looked_at)
                 totals = {k: sum(sum(f[k].values()) for f in figures.values()) for k in PARSED}
-                say(", ".join(f"{count} {kind}" for kind, count in totals.items()))
+                made = ", ".join(f"{count} {kind}" for kind, count in totals.items())
+                say(_of_days(made, days, next(iter(stages.values()))))
                 if again:
                     say(f"({len(again)} days made again: the rules have changed)")
-            examples = checks.quarantine_examples(lake, name, days)
+            examples = checks.quarantine_examples(lake, name, looked_at)
             findings = checks.changes_findings(lake, name, figures, examples)
-            facts = {day: metadata.of_changes(figures[day]) for day in days}
+            facts = {day: metadata.of_changes(figures[day]) for day in looked_at}
             with_values = config.sources[name].samples
             for day, rows in examples.items():
                 shown = metadata.quarantine_examples(rows, with_values)
                 facts[day]["quarantine"]["examples"] = shown
-            # All three are made together; Dagster takes records of those that were asked for.
-            chosen = {t: k for t, k in keys.items() if k in context.selected_asset_keys}
-            for table, key in chosen.items():
+            for table, stage in stages.items():
+                found: dict[date, list[checks.Finding]] = {day: [] for day in looked_at}
+                if table in judged:
+                    contract = checks.listed("contract", _stage_contract(lake, name, table))
+                    for day in looked_at:
+                        of_day = findings[day] if table == "changes" else ()
+                        found[day] = [*of_day, contract]
                 of_table = {day: of_day[table] for day, of_day in facts.items()}
-                _record_stage(context, lake, key, days, seconds, of_table)
-            contract = {
-                table: checks.listed("contract", _stage_contract(lake, name, table))
-                for table in judged
-                if table in chosen
-            }
-        for day in days:
-            for table, finding in contract.items():
-                found = [*(findings[day] if table == "changes" else ()), finding]
-                checks.record(context, keys[table], day, judged[table], found)
+                says = {day: metadata.words(of_table[day]) for day in looked_at}
+                yield from _recorded(
+                    context,
+                    _stage_records(lake, stage, seconds, says, of_table, found),
+                    judged.get(table, ()),
+                )
         for key in chosen.values():
-            yield _result(key)
+            yield records.result(key)
 
     return parsed
 
@@ -351,6 +420,7 @@ def _stage_contract(lake: Lake, name: str, table: str) -> list[str]:
 def _tables(name: str, config: Config) -> dg.AssetsDefinition:
     source = config.sources[name]
     keys = {table: table_key(name, table) for table in source.tables}
+    tables_by_key = {key: table for table, key in keys.items()}
     judged = {
         table: checks.of_table(has_key=of_table.key not in ("none", "row"))
         for table, of_table in source.tables.items()
@@ -376,33 +446,37 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
         check_specs=[s for t, key in keys.items() for s in checks.specs(key, judged[t])],
         **_common(name, config),
     )
-    def tables(
-        context: dg.AssetExecutionContext, spark: SparkResource
-    ) -> Iterator[dg.MaterializeResult[Any]]:
+    def tables(context: dg.AssetExecutionContext, spark: SparkResource) -> Iterator[StepEvent]:
         days = partitions.days_of(context)
+        records.leave_out_missing_checks(context)
         chosen = {t: k for t, k in keys.items() if k in context.selected_asset_keys}
-        is_forced = _is_forced(context)
         with _failures(context, config):
             lake = _lake(context, spark)
             facts = table_days.gather(lake, name, chosen, days)
+        came: SimpleQueue[records.DayRecord | None] = SimpleQueue()
 
         def make(table: str) -> MadeTable:
-            made = _make_table(lake, name, table, days, facts, is_forced, spark)
-            return made if not made.reports else _look_at(lake, name, table, facts, made)
+            try:
+                known = records.recorded(context, chosen[table], days)
+                steps = TableSteps(lake, name, table, chosen[table], facts, known, spark)
+                return steps.make(days, _is_forced(context), came.put)
+            finally:
+                came.put(None)
 
         with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
             try:
-                made = dict(zip(chosen, pool.map(make, chosen), strict=True))
+                futures = {table: pool.submit(make, table) for table in chosen}
+                for _ in futures:
+                    for of_day in iter(came.get, None):
+                        yield from of_day.events(context, judged[tables_by_key[of_day.key]])
+                made = {table: future.result() for table, future in futures.items()}
             except BaseException:
                 spark.cancel()  # the run was stopped, and the pool is left soon
                 raise
-        failures = []
         for table, of_table in made.items():
-            _record_table(context, chosen[table], of_table, judged[table])
             if of_table.error is None:
-                yield _result(chosen[table])
-            else:
-                failures.append(of_table.error)
+                yield records.result(chosen[table])
+        failures = [of_table.error for of_table in made.values() if of_table.error is not None]
         for error in failures:
             _raise_if_lost(context, error)
         if failures:
@@ -426,13 +500,10 @@ def _says(table: str, description: str | None) -> str:
 
 @dataclass(frozen=True)
 class MadeTable:
-    """The days of a table that a run made, until one failed; what is recorded of each."""
+    """How a run's days of a table ended; a failed day stops those behind it."""
 
-    reports: Sequence[table_days.DayReport]
     error: Exception | None = None
     left_out: Sequence[date] = ()
-    metadata: Mapping[date, Mapping[str, Any]] = field(default_factory=dict)
-    findings: Mapping[date, Sequence[checks.Finding]] = field(default_factory=dict)
 
 
 def _left_out(made: MadeTable) -> str:
@@ -441,82 +512,90 @@ def _left_out(made: MadeTable) -> str:
     return f" (days behind it were not made: {_span(list(made.left_out))})"
 
 
-def _make_table(
-    lake: Lake,
-    name: str,
-    table: str,
-    days: Sequence[date],
-    facts: table_days.Facts,
-    is_forced: bool,
-    spark: SparkResource,
-) -> MadeTable:
-    """The days of one table in order; a failed day stops those behind it."""
-    reports: list[table_days.DayReport] = []
-    for day in days:
-        if day < lake.config.start_of(name, table) or spark.is_canceled:
-            continue
-        try:
-            with progress.step(name, table, str(day)) as say:
-                report = table_days.make_table_day(lake, name, table, day, facts, is_forced)
-                again = ", made again: the rules have changed" if report.rules_changed else ""
-                say(f"{report.rows} rows" + (again if report.made else " (as before)"))
-        except Exception as error:
-            return MadeTable(reports, error, left_out=[d for d in days if d > day])
-        reports.append(report)
-    return MadeTable(reports)
+class TableSteps:
+    """Makes the days of one table in order, and says what is recorded of each.
 
+    Args:
+        known: the metadata that Dagster has recorded of the table's days.
+    """
 
-def _look_at(
-    lake: Lake, name: str, table: str, facts: table_days.Facts, made: MadeTable
-) -> MadeTable:
-    """What there is to say of the days of a table."""
-    try:
-        identifier = lake.state(name, TableName.parse(table))
-        state, frame = lake.read_state(identifier), lake.spark.table(identifier)
-        assert state is not None
-        days = [date.fromisoformat(report.day) for report in made.reports]
-        source = lake.config.source(name)
-        of_messages = facts.columns_of(table, days)
-        faults = contracts.broken_of_table(
-            frame, source.tables[table], of_messages, state.key_columns
-        )
-        contract = checks.listed("contract", faults)
-        values, findings = {}, {}
-        for day, report in zip(days, made.reports, strict=True):
-            values[day] = metadata.of_table(name, identifier, frame.schema, state, report)
-            found = checks.table_findings(state, day, report)
-            if source.tables[table].key in ("none", "row"):
-                found = [f for f in found if f.name not in checks.OF_KEYS]
-            findings[day] = [*found, contract]
-        if source.samples:
-            # Of a range the newest day alone: a sample costs a Spark job.
-            hidden = source.tables[table].sensitive
-            shown = metadata.sample(lake, identifier, days[-1], hidden)
-            values[days[-1]] = {"sample": dg.MetadataValue.md(shown), **values[days[-1]]}
-    except Exception as error:
-        return replace(made, error=made.error or error)
-    return replace(made, metadata=values, findings=findings)
+    def __init__(
+        self,
+        lake: Lake,
+        name: str,
+        table: str,
+        key: dg.AssetKey,
+        facts: table_days.Facts,
+        known: Mapping[date, records.Metadata],
+        spark: SparkResource,
+    ) -> None:
+        self.lake, self.name, self.table, self.key = lake, name, table, key
+        self.facts, self.known, self.spark = facts, known, spark
+        self.source = lake.config.source(name)
+        self.identifier = lake.state(name, TableName.parse(table))
+        self._state: TableState | None = None
 
+    def make(
+        self, days: Sequence[date], is_forced: bool, came: Callable[[records.DayRecord], None]
+    ) -> MadeTable:
+        """The days in order, each handed to `came` as soon as it is done."""
+        start = self.lake.config.start_of(self.name, self.table)
+        for day in days:
+            if day < start or self.spark.is_canceled:
+                continue
+            try:
+                came(self._day(day, is_forced, is_last=day == days[-1]))
+            except Exception as error:
+                if isinstance(error, AuditError) and error.check is not None:
+                    failed = checks.Finding(error.check, False, {"audit": str(error)})
+                    came(records.DayRecord(self.key, error.day, findings=[failed]))
+                return MadeTable(error, left_out=[d for d in days if d > day])
+        return MadeTable()
 
-def _record_table(
-    context: dg.AssetExecutionContext,
-    key: dg.AssetKey,
-    made: MadeTable,
-    judged: Sequence[checks.Check],
-) -> None:
-    for day, values in made.metadata.items():
-        if made.error is None:
-            _add(context, key, day, values)
-        else:
-            # The asset as a whole failed, but these days of it are published.
-            context.log_event(
-                dg.AssetMaterialization(key, partition=str(day), metadata=dict(values))
+    def _day(self, day: date, is_forced: bool, is_last: bool) -> records.DayRecord:
+        with progress.step(self.name, self.table, str(day)) as say:
+            report = table_days.make_table_day(
+                self.lake, self.name, self.table, day, self.facts, is_forced
             )
-        checks.record(context, key, day, judged, made.findings[day])
-    error = made.error
-    if isinstance(error, AuditError) and error.check is not None:
-        failed = checks.Finding(error.check, False, {"audit": str(error)})
-        checks.record(context, key, error.day, judged, [failed])
+            again = ", made again: the rules have changed" if report.rules_changed else ""
+            say(f"{report.rows} rows" + (again if report.made else " (as before)"))
+        if report.made or self._state is None:
+            self._state = self.lake.read_state(self.identifier)
+            assert self._state is not None
+        snapshot = self._state.made_as(day)
+        found = records.as_recorded(self.known.get(day), snapshot)
+        is_known = found is not None
+        if found is None:
+            found = self._metadata(day, report, snapshot)
+        # Of a run's last day all checks are evaluated, so that none is missing from the run.
+        findings = self._findings(day, report) if is_last or not is_known else ()
+        return records.DayRecord(self.key, day, metadata.in_words(report), found, findings)
+
+    def _metadata(self, day: date, report: table_days.DayReport, snapshot: int) -> dict[str, Any]:
+        assert self._state is not None
+        schema = self.lake.at(self.identifier, self._state.tags[day]).schema
+        values = metadata.of_table(self.name, self.identifier, schema, self._state, report)
+        values[records.SNAPSHOT] = str(snapshot)
+        values[records.UNCHANGED] = not report.made
+        if self.source.samples:
+            hidden = self.source.tables[self.table].sensitive
+            shown = metadata.sample(self.lake, self.identifier, self._state.tags[day], hidden)
+            values = {"sample": dg.MetadataValue.md(shown), **values}
+        return values
+
+    def _findings(self, day: date, report: table_days.DayReport) -> list[checks.Finding]:
+        assert self._state is not None
+        settings = self.source.tables[self.table]
+        found = checks.table_findings(self._state, day, report)
+        if settings.key in ("none", "row"):
+            found = [f for f in found if f.name not in checks.OF_KEYS]
+        faults = contracts.broken_of_table(
+            self.lake.at(self.identifier, self._state.tags[day]),
+            settings,
+            self.facts.columns_of(self.table, [day]),
+            self._state.key_columns,
+        )
+        return [*found, checks.listed("contract", faults)]
 
 
 # --- lag
@@ -538,29 +617,33 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
         check_specs=checks.specs(key, checks.LAG),
         **_common(name, config),
     )
-    def lag(
-        context: dg.AssetExecutionContext, spark: SparkResource
-    ) -> Iterator[dg.MaterializeResult[Any]]:
+    def lag(context: dg.AssetExecutionContext, spark: SparkResource) -> Iterator[StepEvent]:
         days = partitions.days_of(context)
+        records.leave_out_missing_checks(context)
         with _failures(context, config), progress.step(name, "lag", _span(days)) as say:
             lake = _lake(context, spark)
             began = time.monotonic()
             lag_stage.make_lag(lake, name, days, force=_is_forced(context))
             seconds = time.monotonic() - began
-            lake = _suited(lake, name, "lag", days)
-            rows = lag_stage.of_days(lake, name, days)
-            hours = lag_stage.worst_by_hour(lake, name, days)
-            say(f"{len({row['table_name'] for of_day in rows.values() for row in of_day})} tables")
-            facts = {}
-            for day in days:
+            stage = _stage_days(context, lake, key, days)
+            looked_at = _to_look_at(days, stage)
+            lake = _suited(lake, name, "lag", looked_at)
+            rows = lag_stage.of_days(lake, name, looked_at)
+            hours = lag_stage.worst_by_hour(lake, name, stage.fresh) if stage.fresh else {}
+            tables = {row["table_name"] for of_day in rows.values() for row in of_day}
+            say(_of_days(f"{len(tables)} tables", days, stage))
+            facts, says, findings = {}, {}, {}
+            for day in looked_at:
+                of_day = rows.get(day, [])
                 chart = charts.lag_over_hours(day, hours.get(day, []), source.lag_slo_ms)
+                # First, as Dagster's pages keep the order.
                 shown = {} if chart is None else {"by_hour": dg.MetadataValue.md(chart)}
-                of_day = metadata.of_lag(rows.get(day, []), not lake.config.is_open(day))
-                facts[day] = {**shown, **of_day}
-            _record_stage(context, lake, key, days, seconds, facts)
-        for day in days:
-            findings = checks.lag_findings(rows.get(day, []), source.lag_slo_ms)
-            checks.record(context, key, day, checks.LAG, findings)
-        yield _result(key)
+                facts[day] = {**shown, **metadata.of_lag(of_day, not config.is_open(day))}
+                says[day] = f"lag of {len({row['table_name'] for row in of_day})} tables"
+                findings[day] = checks.lag_findings(of_day, source.lag_slo_ms)
+            yield from _recorded(
+                context, _stage_records(lake, stage, seconds, says, facts, findings), checks.LAG
+            )
+        yield records.result(key)
 
     return lag

@@ -98,28 +98,6 @@ def of_table(has_key: bool) -> list[Check]:
     return [check for check in TABLE if has_key or check.name not in OF_KEYS]
 
 
-def record(
-    context: dg.AssetExecutionContext,
-    asset: dg.AssetKey,
-    day: date,
-    checks: Sequence[Check],
-    findings: Sequence[Finding],
-) -> None:
-    """Log findings as evaluations of the day; an `AssetCheckResult` would belong to no day."""
-    severities = {check.name: check.severity for check in checks}
-    for finding in findings:
-        context.log_event(
-            dg.AssetCheckEvaluation(
-                asset_key=asset,
-                check_name=finding.name,
-                passed=finding.passed,
-                metadata=dict(finding.metadata),
-                severity=severities[finding.name],
-                partition=day.isoformat(),
-            )
-        )
-
-
 def landing_findings(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[Finding]]:
     """`offsets_contiguous` of some days: gaps, repeats, and the step from the day before."""
     if not days:

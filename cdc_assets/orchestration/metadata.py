@@ -8,18 +8,16 @@ from datetime import date
 from typing import Any
 
 import dagster as dg
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.config import RESERVED_PREFIX, Config
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayFiles, TableState
+from cdc_assets.cdc.lake.samples import first_rows
 from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
-from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets.orchestration import markdown
 
@@ -189,43 +187,44 @@ def of_table(
         "files_added": report.files_added,
         "values_unfit": sum(v["count"] for v in report.unfit.values()),
         "seconds": report.seconds,
-        "unchanged_since_last_made": not report.made,
         "location": dg.MetadataValue.path(state.location),
     }
 
 
-def sample(lake: Lake, identifier: str, day: date, hidden: Sequence[str] = ()) -> str:
-    """A few rows of a day as a Markdown table: long values cut, sensitive ones not shown.
+def in_words(report: DayReport) -> str:
+    """A day of a table in a line."""
+    ops = ", ".join(f"{op} {count}" for op, count in report.ops.items() if count)
+    events = f", {report.events} events ({ops})" if report.events else ", no event"
+    return f"{report.rows} rows ({report.rows - report.rows_before:+}){events}, " + (
+        f"{report.seconds} s" if report.made else "as before"
+    )
+
+
+def words(figures: Mapping[str, Any]) -> str:
+    """The counts of a stage's day in a line."""
+    named = {
+        k.removeprefix("op_").removeprefix("reason_"): v
+        for k, v in figures.items()
+        if k.startswith(("op_", "reason_")) and v
+    }
+    listed = ", ".join(f"{name} {count}" for name, count in named.items())
+    return f"{figures['dagster/partition_row_count']} records" + (f" ({listed})" if listed else "")
+
+
+def sample(lake: Lake, identifier: str, snapshot: int, hidden: Sequence[str] = ()) -> str:
+    """A few rows of a snapshot as a Markdown table: long values cut, sensitive ones not shown.
 
     Args:
         hidden: columns whose values are not shown, beside those whose names speak of secrets.
     """
-    table = lake.spark.read.option("versionAsOf", str(day)).table(identifier)
-    names = [f.name for f in table.schema.fields if not f.name.startswith("_cdc_")]
-    if not names:
+    state = lake.spark.table(identifier).columns
+    secret = {name for name in state if name in hidden or _SECRET.search(name)}
+    names, rows = first_rows(lake, identifier, snapshot, _SAMPLE_ROWS, secret)
+    shown = [n for n, name in enumerate(names) if not name.startswith(RESERVED_PREFIX)]
+    if not shown:
         return "no columns yet"
-    rows = table.select(
-        *(
-            (F.lit(_HIDDEN) if name in hidden or _SECRET.search(name) else _json_of(name)).alias(
-                f"c{number}"
-            )
-            for number, name in enumerate(names)
-        )
-    )
-    shown = [[_cell(v) for v in row] for row in rows.limit(_SAMPLE_ROWS).collect()]
-    return markdown.table(names, shown, _SAMPLE_WIDTH)
-
-
-def _json_of(name: str) -> Column:
-    value = F.to_json(F.struct(F.col(quote(name)).alias("v")))
-    return F.substring(value, len('{"v":') + 1, 2 * _SAMPLE_WIDTH)
-
-
-def _cell(json_text: str | None) -> str:
-    text = (json_text or "").removesuffix("}")
-    if text.startswith('"') and text != '""':
-        text = text[1:].removesuffix('"')
-    return text
+    cells = [[_HIDDEN if names[n] in secret else row[n] for n in shown] for row in rows]
+    return markdown.table([names[n] for n in shown], cells, _SAMPLE_WIDTH)
 
 
 def quarantine_examples(examples: Sequence[Any], with_values: bool) -> dg.MarkdownMetadataValue:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
 import dagster as dg
+from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
+from dagster._core.execution.api import execute_run
+from dagster._core.remote_origin import RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.workspace.load import location_origins_from_yaml_paths
 
 from cdc_assets.cdc.config import Config, config_path, load_config
 from cdc_assets.cdc.errors import ConfigError
@@ -22,8 +26,9 @@ from cdc_assets.orchestration.interrupts import interruptible
 from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, UNFINISHED, daily
 from cdc_assets.orchestration.resources import SparkResource
 
-# A run's tag: the process that makes it, `host:pid`.
-PROCESS = "cdc/process"
+# Tags of a run: the process that makes it, `host:pid`; what it was asked for, in words.
+PROCESS, DAYS, SOURCES, TABLE = "cdc/process", "cdc/days", "cdc/sources", "cdc/table"
+_DEFINITIONS = "cdc_assets.definitions"
 
 
 @dataclass
@@ -71,18 +76,20 @@ def run_days(
     with _instance() as instance:
         try:
             result = interruptible(
-                dg.execute_job,
-                dg.reconstructable(daily_job),
+                _execute,
                 instance,
                 run_config=_run_config(spark or {}),
                 tags={
                     RANGE_START: str(first),
                     RANGE_END: str(last),
                     PROCESS: process,
+                    DAYS: str(first) if first == last else f"{first}…{last}",
+                    SOURCES: ", ".join(sources),
+                    **({TABLE: table} if table else {}),
                     **({ALLOW_LOSS: "true"} if allow_loss else {}),
                     **({FORCE: "true"} if force else {}),
                 },
-                asset_selection=selection,
+                selection=selection,
             )
         except KeyboardInterrupt:
             _cancel(instance, process)
@@ -92,6 +99,43 @@ def run_days(
         outcome.failures = [_reason(e) for e in result.all_events if e.is_step_failure]
     outcome.seconds = round(time.monotonic() - began, 1)
     return outcome
+
+
+def _execute(
+    instance: dg.DagsterInstance,
+    run_config: Mapping[str, object],
+    tags: Mapping[str, str],
+    selection: Sequence[dg.AssetKey],
+) -> dg.JobExecutionResult:
+    """A run of the job `daily` in this process, as one that Dagster's pages have started."""
+    job = dg.reconstructable(daily_job)
+    run = instance.create_run_for_job(
+        job.get_definition(),
+        run_config=run_config,
+        tags=tags,
+        asset_selection=frozenset(selection),
+        job_code_origin=job.get_python_origin(),
+        remote_job_origin=_origin(),
+    )
+    return execute_run(job, run, instance)
+
+
+def _origin() -> RemoteJobOrigin | None:
+    """Where Dagster's pages find the job: without it they leave the run out of the timeline.
+
+    None where no workspace.yaml stands beside cdc.yaml or in the working folder (DAGSTER_HOME), or
+    where it does not load these definitions.
+    """
+    folders = dict.fromkeys([Path.cwd(), config_path().parent])
+    for file in (folder / "workspace.yaml" for folder in folders):
+        if not file.is_file():
+            continue
+        for place in location_origins_from_yaml_paths([str(file)]):
+            target = getattr(place, "loadable_target_origin", None)
+            if target is not None and target.module_name == _DEFINITIONS:
+                repository = RemoteRepositoryOrigin(place, SINGLETON_REPOSITORY_NAME)
+                return RemoteJobOrigin(repository, daily.name)
+    return None
 
 
 def daily_job() -> dg.JobDefinition:

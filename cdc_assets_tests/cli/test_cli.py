@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -263,6 +264,7 @@ def test_ctrl_c_while_spark_starts_ends_a_run_with_130_and_one_line(project: Pat
 def test_ctrl_c_between_stages_cancels_the_run_and_the_same_command_goes_on(project: Path) -> None:
     land(project, {"id": 1}, {"id": 2})
     (project / "dagster.yaml").write_text(DAGSTER_YAML, encoding="utf-8")
+    shutil.copy(REPOSITORY / "workspace.yaml", project)
     with started("run", "--from", "2026-11-01") as process:
         said = press_ctrl_c(process, "shop.landing", 2.0)
         assert said.splitlines()[-1] == GOES_ON
@@ -275,6 +277,15 @@ def test_ctrl_c_between_stages_cancels_the_run_and_the_same_command_goes_on(proj
         said, _ = process.communicate(timeout=600)
         assert "made 2026-11-01" in said
         assert process.returncode == 0
+    with dg.DagsterInstance.from_config(str(project)) as instance:
+        finished = instance.get_runs()[0]
+    assert finished.job_name == "daily"
+    assert finished.tags["cdc/days"] == "2026-11-01"
+    assert finished.tags["cdc/sources"] == "shop"
+    # By it Dagster's timeline finds the run.
+    origin = finished.remote_job_origin
+    assert origin is not None
+    assert (origin.location_name, origin.job_name) == ("cdc-assets", "daily")
     assert (
         json.loads(call("show", "customers", "--format", "json").stdout.splitlines()[1])["id"] == 2
     )

@@ -346,14 +346,6 @@ def _is_quoted(node: ast.expr) -> TypeGuard[ast.Constant]:
     return isinstance(node, ast.Constant) and str(node.value).startswith("'")
 
 
-def test_the_readme_lists_the_reasons_as_the_code_does() -> None:
-    text = (REPOSITORY / "README.md").read_text("utf-8")
-    _, _, rest = text.partition("| reason | the record | what to do |\n|---|---|---|\n")
-    rows = [line.strip("|").split("|") for line in rest.partition("\n\n")[0].splitlines()]
-    table = [tuple(cell.strip() for cell in row) for row in rows]
-    assert table == [(f"`{r.code}`", r.record, r.remedy) for r in REASONS.values()]
-
-
 @pytest.mark.parametrize("code", list(REASONS))
 def test_a_reason_fits_its_sentence(code: str) -> None:
     reason = REASONS[code]

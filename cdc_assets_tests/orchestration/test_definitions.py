@@ -16,6 +16,7 @@ from cdc_assets import definitions
 from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import Config, TableConfig, load_config, parse_config
 from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state.columns import OWN_COLUMNS
@@ -174,6 +175,71 @@ def test_a_failed_day_stops_those_behind_it_and_the_other_tables_finish(
     assert sorted(bad) == [str(DAYS[0])]
 
 
+def test_a_day_is_recorded_before_the_next_one_is_made(ran: tuple[Any, Lake]) -> None:
+    result, _ = ran
+    good = dg.AssetKey(["defs", "public", "good"])
+    seen = [e for e in result.all_events if e.asset_key == good and e.is_step_materialization]
+    assert [e.partition for e in seen] == [str(day) for day in DAYS]
+    says = [e for e in result.all_events if e.step_key == "defs__tables"]
+    (ended,) = [n for n, e in enumerate(says) if e.is_step_failure]
+    assert all(says.index(e) < ended for e in seen)
+    judged = [e for e in says if e.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION]
+    first = next(e for e in judged if e.asset_check_evaluation_data.asset_key == good)
+    assert says.index(seen[0]) < says.index(first) < says.index(seen[1])
+
+
+def test_the_log_has_a_line_a_day_and_no_complaint_about_outputs(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance
+) -> None:
+    result, _ = ran
+    logged = [entry.user_message for entry in instance.all_logs(result.run_id)]
+    assert f"defs/public/good {DAYS[0]}: 2 rows (+2), 2 events (c 2), " in "\n".join(logged)
+    for path in ("landing", "changes", "control", "quarantine", "lag", "public/good"):
+        for day in DAYS:
+            assert sum(line.startswith(f"defs/{path} {day}: ") for line in logged) == 1, path
+    assert not [line for line in logged if "expected outputs" in line]
+
+
+def test_a_day_that_is_as_recorded_keeps_its_metadata_and_the_last_day_is_checked_again(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance
+) -> None:
+    _, lake = ran
+    keys = [dg.AssetKey(["defs", *path]) for path in (["changes"], ["lag"], ["public", "good"])]
+    with dg.DagsterInstance.ephemeral() as another:
+        run(lake, "defs", DAYS[0], DAYS[-1], another)
+        before = {key: materialized(another, key) for key in keys}
+        again = run(lake, "defs", DAYS[0], DAYS[-1], another)
+        for key in keys:
+            newest = another.fetch_materializations(key, limit=len(DAYS)).records
+            events = [e for r in newest if (e := r.asset_materialization)]
+            of_runs = {r.event_log_entry.run_id for r in newest}
+            assert of_runs == {again.run_id}
+            found = {e.partition: dict(e.metadata) for e in events}
+            assert all(m.pop("unchanged_since_last_made").value for m in found.values())
+            expected = {day: dict(m) for day, m in before[key].items()}
+            for of_day in expected.values():
+                del of_day["unchanged_since_last_made"]
+            assert found == expected
+            assert {day for _, day in evaluations(again, key)} == {str(DAYS[-1])}
+
+
+def test_a_day_that_was_made_elsewhere_is_recorded_as_it_is_now(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance
+) -> None:
+    _, lake = ran
+    key = dg.AssetKey(["defs", "lag"])
+    with dg.DagsterInstance.ephemeral() as another:
+        run(lake, "defs", DAYS[0], DAYS[0], another)
+        before = materialized(another, key)[str(DAYS[0])]["iceberg_snapshot"].value
+        make_lag(lake, "defs", [DAYS[0]], force=True)
+        run(lake, "defs", DAYS[0], DAYS[0], another)
+        (newest,) = another.fetch_materializations(key, limit=1).records
+        assert newest.asset_materialization is not None
+        found = newest.asset_materialization.metadata
+        assert found["iceberg_snapshot"].value != before
+        assert not found["unchanged_since_last_made"].value
+
+
 def test_checks_are_evaluated_a_day_each(ran: tuple[Any, Lake]) -> None:
     result, _ = ran
     found = evaluations(result, dg.AssetKey(["defs", "changes"]))
@@ -211,6 +277,9 @@ def test_a_sample_shows_rows_and_no_secret(
     ran: tuple[Any, Lake], instance: dg.DagsterInstance
 ) -> None:
     good = materialized(instance, dg.AssetKey(["defs", "public", "good"]))
+    assert "| Bo |" in good[str(DAYS[0])]["sample"].value
+    assert "| Ann |" in good[str(DAYS[1])]["sample"].value
+    assert "| Bo |" not in good[str(DAYS[1])]["sample"].value
     sample = good[str(DAYS[2])]["sample"].value
     assert "| Anna |" in sample
     assert "•••" in sample

@@ -24,7 +24,7 @@ addEventListener("DOMContentLoaded", () => {
 
 @pytest.fixture(scope="session")
 def screenshots() -> Path:
-    """An empty folder for them; `make screenshots` takes the README's from it."""
+    """An empty folder for them; `make screenshots` takes those of the documents from it."""
     shutil.rmtree(SCREENSHOTS, ignore_errors=True)
     SCREENSHOTS.mkdir()
     return SCREENSHOTS

@@ -1,0 +1,99 @@
+"""What a run records of a day: a line in the log, a materialization with metadata, its checks.
+
+Each day is recorded as soon as it is done. A day that is still as Dagster has recorded it is
+recorded with the same metadata again, and nothing of it is looked up.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import dagster as dg
+from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+
+from cdc_assets.orchestration.checks import Check, Finding
+
+SNAPSHOT, UNCHANGED = "iceberg_snapshot", "unchanged_since_last_made"
+# An output with this mark gets no materialization. Without it Dagster would record one of each day
+# of the run when the step ends, beside those that were recorded as the days were done.
+_RECORDED = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
+_PAGE = 500  # records that Dagster is asked for at once
+
+Metadata = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class DayRecord:
+    """What is recorded of a day of an asset; without `metadata` its findings alone."""
+
+    key: dg.AssetKey
+    day: date
+    says: str = ""
+    metadata: Metadata | None = None
+    findings: Sequence[Finding] = field(default_factory=tuple)
+
+    def events(
+        self, context: dg.AssetExecutionContext, checks: Sequence[Check]
+    ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
+        """The events of the day, for a step to yield; what it says goes to the log.
+
+        An `AssetCheckResult` would belong to no day in a run of several.
+        """
+        day, severities = self.day.isoformat(), {check.name: check.severity for check in checks}
+        if self.metadata is not None:
+            context.log.info(f"{self.key.to_user_string()} {day}: {self.says}")
+            yield dg.AssetMaterialization(self.key, partition=day, metadata=dict(self.metadata))
+        for finding in self.findings:
+            yield dg.AssetCheckEvaluation(
+                asset_key=self.key,
+                check_name=finding.name,
+                passed=finding.passed,
+                metadata=dict(finding.metadata),
+                severity=severities[finding.name],
+                partition=day,
+            )
+
+
+def result(key: dg.AssetKey) -> dg.MaterializeResult[Any]:
+    """The result of an asset whose days are recorded."""
+    return dg.MaterializeResult(asset_key=key, metadata=_RECORDED)
+
+
+def leave_out_missing_checks(context: dg.AssetExecutionContext) -> None:
+    """Keep a sentence out of the log that is not so: evaluations are no outputs of the step."""
+    context.log.addFilter(_is_no_omission)
+
+
+def _is_no_omission(record: logging.LogRecord) -> bool:
+    return "did not yield or return expected outputs" not in record.getMessage()
+
+
+def recorded(
+    context: dg.AssetExecutionContext, key: dg.AssetKey, days: Sequence[date]
+) -> dict[date, Metadata]:
+    """The metadata of the newest materialization of each of these days; nothing of others."""
+    instance = context.instance
+    newest = instance.get_latest_storage_id_by_partition(
+        key, dg.DagsterEventType.ASSET_MATERIALIZATION, set(map(str, days))
+    )
+    ids = sorted(newest.values())
+    pages = [ids[n : n + _PAGE] for n in range(0, len(ids), _PAGE)]
+    events = [
+        record.asset_materialization
+        for page in pages
+        for record in instance.fetch_materializations(
+            dg.AssetRecordsFilter(asset_key=key, storage_ids=page), limit=_PAGE
+        ).records
+    ]
+    return {date.fromisoformat(e.partition): e.metadata for e in events if e and e.partition}
+
+
+def as_recorded(known: Metadata | None, snapshot: int) -> dict[str, Any] | None:
+    """The metadata of a day that is still what this commit made it; None where it is not."""
+    if known is None or SNAPSHOT not in known or known[SNAPSHOT].value != str(snapshot):
+        return None
+    return {**known, UNCHANGED: True}
