@@ -228,7 +228,7 @@
       caption.textContent = "Nothing to draw: no value matches the filter and the figure.";
       return;
     }
-    const all = `${exact(rows.length)} ${panel.rows_are}`;
+    const all = rows.length === 1 ? `1 ${panel.row.toLowerCase()}` : `${exact(rows.length)} ${panel.rows_are}`;
     const what = view === "bars" ? `The sum of ${all}` : shown.length < rows.length ? `The ${shown.length} largest of ${all}` : all;
     caption.textContent = `${what}${of ? ` (${of})` : ""}${view === "bars" ? "" : ", largest first"}.${view === "heat" ? " An empty cell has no value." : ""}`;
     const [traces, layout] = view === "bars" ? bars(panel, colors, figure) : (view === "lines" ? lines : heatMap)(panel, colors, shown, unit);

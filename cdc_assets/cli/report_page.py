@@ -27,7 +27,7 @@ from cdc_assets.cdc.lag import KINDS
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cli.output import printable
 from cdc_assets.cli.report import Count, Figures
-from cdc_assets.orchestration.charts import duration
+from cdc_assets.orchestration.charts import densest, duration
 
 # The page's first lines hold it: what may be overwritten is a page of ours.
 GENERATOR = "cdc-assets report"
@@ -172,9 +172,13 @@ def _failing(figures: Figures, failing: Mapping[str, int]) -> dict[str, Any]:
     return {
         "label": label,
         "value": f"{errors + warnings:,}",
-        "detail": f"{errors:,} errors, {warnings:,} warnings",
+        "detail": f"{_some(errors, 'error')}, {_some(warnings, 'warning')}",
         "state": "error" if errors else "warn" if warnings else "ok",
     }
+
+
+def _some(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _is_over_slo(figures: Figures, row: Mapping[str, Any]) -> bool:
@@ -260,15 +264,17 @@ def _lag_panel(figures: Figures) -> Panel:
     )
     panel |= {"group": "Kind", "column": "Source hour, UTC"}
     measured = [row for row in figures.lag_hours if row["count"]]
-    inside = [row for row in measured if figures.start <= row["hour"] < figures.end]
+    start = _first_hour(figures, measured)
+    end = start + (figures.end - figures.start)
+    inside = [row for row in measured if start <= row["hour"] < end]
     names = sorted({row["table"] for row in inside})
-    step, panel["columns"] = _hour_columns(figures, len(names))
+    step, panel["columns"] = _hour_columns(start, end, len(names))
     panel["rows"] = [printable(name) for name in names]
     index = {name: number for number, name in enumerate(names)}
     for kind in KINDS:
         cells: dict[int, dict[int, list[int]]] = {}
         for row in (row for row in inside if row["kind"] == kind):
-            column = (row["hour"] - figures.start) // timedelta(hours=step)
+            column = (row["hour"] - start) // timedelta(hours=step)
             values = [row[f"{figure}_ms"] for figure in _LAG]
             of_row = cells.setdefault(index[row["table"]], {})
             # An hour lands on several days where changes came late: the worst of them counts.
@@ -279,6 +285,11 @@ def _lag_panel(figures: Figures) -> Panel:
         panel["notes"].append(
             f"A column is {step} source hours: the largest value of them. Percentiles of several "
             "hours can't be had from those of each."
+        )
+    if start != figures.start:
+        panel["notes"].append(
+            f"Most of what landed on these days changed at other times: the chart starts at "
+            f"{start:%Y-%m-%d %H:%M}."
         )
     if len(inside) < len(measured):
         panel["notes"].append(_outside(measured, inside))
@@ -296,20 +307,30 @@ def _outside(measured: Sequence[Mapping[str, Any]], inside: Sequence[Mapping[str
     outside = [row for row in measured if id(row) not in known]
     tables, hours = len({r["table"] for r in outside}), len({r["hour"] for r in outside})
     return (
-        f"{hours:,} source hours of {tables:,} tables lie before or after these days (late "
-        f"changes, or clocks that are wrong; max {max(r['max_ms'] for r in outside):,} ms): they "
-        "are not in the chart, but count in the lag of whole days."
+        f"{_some(hours, 'source hour')} of {_some(tables, 'table')} lie before or after those of "
+        "the chart (late changes, or clocks that are wrong; max "
+        f"{max(r['max_ms'] for r in outside):,} ms). They count in the lag of whole days."
     )
 
 
-def _hour_columns(figures: Figures, tables: int) -> tuple[int, list[str]]:
+def _first_hour(figures: Figures, rows: Sequence[Mapping[str, Any]]) -> datetime:
+    """Where the chart starts: with the first day, unless most was measured elsewhere (a replay)."""
+    inside = sum(figures.start <= row["hour"] < figures.end for row in rows)
+    if 2 * inside >= len(rows):
+        return figures.start
+    hour = timedelta(hours=1)
+    moments = [(row["hour"] - figures.start) // hour for row in rows]
+    return figures.start + densest(moments, (figures.end - figures.start) // hour) * hour
+
+
+def _hour_columns(start: datetime, end: datetime, tables: int) -> tuple[int, list[str]]:
     """Hours a column, and the columns' labels: as fine as the page can bear."""
-    hours = math.ceil((figures.end - figures.start) / timedelta(hours=1))
+    hours = math.ceil((end - start) / timedelta(hours=1))
     room = max(1, min(_MAX_COLUMNS, _MAX_CELLS // max(tables, 1)))
     steps = [*_STEPS, *(24 * n for n in range(2, hours // 24 + 2))]
     step = next((s for s in steps if math.ceil(hours / s) <= room), steps[-1])
-    starts = [figures.start + timedelta(hours=h) for h in range(0, hours, step)]
-    return step, [f"{start:%Y-%m-%d %H:%M}" for start in starts]
+    starts = [start + timedelta(hours=h) for h in range(0, hours, step)]
+    return step, [f"{one:%Y-%m-%d %H:%M}" for one in starts]
 
 
 def _cells(cells: Mapping[int, Mapping[int, Sequence[Any]]]) -> list[list[Any]]:
@@ -350,7 +371,7 @@ def _total(counts: Sequence[Count], what: str) -> str:
     if not counts:
         return f"There are no {what} on these days."
     tables = len({count.table for count in counts})
-    return f"{sum(c.records for c in counts):,} {what}, of {tables:,} tables."
+    return f"{sum(c.records for c in counts):,} {what}, of {_some(tables, 'table')}."
 
 
 def _counts_panel(
@@ -393,7 +414,7 @@ def _sizes_panel(figures: Figures) -> Panel:
     if figures.sizes:
         says = (
             f"At the end of {figures.days[-1]}: {sum(s.rows for s in newest):,} rows and "
-            f"{sum(s.bytes for s in newest):,} bytes in {len(newest):,} tables."
+            f"{sum(s.bytes for s in newest):,} bytes in {_some(len(newest), 'table')}."
         )
     panel = _panel(
         figures,

@@ -31,9 +31,9 @@ _FIGURES: dict[str, dict[str, Any]] = {
 }
 _MARKER_SIZES = {"max_ms": 7, "p95_ms": 4, "p50_ms": 2.5}  # seen behind one another where equal
 _SLO_COLOR = "#b00020"
-# Late events have older source hours; a clock that is wrong has any. Beyond these days before and
-# after the landing day (which may be cut in any time zone) hours are counted, not drawn.
-_DAYS_BEFORE, _DAYS_AFTER = 4, 2
+# Late events have older source hours, replayed ones much older; a clock that is wrong has any. So
+# many days are drawn, other hours are counted.
+_DAYS = 7
 _HOUR = 3600
 _SECOND, _MINUTE, _DAY = 1000, 60_000, 86_400_000
 _TICKS = (
@@ -63,9 +63,8 @@ def lag_figure(day: date, rows: Rows, slo_ms: int | None) -> Figure:
     """The picture of :func:`lag_over_hours`, some 720 pixels wide: as wide as Dagster's dialog."""
     from matplotlib.figure import Figure
 
-    midnight = (day - date(1970, 1, 1)).days * 24 * _HOUR
-    span = midnight - _DAYS_BEFORE * 24 * _HOUR, midnight + _DAYS_AFTER * 24 * _HOUR
-    drawn = [row for row in rows if span[0] <= row["hour"] < span[1]]
+    start = densest([row["hour"] for row in rows], _DAYS * 24 * _HOUR)
+    drawn = [row for row in rows if start <= row["hour"] < start + _DAYS * 24 * _HOUR]
     # White in either theme of Dagster: a picture can't know which one is on.
     figure = Figure(figsize=(8, 6), layout="constrained", facecolor="white")
     panels = figure.subplots(len(KINDS), 1, sharex=True)
@@ -73,7 +72,7 @@ def lag_figure(day: date, rows: Rows, slo_ms: int | None) -> Figure:
         of_kind = [row for row in drawn if row["kind"] == kind]
         axes.set_title(f"{kind}: {_SAYS[kind]}{_negative(of_kind)}", loc="left", fontsize=9)
         _draw_kind(axes, of_kind, slo_ms if kind == "capture" else None)
-    _set_hours(panels[-1], drawn or [{"hour": midnight}])
+    _set_hours(panels[-1], drawn)
     lines = {
         label: line
         for axes in panels
@@ -82,7 +81,7 @@ def lag_figure(day: date, rows: Rows, slo_ms: int | None) -> Figure:
     figure.legend(
         lines.values(), lines.keys(), loc="outside lower center", ncols=4, fontsize=9, frameon=False
     )
-    left_out = [row for row in rows if not span[0] <= row["hour"] < span[1]]
+    left_out = [row for row in rows if not start <= row["hour"] < start + _DAYS * 24 * _HOUR]
     figure.suptitle(
         f"Lag of the slowest table by source hour, landed on {day}{_outside(left_out)}",
         x=0.01,
@@ -203,10 +202,20 @@ def _outside(rows: Rows) -> str:
         return ""
     hours = len({row["hour"] for row in rows})
     worst = duration(max(row["max_ms"] for row in rows))
-    return (
-        f"\n{hours} source {'hour' if hours == 1 else 'hours'} more than {_DAYS_BEFORE} days "
-        f"before or a day after it: not drawn (max {worst})"
-    )
+    are = "hour lies" if hours == 1 else "hours lie"
+    return f"\n{hours} source {are} more than {_DAYS} days from these: not drawn (max {worst})"
+
+
+def densest(moments: Sequence[int], length: int) -> int:
+    """Where a stretch of some length starts that holds the most of these; the latest such."""
+    known = sorted(moments)
+    best, most, end = known[0], 0, 0
+    for number, start in enumerate(known):
+        while end < len(known) and known[end] < start + length:
+            end += 1
+        if end - number >= most:
+            best, most = start, end - number
+    return best
 
 
 def _alternative(day: date, rows: Rows) -> str:

@@ -465,7 +465,7 @@ def test_the_page_asks_the_network_for_nothing() -> None:
 def test_hours_are_columns_as_fine_as_the_page_bears() -> None:
     for tables, days, step in ((3, 6, 1), (3, 30, 2), (200, 30, 4), (200, 6, 1), (3, 400, 24)):
         figures = empty_figures(days)
-        found, columns = report_page._hour_columns(figures, tables)
+        found, columns = report_page._hour_columns(figures.start, figures.end, tables)
         assert found == step, (tables, days)
         assert len(columns) == -(-24 * days // step) <= 400
         assert columns[0] == f"{FIRST} 00:00"
@@ -487,12 +487,24 @@ def test_a_column_of_several_hours_has_the_largest_value_and_says_so() -> None:
 def test_source_hours_outside_the_days_are_counted_and_not_drawn() -> None:
     figures = empty_figures(2)
     inside = figures.start + timedelta(hours=3)
-    for at in (inside, figures.start - timedelta(hours=1), figures.end, figures.end):
+    for at in (inside, inside, inside, figures.start - timedelta(hours=1), figures.end):
         figures.lag_hours.append(lag_row("shop.a.b", FIRST, "capture", 100, at))
     panel = panel_of(figures, "lag")
     assert panel["groups"][0]["cells"] == [[0, [3], [100], [300], [500], [800]]]
-    assert panel["notes"][0].startswith("2 source hours of 1 tables lie before or after these days")
+    says = "2 source hours of 1 table lie before or after those of the chart"
+    assert panel["notes"][0].startswith(says)
     assert "max 800 ms" in panel["notes"][0]
+
+
+def test_a_replay_of_old_changes_is_drawn_in_its_own_hours() -> None:
+    figures = empty_figures(2)
+    old = figures.start - timedelta(days=100)
+    for at in (old, old + timedelta(hours=47), figures.start):
+        figures.lag_hours.append(lag_row("shop.a.b", FIRST, "capture", 100, at))
+    panel = panel_of(figures, "lag")
+    assert panel["columns"][0] == f"{FIRST - timedelta(days=100)} 00:00"
+    assert [cell[1] for cell in panel["groups"][0]["cells"]] == [[0, 47]]
+    assert panel["notes"][0].startswith("Most of what landed on these days changed at other times")
 
 
 def test_lags_below_zero_are_kept_and_said() -> None:

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from cdc_assets.cdc.lag import KINDS
-from cdc_assets.orchestration.charts import duration, lag_figure, lag_over_hours
+from cdc_assets.orchestration.charts import densest, duration, lag_figure, lag_over_hours
 
 DAY = date(2026, 11, 5)
 MIDNIGHT = (DAY - date(1970, 1, 1)).days * 86_400
@@ -76,12 +76,19 @@ def test_a_line_is_broken_where_hours_are_missing() -> None:
     assert points[3] == 200
 
 
-def test_hours_far_from_the_day_are_counted_and_not_drawn() -> None:
-    rows = [hour_of("capture", -1_000, 1, 2, 7_200_000), hour_of("capture", 3, 1, 2, 3)]
+def test_hours_far_from_most_are_counted_and_not_drawn() -> None:
+    rows = [hour_of("capture", hour, 1, 2, 3) for hour in (3, 4)]
+    figure = lag_figure(DAY, [hour_of("capture", -1_000, 1, 2, 7_200_000), *rows], None)
+    says = "1 source hour lies more than 7 days from these: not drawn (max 2 h)"
+    assert says in figure.get_suptitle()
+    assert lines_of(figure.axes[0])["max"] == [3, 3]
+
+
+def test_a_replay_of_old_changes_is_drawn_in_its_own_hours() -> None:
+    rows = [hour_of("capture", hour, 1, 2, 3) for hour in range(-1_000, -976)]
     figure = lag_figure(DAY, rows, None)
-    assert "1 source hour more than 4 days before" in figure.get_suptitle()
-    assert "not drawn (max 2 h)" in figure.get_suptitle()
-    assert lines_of(figure.axes[0])["max"] == [3]
+    assert "not drawn" not in figure.get_suptitle()
+    assert lines_of(figure.axes[0])["max"] == [3] * 24
 
 
 def test_the_picture_is_markdown_that_says_what_it_shows() -> None:
@@ -97,6 +104,12 @@ def test_the_picture_is_markdown_that_says_what_it_shows() -> None:
 
 def test_a_day_without_a_lag_has_no_picture() -> None:
     assert lag_over_hours(DAY, [], 60_000) is None
+
+
+def test_the_stretch_with_the_most_moments_is_the_latest_of_several() -> None:
+    assert densest([5], 10) == 5
+    assert densest([0, 1, 2, 50, 51, 90], 10) == 0
+    assert densest([50, 51, 0, 1], 10) == 50
 
 
 @pytest.mark.parametrize(
