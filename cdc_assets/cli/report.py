@@ -63,7 +63,7 @@ class Seconds:
 class Figures:
     """All that the page shows.
 
-    `start` and `end` are the instants at which the first day begins and the last one ends; lag
+    `start` is the hour of UTC in which the first day begins, `end` when the last one ends; lag
     rows are those of :func:`pyiceberg_reads.lag_rows`, their `table` as in :class:`Count`, the
     `hour` of those in `lag_hours` an aware datetime.
     """
@@ -126,7 +126,8 @@ def gather(
         timezone=config.timezone,
         sources=sources,
         days=days,
-        start=config.end_of(days[0] - timedelta(days=1)),
+        # In some time zones a day begins within an hour of UTC, which is then shown whole.
+        start=config.end_of(days[0] - timedelta(days=1)).replace(minute=0),
         end=config.end_of(days[-1]),
         open_days=[day for day in days if config.is_open(day)],
         notes=notes,

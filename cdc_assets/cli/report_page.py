@@ -111,7 +111,7 @@ def page(figures: Figures) -> str:
         figures=figures,
         made_at=_instant(figures.made_at),
         headline=headline(figures),
-        panels=[{**panel, "aria": panel["says"]} for panel in data["panels"]],
+        panels=data["panels"],
         checks=_checks_summary(figures),
         style=Markup((_FILES / "report.css").read_text("utf-8")),
         data=Markup(_json_in_html(data)),

@@ -43,7 +43,7 @@ class Verdict:
 def dagster_home() -> Path | None:
     """The folder of Dagster's records: DAGSTER_HOME, else that of cdc.yaml with a dagster.yaml."""
     home = os.environ.get("DAGSTER_HOME")
-    folder = Path(home) if home else config_path().absolute().parent
+    folder = Path(home).absolute() if home else config_path().absolute().parent
     return folder if (folder / "dagster.yaml").is_file() else None
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,7 @@ class Lake:
         self.catalog = SqlCatalog("lake", uri=uri, warehouse=str(warehouse))
         self.catalog.create_tables()
 
-    def stage(self, source: str, name: str, days: list[date], rows: list[Any] = []) -> None:  # noqa: B006
+    def stage(self, source: str, name: str, days: list[date], rows: Sequence[Any] = ()) -> None:
         columns = {"facts": _COUNTS, "lag": _LAG}.get(name, {"landing_date": pa.date32()})
         inputs = {INPUTS: json.dumps({str(day): {} for day in days})}
         self._table((source, name), columns).append(
@@ -220,6 +220,20 @@ def test_a_source_that_is_not_made_is_a_note_and_no_error(lake: Lake) -> None:
     figures = gather(load_config())
     assert figures.sources == ["shop"]
     assert any("store.changes is not in the lake yet" in note for note in figures.notes)
+
+
+@pytest.mark.parametrize(
+    ("timezone_name", "begins"),
+    [("UTC", "2026-11-01T00:00"), ("Asia/Kolkata", "2026-10-31T18:00")],
+)
+def test_the_hours_of_the_days_are_those_of_their_time_zone(
+    project: Path, lake: Lake, timezone_name: str, begins: str
+) -> None:
+    made_of_three_days(lake)
+    (project / "cdc.yaml").write_text(json.dumps({**CDC_YAML, "timezone": timezone_name}))
+    figures = gather(load_config(), "shop")
+    assert figures.start == datetime.fromisoformat(f"{begins}+00:00")
+    assert page_data(figures)["panels"][0]["columns"][0] == begins.replace("T", " ")
 
 
 def test_days_are_open_until_their_end(lake: Lake) -> None:
