@@ -347,7 +347,7 @@ def _changes_panel(figures: Figures) -> Panel:
     for change in figures.changes:
         ops[change.what] += change.records
     if ops:
-        says += f" By op: {', '.join(f'{op} {n:,}' for op, n in ops.most_common())}."
+        says += f" By op: {', '.join(f'{op} {n:,}' for op, n in _by_count(ops))}."
     return _counts_panel(
         figures, "changes", "Changes by op and day", says, figures.changes, _OPS, long=False
     )
@@ -359,12 +359,17 @@ def _quarantine_panel(figures: Figures) -> Panel:
         reasons[count.what] += count.records
     says = _total(figures.quarantine, "records in quarantine")
     if reasons:
-        reason, records = reasons.most_common(1)[0]
+        reason, records = _by_count(reasons)[0]
         says += f" The most frequent reason is {printable(reason)}: {records:,}."
-    labels = {reason: "" for reason, _ in reasons.most_common()}
+    labels = {reason: "" for reason, _ in _by_count(reasons)}
     return _counts_panel(
         figures, "quarantine", "Quarantine by reason and day", says, figures.quarantine, labels
     )
+
+
+def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Most frequent first; in the same order whatever the order in which they were read."""
+    return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
 
 
 def _total(counts: Sequence[Count], what: str) -> str:
