@@ -140,16 +140,17 @@ def of_days(lake: Lake, name: str, days: Sequence[date]) -> Rows:
 
 
 def worst_by_hour(lake: Lake, name: str, days: Sequence[date]) -> Rows:
-    """The slowest table of each hour, by day: `hour, kind, p50_ms, p95_ms, max_ms`.
+    """The slowest table of each hour, by day: `hour, kind, p50_ms, p95_ms, max_ms, negative`.
 
-    `hour` is seconds since 1970: Spark would give a timestamp in the zone of this machine.
+    `negative` is the sum over all tables. `hour` is seconds since 1970: Spark would give a
+    timestamp in the zone of this machine.
     """
     worst = [F.max(figure).alias(figure) for figure in ("p50_ms", "p95_ms", "max_ms")]
     rows = (
         lake.stage_days(name, "lag", days)
         .where("hour IS NOT NULL AND count > 0")
         .groupBy("landing_date", "hour", "kind")
-        .agg(*worst)
+        .agg(*worst, F.sum("negative").alias("negative"))
         .withColumn("hour", F.unix_seconds("hour"))
         .orderBy("hour", "kind")
     )

@@ -487,6 +487,43 @@ def lag(
         typer.echo("these days are made, and no change in them has a lag", err=True)
 
 
+# --- report
+
+
+@app.command()
+def report(
+    source: Source = None,
+    first: From = None,
+    last: To = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", dir_okay=False, help="The page to write.")
+    ] = Path("report.html"),
+    config_file: ConfigFile = None,
+) -> None:
+    """Write lag, changes, quarantine, sizes, seconds and checks of days as one HTML page.
+
+    It needs no network, neither to be made nor to be read. Without --from: the newest 30 made days.
+    """
+    _check_range(first, last)
+    config = _load(config_file)
+    if source:
+        config.source(source)
+    typer.echo(f"reading the lake in {config.lake.warehouse}", err=True)
+    _quick_arrow()
+    from cdc_assets.cli import report as figures_of_days
+    from cdc_assets.cli import report_page
+
+    def say(text: str) -> None:
+        typer.echo(text, err=True)
+
+    report_page.check_out(out)
+    figures = figures_of_days.gather(config, source, first, last, say)
+    size = report_page.write(figures, out)
+    days = figures.days
+    span = f"{days[0]} to {days[-1]}" if len(days) > 1 else str(days[0])
+    say(f"wrote {out}: {size / 1e6:.1f} MB, {span} ({len(days)} made days)")
+
+
 # --- quarantine
 
 

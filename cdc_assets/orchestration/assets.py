@@ -631,12 +631,12 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
             facts, says, findings = {}, {}, {}
             for day in looked_at:
                 of_day = rows.get(day, [])
-                facts[day] = metadata.of_lag(of_day, not config.is_open(day))
+                chart = charts.lag_over_hours(day, hours.get(day, []), source.lag_slo_ms)
+                # First, as Dagster's pages keep the order.
+                shown = {} if chart is None else {"by_hour": dg.MetadataValue.md(chart)}
+                facts[day] = {**shown, **metadata.of_lag(of_day, not config.is_open(day))}
                 says[day] = f"lag of {len({row['table_name'] for row in of_day})} tables"
                 findings[day] = checks.lag_findings(of_day, source.lag_slo_ms)
-                chart = charts.lag_over_hours(day, hours.get(day, []), source.lag_slo_ms)
-                if chart is not None:
-                    facts[day]["by_hour"] = dg.MetadataValue.md(chart)
             yield from _recorded(
                 context, _stage_records(lake, stage, seconds, says, facts, findings), checks.LAG
             )

@@ -4,45 +4,242 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_KINDS = {"capture": "source → connector", "end_to_end": "source → Kafka"}
-_LINES = {"p50_ms": ":", "p95_ms": "-", "max_ms": "--"}
+from cdc_assets.cdc.lag import KINDS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Rows = Sequence[Mapping[str, Any]]
+
+_SAYS = {
+    "capture": "the source changed → the producer met it",
+    "delivery": "the producer met it → Kafka",
+    "end_to_end": "the source changed → Kafka",
+}
+# Told apart by dashes and markers, too: not all eyes tell these colours apart. Markers also show
+# an hour whose neighbours have no event.
+_FIGURES: dict[str, dict[str, Any]] = {
+    "max_ms": {"label": "max", "color": "#555555", "linestyle": "--", "marker": "^"},
+    "p95_ms": {"label": "p95", "color": "#c44e00", "linestyle": "-", "marker": "s"},
+    "p50_ms": {"label": "p50", "color": "#0072b2", "linestyle": ":", "marker": "o"},
+}
+_MARKER_SIZES = {"max_ms": 7, "p95_ms": 4, "p50_ms": 2.5}  # seen behind one another where equal
+_SLO_COLOR = "#b00020"
+# Late events have older source hours, replayed ones much older; a clock that is wrong has any. So
+# many days are drawn, other hours are counted.
+_DAYS = 7
+_HOUR = 3600
+_SECOND, _MINUTE, _DAY = 1000, 60_000, 86_400_000
+_TICKS = (
+    *(1, 10, 100, _SECOND, 10 * _SECOND, _MINUTE, 10 * _MINUTE, 60 * _MINUTE, 6 * 60 * _MINUTE),
+    *(n * _DAY for n in (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)),
+)
 
 
-def lag_over_hours(day: date, rows: Sequence[Mapping[str, Any]], slo_ms: int | None) -> str | None:
+def lag_over_hours(day: date, rows: Rows, slo_ms: int | None) -> str | None:
     """The lag over the source hours of a day as Markdown; None where nothing was measured.
 
+    A panel a kind of lag, in each p50, p95 and max of the slowest table.
+
     Args:
-        day: the landing day, for the title.
-        rows: `hour` (seconds since 1970)`, kind, p50_ms, p95_ms, max_ms`, ordered by hour.
-        slo_ms: drawn as a line.
+        day: the landing day.
+        rows: `hour` (seconds since 1970)`, kind, p50_ms, p95_ms, max_ms` and `negative`, ordered by
+            hour.
+        slo_ms: drawn as a line where it applies, which is capture.
     """
     if not rows:
         return None
+    encoded = base64.b64encode(_png(lag_figure(day, rows, slo_ms))).decode()
+    return f"![{_alternative(day, rows)}](data:image/png;base64,{encoded})"
+
+
+def lag_figure(day: date, rows: Rows, slo_ms: int | None) -> Figure:
+    """The picture of :func:`lag_over_hours`, some 720 pixels wide: as wide as Dagster's dialog."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 3.2), layout="constrained")  # without pyplot: no state to share
-    axes = figure.subplots()
-    for number, (kind, says) in enumerate(_KINDS.items()):
-        of_kind = [row for row in rows if row["kind"] == kind]
-        hours = [row["hour"] / 86_400 for row in of_kind]  # matplotlib's dates are days
-        for name, style in _LINES.items():
-            # A clock that is behind gives a negative lag, which has no place on a log scale.
-            seconds = [max(row[name], 1) / 1000 for row in of_kind]
-            label = f"{says}, {name.removesuffix('_ms')}"
-            axes.plot(hours, seconds, style, marker=".", color=f"C{number}", label=label)
-    if slo_ms is not None:
-        axes.axhline(max(slo_ms, 1) / 1000, color="C3", linewidth=1, label="lag_slo_ms")
-    axes.xaxis_date("UTC")
-    axes.set_yscale("log")
-    axes.set_ylabel("seconds")
-    axes.set_title(f"{day}: lag of the slowest table, by source hour (UTC)", fontsize=10)
+    start = densest([row["hour"] for row in rows], _DAYS * 24 * _HOUR)
+    drawn = [row for row in rows if start <= row["hour"] < start + _DAYS * 24 * _HOUR]
+    # White in either theme of Dagster: a picture can't know which one is on.
+    figure = Figure(figsize=(8, 6), layout="constrained", facecolor="white")
+    panels = figure.subplots(len(KINDS), 1, sharex=True)
+    for axes, kind in zip(panels, KINDS, strict=True):
+        of_kind = [row for row in drawn if row["kind"] == kind]
+        axes.set_title(f"{kind}: {_SAYS[kind]}{_negative(of_kind)}", loc="left", fontsize=9)
+        _draw_kind(axes, of_kind, slo_ms if kind == "capture" else None)
+    _set_hours(panels[-1], drawn)
+    lines = {
+        label: line
+        for axes in panels
+        for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        lines.values(), lines.keys(), loc="outside lower center", ncols=4, fontsize=9, frameon=False
+    )
+    left_out = [row for row in rows if not start <= row["hour"] < start + _DAYS * 24 * _HOUR]
+    figure.suptitle(
+        f"Lag of the slowest table by source hour, landed on {day}{_outside(left_out)}",
+        x=0.01,
+        ha="left",
+        fontsize=10,
+    )
+    return figure
+
+
+def _png(figure: Figure) -> bytes:
+    """The picture with a palette, a third of the bytes: Dagster keeps one a day."""
+    from PIL import Image
+
+    drawn, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=90)
+    with Image.open(drawn) as picture:
+        picture.convert("RGB").quantize(255, dither=Image.Dither.NONE).save(
+            small, format="png", optimize=True
+        )
+    return small.getvalue()
+
+
+def _draw_kind(axes: Axes, rows: Rows, slo_ms: int | None) -> None:
+    values = [row[name] for row in rows for name in _FIGURES]
     axes.grid(visible=True, alpha=0.3)
-    axes.tick_params(axis="x", rotation=30, labelsize=8)
-    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=80)
-    return f"![lag by hour](data:image/png;base64,{base64.b64encode(picture.getvalue()).decode()})"
+    axes.tick_params(labelsize=8)
+    if slo_ms is not None:
+        axes.axhline(
+            slo_ms,
+            color=_SLO_COLOR,
+            linewidth=1,
+            dashes=(8, 2, 1, 2),
+            label=f"lag_slo_ms: {duration(slo_ms)}",
+        )
+    if not values:
+        axes.set_yticks([])
+        axes.text(
+            0.5,
+            0.5,
+            "nothing measured: no event of these hours has both times",
+            transform=axes.transAxes,
+            ha="center",
+            va="center",
+            fontsize=9,
+            backgroundcolor="white",
+        )
+        return
+    _set_scale(axes, [*values, *([] if slo_ms is None else [slo_ms])])
+    hours, gaps = _with_gaps(rows)
+    for name, style in _FIGURES.items():
+        points = [math.nan if row is None else row[name] for row in gaps]
+        size = _MARKER_SIZES[name]
+        axes.plot(hours, points, markersize=size, markerfacecolor="none", linewidth=1.2, **style)
+    if min(values) < 0:
+        axes.axhspan(axes.get_ylim()[0], 0, color=_SLO_COLOR, alpha=0.08)
+
+
+def _negative(rows: Rows) -> str:
+    """Events whose lag is below zero; the slowest table's figures may lie above it."""
+    events = sum(row["negative"] for row in rows)
+    says = "1 event is" if events == 1 else f"{events} events are"
+    return f" ({says} below 0: the clocks disagree)" if events else ""
+
+
+def _with_gaps(rows: Rows) -> tuple[list[float], list[Mapping[str, Any] | None]]:
+    """Hours as matplotlib's dates and their rows; None where hours are missing between two."""
+    hours: list[float] = []
+    found: list[Mapping[str, Any] | None] = []
+    for row in rows:
+        day = row["hour"] / (24 * _HOUR)
+        if hours and day - hours[-1] > 1.5 / 24:
+            hours.append(day)
+            found.append(None)
+        hours.append(day)
+        found.append(row)
+    return hours, found
+
+
+def _set_scale(axes: Axes, values: Sequence[int]) -> None:
+    """Logarithmic where the values are wide apart, also below zero; else from zero on."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+
+    low, high = min(values), max(values)
+    in_words = FuncFormatter(lambda ms, _: duration(ms))
+    if low >= 0 and high < 20 * max(low, 1):
+        axes.set_ylim(0, 1.1 * max(high, 1))
+        axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.yaxis.set_major_formatter(in_words)
+        return
+    axes.set_yscale("symlog", linthresh=1, linscale=0.3)
+    axes.set_ylim(2 * low if low < 0 else low / 2 if low > 1 else 0, 2 * max(high, 1))
+    bottom, top = axes.get_ylim()
+    ticks = [*(-t for t in reversed(_TICKS)), 0, *_TICKS]
+    shown = [t for t in ticks if bottom <= t <= top]
+    # Every second or third of them where the range is wide: labels need room.
+    step = -(-len(shown) // 7)
+    zero = shown.index(0) if 0 in shown else 0
+    axes.yaxis.set_major_locator(FixedLocator(shown[zero % step :: step]))
+    axes.yaxis.set_major_formatter(in_words)
+    axes.yaxis.set_minor_locator(FixedLocator([]))
+
+
+def _set_hours(axes: Axes, rows: Rows) -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    axes.xaxis_date("UTC")
+    first, last = min(row["hour"] for row in rows), max(row["hour"] for row in rows)
+    margin = max(_HOUR / 2, (6 * _HOUR - (last - first)) / 2)
+    axes.set_xlim((first - margin) / (24 * _HOUR), (last + margin) / (24 * _HOUR))
+    locator = AutoDateLocator(tz="UTC", minticks=4, maxticks=13)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz="UTC"))
+    axes.set_xlabel("source hour, UTC", fontsize=9)
+
+
+def _outside(rows: Rows) -> str:
+    if not rows:
+        return ""
+    hours = len({row["hour"] for row in rows})
+    worst = duration(max(row["max_ms"] for row in rows))
+    are = "hour lies" if hours == 1 else "hours lie"
+    return f"\n{hours} source {are} more than {_DAYS} days from these: not drawn (max {worst})"
+
+
+def densest(moments: Sequence[int], length: int) -> int:
+    """Where a stretch of some length starts that holds the most of these; the latest such."""
+    known = sorted(moments)
+    best, most, end = known[0], 0, 0
+    for number, start in enumerate(known):
+        while end < len(known) and known[end] < start + length:
+            end += 1
+        if end - number >= most:
+            best, most = start, end - number
+    return best
+
+
+def _alternative(day: date, rows: Rows) -> str:
+    """What the picture says, for who does not see it."""
+    said = []
+    for kind in KINDS:
+        of_kind = [row for row in rows if row["kind"] == kind]
+        if of_kind:
+            figures = ", ".join(
+                f"{style['label']} {duration(max(row[name] for row in of_kind))}"
+                for name, style in _FIGURES.items()
+            )
+            said.append(f"{kind} {figures}")
+    return f"lag by source hour of {day}, worst hour: {'; '.join(said)}"
+
+
+def duration(ms: float) -> str:
+    """Milliseconds in the unit in which they are read: `250 ms`, `1.5 s`, `10 min`, `-2 h`."""
+    sign, size = ("-" if ms < 0 else ""), abs(ms)
+    for unit, of_unit in (("d", _DAY), ("h", 60 * _MINUTE), ("min", _MINUTE), ("s", _SECOND)):
+        if size >= of_unit:
+            return f"{sign}{_rounded(size / of_unit)} {unit}"
+    return f"{sign}{_rounded(size)} ms" if size else "0"
+
+
+def _rounded(number: float) -> str:
+    return f"{number:.0f}" if number >= 100 else f"{number:.3g}"

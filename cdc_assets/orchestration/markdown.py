@@ -31,6 +31,18 @@ def literal(value: Any, width: int = _CELL) -> str:
     return "&#124;".join(_code(part) if part else "" for part in text.split("|"))
 
 
+def plain(text: str) -> str:
+    """Markdown of :func:`literal` values as the text that it shows."""
+    shown = re.sub(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", _inner, text)
+    return shown.replace("&#124;", "|")
+
+
+def _inner(span: re.Match[str]) -> str:
+    text = span[2]
+    is_padded = text.startswith(" ") and text.endswith(" ") and text.strip()
+    return text[1:-1] if is_padded else text
+
+
 def _code(text: str) -> str:
     longest = max((len(ticks) for ticks in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)

@@ -42,6 +42,14 @@ def test_a_value_is_plain_words_or_a_code_span(value: Any, says: str) -> None:
     assert markdown.literal(value) == says
 
 
+@pytest.mark.parametrize(
+    "text", ["Anna", IMAGE, "a`b", "`a``b`", " a.b ", "a|b", "|", "1.\\|2", "x: `y` | `z`", "``"]
+)
+def test_a_value_is_read_back_as_it_was(text: str) -> None:
+    assert markdown.plain(markdown.literal(text)) == text
+    assert markdown.plain(markdown.bullets([text, text])) == f"- {text}\n- {text}"
+
+
 def test_a_long_value_is_cut() -> None:
     assert markdown.literal("W" * 5_000) == f"`{'W' * 79}…`"
     assert markdown.literal("W" * 80) == "W" * 80

@@ -212,6 +212,27 @@ def test_a_day_of_a_table_tells_its_rows_its_query_and_a_sample(
     expect(sample).to_contain_text("celsius")
 
 
+def test_a_day_of_lag_shows_its_picture_first(
+    page: Page, first_day: str, screenshots: Path
+) -> None:
+    open_day(page, [SOURCE, "lag"], first_day)
+    metadata = page.locator("table").filter(has=page.get_by_text("by_hour", exact=True))
+    first = metadata.locator("tbody tr").first
+    expect(first).to_contain_text("by_hour")
+    first.get_by_text("[Show Markdown]").click()
+    dialog = page.get_by_role("dialog")
+    picture = dialog.get_by_role("img", name="lag by source hour")
+    expect(picture).to_be_visible()
+    said = picture.get_attribute("alt") or ""
+    assert all(kind in said for kind in ("capture", "delivery", "end_to_end"))
+    frame, drawn = dialog.bounding_box(), picture.bounding_box()
+    assert frame is not None
+    assert drawn is not None
+    assert drawn["x"] + drawn["width"] <= frame["x"] + frame["width"], "it fits Dagster's dialog"
+    page.screenshot(path=screenshots / "lag.png")
+    dialog.get_by_role("button", name="Close").last.click()
+
+
 def test_the_checks_of_a_day_have_passed(page: Page, dagster: DagsterDev, first_day: str) -> None:
     open_asset(page, READINGS, "Checks")
     checks = checks_of(dagster, READINGS)

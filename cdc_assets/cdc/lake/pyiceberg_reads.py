@@ -12,7 +12,7 @@ import json
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -788,3 +788,59 @@ def _at_offsets(day: date, offsets: Set[int | None]) -> BooleanExpression:
         at = e.Or(at, e.IsNull("offset"))
     chosen: BooleanExpression = e.And(e.EqualTo("landing_date", str(day)), at)
     return chosen
+
+
+# --- figures of days
+
+
+def record_counts(config: Config, source: str, days: Collection[date] = ()) -> list[dict[str, Any]]:
+    """How many records of each day went where, as `changes` recorded it when it was made.
+
+    Args:
+        config: cdc.yaml.
+        source: the source's name.
+        days: the landing days [default: all].
+
+    Returns:
+        `landing_date, destination, table_name, op, source_op, reason, records`; a row each
+        combination, in no order.
+    """
+    facts = own_table(source, "facts")
+    opened = open_table(config, facts)
+    of_days = f"landing_date >= '{min(days)}' AND landing_date <= '{max(days)}'" if days else "true"
+    keys = ["landing_date", "destination", "table_name", "op", "source_op", "reason"]
+    with _files_of(facts):
+        scan = opened.scan(row_filter=of_days, selected_fields=(*keys, "records"))
+        rows = scan.to_arrow().group_by(keys).aggregate([("records", "sum")]).to_pylist()
+    return [
+        {**{key: row[key] for key in keys}, "records": row["records_sum"]}
+        for row in rows
+        if not days or row["landing_date"] in days
+    ]
+
+
+@dataclass(frozen=True)
+class TableDay:
+    """A published day of a state table: rows and bytes at its end, seconds that making it took.
+
+    `bytes` are those of the data and delete files that make up the table.
+    """
+
+    rows: int
+    bytes: int
+    seconds: float | None
+
+
+def table_days(config: Config, table: LakeTable) -> dict[date, TableDay]:
+    """What the commits of a state table say of its days; no rows are read.
+
+    Raises:
+        MissingTableError: nothing of it was made yet.
+    """
+    found = {}
+    for day, summary in days_of(open_table(config, table), is_state=True).items():
+        report = json.loads(summary.get(REPORT, "{}"))
+        if "rows" in report:
+            size = int(summary.get("total-files-size", 0))
+            found[day] = TableDay(int(report["rows"]), size, report.get("seconds"))
+    return found

@@ -1,0 +1,257 @@
+"""The figures of `cdc-assets report`: lag, changes, quarantine, sizes, seconds and checks of days.
+
+The lake is read without Spark. What Dagster alone knows (checks, the seconds of stages) comes from
+its records; where there are none, `Figures.no_records` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from cdc_assets import __version__
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.errors import MissingTableError, first_line
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
+
+if TYPE_CHECKING:
+    from cdc_assets.orchestration.verdicts import Verdict
+
+# Without --from so many of the newest days.
+NEWEST_DAYS = 30
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Count:
+    """Records of a table on a landing day: `what` is an op, or the reason of a quarantine.
+
+    `table` is `<source>.<namespace>.<table>`; of records that could not be read so far it is
+    `<source> (no table)`.
+    """
+
+    day: date
+    table: str
+    what: str
+    records: int
+
+
+@dataclass(frozen=True)
+class Size:
+    """Rows and bytes of a table at the end of a day."""
+
+    day: date
+    table: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """How long making a day of a stage or table took."""
+
+    day: date
+    asset: str
+    seconds: float
+
+
+@dataclass
+class Figures:
+    """All that the page shows.
+
+    `start` is the hour of UTC in which the first day begins, `end` when the last one ends; lag
+    rows are those of :func:`pyiceberg_reads.lag_rows`, their `table` as in :class:`Count`, the
+    `hour` of those in `lag_hours` an aware datetime.
+    """
+
+    made_at: datetime
+    version: str
+    asked: str
+    timezone: str
+    sources: list[str]
+    days: list[date]
+    start: datetime
+    end: datetime
+    open_days: list[date] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lag_slo_ms: dict[str, int | None] = field(default_factory=dict)
+    lag_days: list[dict[str, Any]] = field(default_factory=list)
+    lag_hours: list[dict[str, Any]] = field(default_factory=list)
+    changes: list[Count] = field(default_factory=list)
+    quarantine: list[Count] = field(default_factory=list)
+    sizes: list[Size] = field(default_factory=list)
+    seconds: list[Seconds] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    no_records: str = ""
+
+
+def gather(
+    config: Config,
+    source: str | None = None,
+    first: date | None = None,
+    last: date | None = None,
+    say: Say = lambda text: None,
+) -> Figures:
+    """Read the figures of the made days from `first` to `last`.
+
+    Args:
+        config: cdc.yaml.
+        source: only this source.
+        first: first day [default: the 30th newest].
+        last: last day [default: the newest].
+        say: is told what is being read.
+
+    Raises:
+        MissingTableError: there is no lake yet, or nothing of these sources in it.
+        LakeError: none of these days is made; the catalog or a file can't be read.
+    """
+    asked = [source] if source else list(config.sources)
+    made, notes = _made_days(config, asked)
+    sources = list(made)
+    reads.require_made(config, "changes", sources, first, last)
+    days, left_out = _chosen({day for of_table in made.values() for day in of_table}, first, last)
+    if left_out:
+        notes.append(
+            f"{left_out} older made days are left out: without --from the newest {NEWEST_DAYS} "
+            "days are shown."
+        )
+    figures = Figures(
+        made_at=datetime.now(timezone.utc),
+        version=__version__,
+        asked=_asked(source, first, last),
+        timezone=config.timezone,
+        sources=sources,
+        days=days,
+        # In some time zones a day begins within an hour of UTC, which is then shown whole.
+        start=config.end_of(days[0] - timedelta(days=1)).replace(minute=0),
+        end=config.end_of(days[-1]),
+        open_days=[day for day in days if config.is_open(day)],
+        notes=notes,
+        lag_slo_ms={name: config.sources[name].lag_slo_ms for name in sources},
+    )
+    for name in sources:
+        say(f"reading {name}: lag, changes and quarantine of {len(days)} days")
+        _read_lag(config, name, figures)
+        _read_counts(config, name, figures)
+        say(f"reading {name}: {len(config.sources[name].tables)} tables")
+        _read_tables(config, name, figures)
+    say("reading Dagster's records: checks and seconds")
+    _read_records(config, figures)
+    return figures
+
+
+def _asked(source: str | None, first: date | None, last: date | None) -> str:
+    days = f"{first or 'the first made day'} to {last or 'the newest made day'}"
+    if first is None:
+        days = f"the newest {NEWEST_DAYS} made days{f' up to {last}' if last else ''}"
+    return f"{f'source {source}' if source else 'all sources'}, {days}"
+
+
+def _made_days(config: Config, sources: Sequence[str]) -> tuple[dict[str, list[date]], list[str]]:
+    """The days of each source's changes; notes on sources that have none."""
+    made: dict[str, list[date]] = {}
+    missing: list[MissingTableError] = []
+    for name in sources:
+        changes = reads.own_table(name, "changes")
+        try:
+            made[name] = list(reads.days_of(reads.open_table(config, changes), is_state=False))
+        except MissingTableError as error:
+            missing.append(error)
+    if not made:
+        raise missing[0]
+    return made, [f"{error}." for error in missing]
+
+
+def _chosen(made: set[date], first: date | None, last: date | None) -> tuple[list[date], int]:
+    days = sorted(d for d in made if (first is None or d >= first) and (last is None or d <= last))
+    if first is not None:
+        return days, 0
+    return days[-NEWEST_DAYS:], max(0, len(days) - NEWEST_DAYS)
+
+
+def _read_lag(config: Config, name: str, figures: Figures) -> None:
+    first, last = figures.days[0], figures.days[-1]
+    try:
+        by_day = reads.lag_rows(config, name, first, last)
+        by_hour = reads.lag_rows(config, name, first, last, hours=True)
+    except MissingTableError as error:
+        figures.notes.append(f"{error}.")
+        return
+    for row in by_day:
+        figures.lag_days.append({**row, "table": f"{name}.{row['table_name']}"})
+    for row in by_hour:
+        hour = datetime.fromisoformat(row["hour"].replace("Z", "+00:00"))
+        figures.lag_hours.append({**row, "table": f"{name}.{row['table_name']}", "hour": hour})
+
+
+def _read_counts(config: Config, name: str, figures: Figures) -> None:
+    try:
+        counts = reads.record_counts(config, name, set(figures.days))
+    except MissingTableError as error:
+        figures.notes.append(f"{error}.")
+        return
+    for row in counts:
+        table = f"{name}.{row['table_name']}" if row["table_name"] else f"{name} (no table)"
+        # The first half of a split update is counted with its second.
+        if row["destination"] == "changes" and row["source_op"] not in BEFORE_OPS:
+            figures.changes.append(Count(row["landing_date"], table, row["op"], row["records"]))
+        if row["destination"] == "quarantine":
+            figures.quarantine.append(
+                Count(row["landing_date"], table, row["reason"], row["records"])
+            )
+
+
+def _read_tables(config: Config, name: str, figures: Figures) -> None:
+    not_made = []
+    for table in reads.known_tables(config):
+        if table.source != name or not table.is_state:
+            continue
+        try:
+            found = reads.table_days(config, table)
+        except MissingTableError:
+            not_made.append(str(table))
+            continue
+        for day in figures.days:
+            if (made := found.get(day)) is None:
+                continue
+            figures.sizes.append(Size(day, str(table), made.rows, made.bytes))
+            if made.seconds is not None:
+                figures.seconds.append(Seconds(day, str(table), made.seconds))
+    if not_made:
+        figures.notes.append(f"No day is made yet of {', '.join(not_made)}.")
+
+
+def _read_records(config: Config, figures: Figures) -> None:
+    from cdc_assets.orchestration import verdicts
+
+    home = verdicts.dagster_home()
+    if home is None:
+        figures.no_records = (
+            "There is no dagster.yaml in DAGSTER_HOME, nor beside cdc.yaml. Set DAGSTER_HOME to "
+            "the folder that holds it; runs are recorded there from then on."
+        )
+        return
+    try:
+        with verdicts.open_records(home) as instance:
+            figures.verdicts = verdicts.newest_verdicts(
+                instance, config, figures.sources, figures.days
+            )
+            for asset, day, seconds in verdicts.stage_seconds(
+                instance, figures.sources, figures.days
+            ):
+                figures.seconds.append(Seconds(day, asset, seconds))
+    except Exception as error:  # of as many libraries as there are storages
+        figures.no_records = (
+            f"Dagster's records of {home} can't be read: {type(error).__name__}: "
+            f"{first_line(error)}. See that its storage is up (cdc-assets doctor)."
+        )
+        return
+    if not figures.verdicts:
+        figures.no_records = (
+            f"Dagster's records of {home} hold no check of these days. They are where the days "
+            "were made: set DAGSTER_HOME to that folder, or make the days again with --force."
+        )

@@ -1,0 +1,146 @@
+"""What Dagster has recorded of days: the verdicts of checks, and the seconds that stages took."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster._core.event_api import PartitionKeyFilter
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+
+from cdc_assets.cdc.config import Config, config_path
+from cdc_assets.orchestration import markdown
+from cdc_assets.orchestration.asset_keys import PARSED, STAGES, asset_keys, table_key
+from cdc_assets.orchestration.assets import build_assets
+
+_TIMED = [stage for stage in STAGES if stage == "changes" or stage not in PARSED]
+_ENDED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The newest evaluation of a check on a day of an asset.
+
+    `asset` is `<source>.<table or stage>`, `holds` what the check says is true, `says` what it
+    found: a line each, as it was recorded.
+    """
+
+    asset: str
+    check: str
+    day: date
+    passed: bool
+    severity: str
+    holds: str
+    says: str
+
+
+def dagster_home() -> Path | None:
+    """The folder of Dagster's records: DAGSTER_HOME, else that of cdc.yaml with a dagster.yaml."""
+    home = os.environ.get("DAGSTER_HOME")
+    folder = Path(home).absolute() if home else config_path().absolute().parent
+    return folder if (folder / "dagster.yaml").is_file() else None
+
+
+@contextmanager
+def open_records(home: Path) -> Iterator[dg.DagsterInstance]:
+    """The instance of a folder. The folders in its dagster.yaml start at the working directory."""
+    before = Path.cwd()
+    os.chdir(home)
+    try:
+        with dg.DagsterInstance.from_config(str(home)) as instance:
+            yield instance
+    finally:
+        os.chdir(before)
+
+
+def newest_verdicts(
+    instance: dg.DagsterInstance, config: Config, sources: Sequence[str], days: Collection[date]
+) -> list[Verdict]:
+    """The newest verdict of each check of these sources on each day that has one."""
+    specs = {
+        spec.key: spec
+        for source in sources
+        for asset in build_assets(source, config)
+        for spec in asset.check_specs
+    }
+    names = _names(config, sources)
+    storage = instance.event_log_storage
+    found = []
+    for day in sorted(days):
+        of_day = PartitionKeyFilter(key=day.isoformat())
+        newest = storage.get_latest_asset_check_execution_by_key(list(specs), of_day)
+        for key, record in newest.items():
+            ended = [record]
+            if record.status not in _ENDED:  # a run is at it
+                ended = list(
+                    storage.get_asset_check_execution_history(
+                        key, limit=1, status=_ENDED, partition_filter=of_day
+                    )
+                )
+            entry = ended[0].event if ended else None
+            if entry is None or entry.dagster_event is None:
+                continue
+            evaluation = entry.dagster_event.asset_check_evaluation_data
+            found.append(
+                Verdict(
+                    names[key.asset_key],
+                    key.name,
+                    day,
+                    evaluation.passed,
+                    evaluation.severity.value,
+                    specs[key].description or "",
+                    "" if evaluation.passed else _says(evaluation),
+                )
+            )
+    return found
+
+
+def _names(config: Config, sources: Sequence[str]) -> dict[dg.AssetKey, str]:
+    tables = {
+        table_key(source, table): f"{source}.{table}"
+        for source in sources
+        for table in config.sources[source].tables
+    }
+    keys = [key for source in sources for key in asset_keys(source, config)]
+    return {key: tables.get(key, ".".join(key.path)) for key in keys}
+
+
+def _says(evaluation: dg.AssetCheckEvaluation) -> str:
+    lines = [f"{name}: {_text(value)}" for name, value in evaluation.metadata.items()]
+    return "\n".join(([evaluation.description] if evaluation.description else []) + lines)
+
+
+def _text(value: dg.MetadataValue[Any]) -> str:
+    if isinstance(value, dg.MarkdownMetadataValue):
+        return f"\n{markdown.plain(value.value or '')}"
+    return str(value.value)
+
+
+def stage_seconds(
+    instance: dg.DagsterInstance, sources: Sequence[str], days: Collection[date]
+) -> list[tuple[str, date, float]]:
+    """`<source>.<stage>`, day and the seconds of its newest materialization.
+
+    Those of `changes` are those of `control` and `quarantine`, too, which are made with it.
+    """
+    partitions = [day.isoformat() for day in sorted(days)]
+    found: dict[tuple[str, date], float] = {}
+    for key in [dg.AssetKey([source, stage]) for source in sources for stage in _TIMED]:
+        wanted = dg.AssetRecordsFilter(key, asset_partitions=partitions)
+        cursor, has_more = None, True
+        while has_more:  # newest first
+            page = instance.fetch_materializations(wanted, limit=1_000, cursor=cursor)
+            for record in page.records:
+                made = record.asset_materialization
+                value = made.metadata.get("seconds") if made else None
+                if isinstance(value, (dg.FloatMetadataValue, dg.IntMetadataValue)):
+                    day = date.fromisoformat(str(record.partition_key))
+                    found.setdefault((".".join(key.path), day), float(value.value or 0))
+            cursor, has_more = page.cursor, page.has_more
+    return [(asset, day, seconds) for (asset, day), seconds in found.items()]
