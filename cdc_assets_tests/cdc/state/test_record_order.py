@@ -6,7 +6,6 @@ import pytest
 
 from cdc_assets.cdc.state.record_order import order_in_message
 
-
 WANTED = {"zone", "id", "city"}
 MESSAGES = {
     "bare": '{"before": null, "after": {"zone": 1, "id": 2, "city": {"id": 1}}, "op": "c"}',
