@@ -118,6 +118,12 @@ class TableConfig(_Model):
     sensitive: tuple[str, ...] = Field(
         default=(), description="Columns whose values are in no sample; the lake has them."
     )
+    exclude: tuple[str, ...] = Field(
+        default=(), description="Columns that stay in `landing`: no other table has them."
+    )
+    hash: tuple[str, ...] = Field(
+        default=(), description="Columns whose values leave `landing` as a salted SHA-256."
+    )
 
     @field_validator("key", mode="before")
     @classmethod
@@ -157,6 +163,27 @@ class TableConfig(_Model):
         if len(set(value.values())) != len(value):
             raise ValueError("two columns get the same name")
         return value
+
+    @model_validator(mode="after")
+    def _protected(self) -> TableConfig:
+        if both := sorted({*self.exclude} & {*self.hash}):
+            raise ValueError(f"exclude and hash both name {', '.join(both)}; keep one")
+        if isinstance(self.key, tuple) and (gone := sorted({*self.exclude} & {*self.key})):
+            raise ValueError(
+                f"exclude names {', '.join(gone)}, a column of the key; name it in hash instead"
+            )
+        return self
+
+    @property
+    def is_protected(self) -> bool:
+        """True where a column is excluded or hashed."""
+        return bool(self.exclude or self.hash)
+
+    @property
+    def lake_columns(self) -> dict[str, str]:
+        """`columns` as the lake has them: a hash is a text."""
+        kept = {name: kind for name, kind in self.columns.items() if name not in self.exclude}
+        return {name: "string" if name in self.hash else kind for name, kind in kept.items()}
 
 
 class KafkaConfig(_Model):
@@ -252,6 +279,11 @@ class SourceConfig(_Model):
     missing_columns: Literal["null", "keep"] = "null"
     unavailable_value: str = Field(default=PLACEHOLDER, min_length=1)
     keep_days: int = Field(default=400, ge=1)
+    landing_keep_days: int | None = Field(
+        default=None,
+        ge=1,
+        description="Landed records that are older are removed; unset keeps them for good.",
+    )
     fresh_within_hours: float | None = Field(
         default=26, gt=0, description="An asset that was not made for so long is not fresh."
     )
@@ -321,6 +353,11 @@ class SourceConfig(_Model):
                     f"identity FULL); format is {self.format}. Name key columns, or none"
                 )
         return self
+
+    @property
+    def is_protected(self) -> bool:
+        """True where a column of some table is excluded or hashed."""
+        return any(table.is_protected for table in self.tables.values())
 
     @property
     def whole_old_rows(self) -> bool:
@@ -426,6 +463,9 @@ class MaintenanceConfig(_Model):
     )
 
 
+_SALT = 16  # characters, at least
+
+
 class Config(_Model):
     """The whole of cdc.yaml."""
 
@@ -435,6 +475,11 @@ class Config(_Model):
     timezone: str = "UTC"
     automation: Annotated[AutomationConfig, BeforeValidator(_empty_mapping)] = AutomationConfig()
     maintenance: Annotated[MaintenanceConfig, BeforeValidator(_empty_mapping)] = MaintenanceConfig()
+    hash_salt: str | None = Field(
+        default=None,
+        repr=False,
+        description="What `hash` puts before a value; a secret, from the environment.",
+    )
     sources: dict[str, SourceConfig] = Field(min_length=1)
 
     @field_validator("spark", mode="before")
@@ -442,6 +487,13 @@ class Config(_Model):
     def _texts(cls, value: Any) -> Any:
         if isinstance(value, Mapping):
             return {str(k): _conf_text(v) for k, v in value.items()}
+        return value
+
+    @field_validator("hash_salt")
+    @classmethod
+    def _salt(cls, value: str | None) -> str | None:
+        if value is not None and len(value) < _SALT:
+            raise ValueError(f"got {len(value)} characters; expected a secret of {_SALT} or more")
         return value
 
     @field_validator("timezone")
@@ -465,6 +517,18 @@ class Config(_Model):
                     "the assets and the namespace"
                 )
         return value
+
+    @model_validator(mode="after")
+    def _salted(self) -> Config:
+        for name, source in self.sources.items():
+            for text, table in source.tables.items():
+                if table.hash and self.hash_salt is None:
+                    raise ValueError(
+                        f"hash_salt: is missing; sources.{name}.tables.{text}.hash needs it. Write "
+                        "hash_salt: ${CDC_HASH_SALT} and set the variable to a secret of "
+                        f"{_SALT} or more characters. Keep it: with another one all hashes change"
+                    )
+        return self
 
     def start_of(self, source: str, table: str) -> date:
         """The first day of a table: the project's, or the table's own where it is later."""

@@ -422,8 +422,13 @@ def show(
         limit = 20
     rows = reads.read_rows(config, found, as_of, None if limit is None else limit + 1)
     more = limit is not None and rows.num_rows > limit
+    shown = rows.slice(0, limit)
+    is_messages = not found.is_state and found.name in ("landing", "quarantine")
     printed = output.print_rows(
-        rows.column_names, reads.records(rows.slice(0, limit)), form.value, fold=False
+        rows.column_names,
+        reads.messages(shown, form is Form.json) if is_messages else reads.records(shown),
+        form.value,
+        fold=False,
     )
     if form is Form.table:
         known = reads.day_rows(config, found) if found.is_state else {}
@@ -469,7 +474,7 @@ def lag(
     names = [source] if source else list(config.sources)
     rows = [row for name in names for row in reads.lag_rows(config, name, first, last, hours)]
     if not rows:
-        reads.require_lag(config, names, first, last)
+        reads.require_made(config, "lag", names, first, last)
     if form is Form.table:
         columns = {"landing_date": "day", **({"hour": "hour"} if hours else {}), **_LAG_COLUMNS}
         short = [{**row, "table_name": f"{row['source']}.{row['table_name']}"} for row in rows]
@@ -480,6 +485,73 @@ def lag(
         output.print_rows(["source", *reads.LAG_COLUMNS], rows, form.value)
     if not rows:
         typer.echo("these days are made, and no change in them has a lag", err=True)
+
+
+# --- quarantine
+
+
+@app.command()
+def quarantine(
+    source: Source = None,
+    day: Annotated[
+        date | None,
+        typer.Option("--day", parser=_day, metavar="DAY", help="Only what landed on that day."),
+    ] = None,
+    first: From = None,
+    last: To = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Only this reason, such as malformed_json.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", min=1, help="At most so many records [default: 20 as a table, else all]"
+        ),
+    ] = None,
+    form: Format = Form.table,
+    export: Annotated[
+        str | None,
+        typer.Option(
+            "--export",
+            metavar="FILE",
+            help="Write the records as landed lines, to mend and land again; - for stdout.",
+        ),
+    ] = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Print what could not be read: how much by day and reason, the messages, and what to do."""
+    from cdc_assets.cli import quarantine as found
+
+    _check_range(first, last)
+    if day and (first or last):
+        raise typer.BadParameter("give --day, or --from and --to", param_hint="'--day'")
+    if reason and (fault := found.reason_fault(reason)):
+        raise typer.BadParameter(fault, param_hint="'--reason'")
+    if export is not None and (fault := found.export_fault(export)):
+        raise typer.BadParameter(fault, param_hint="'--export'")
+    if export and form is not Form.table:
+        raise typer.BadParameter("give --export or --format, not both", param_hint="'--export'")
+    config = _load(config_file)
+    names = [source] if source else list(config.sources)
+    if source:
+        config.source(source)
+    if export and len(names) > 1:
+        raise typer.BadParameter(
+            f"a source's records land again in that source; give --source {' | '.join(names)}",
+            param_hint="'--export'",
+        )
+    _quick_arrow()
+    selection = found.select(config, names, day or first, day or last, reason)
+    if not selection.total:
+        typer.echo(found.why_none(selection, reason), err=True)
+    elif export:
+        done = found.export(selection, export, limit)
+        for line in found.advice(config, names[0], done, export):
+            typer.echo(line, err=True)
+    else:
+        if limit is None and form is Form.table:
+            limit = 20
+        found.print_selection(selection, form.value, limit)
 
 
 # --- discover and inspect

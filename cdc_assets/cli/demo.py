@@ -66,6 +66,6 @@ def _print_next(config: Config, days: list[date]) -> None:
     _title("next:")
     if state:
         typer.echo(f"  {program} show {state} --as-of {middle}")
-    typer.echo(f"  {program} show {source}.quarantine --format json")
+    typer.echo(f"  {program} quarantine --source {source}")
     typer.echo(f"  {program} lag --source {source} --from {middle} --to {middle} --hours")
     typer.echo("  make ui    # Dagster on http://127.0.0.1:3000")

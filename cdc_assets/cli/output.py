@@ -86,6 +86,8 @@ def _shown(value: Any) -> str:
 
 def printable(text: str) -> str:
     """A text whose control characters are shown and not sent."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
@@ -162,13 +164,22 @@ def _print_plain(
         out.write("  ".join(padded).rstrip() + "\n")
 
 
+def room(columns: Sequence[str], out: IO[str] | None = None) -> int | None:
+    """Characters of a line that a block has for a value; None where that is no terminal."""
+    console = Console(file=out or sys.stdout)
+    return _room(columns, console) if console.is_terminal else None
+
+
+def _room(columns: Sequence[str], console: Console) -> int:
+    return max(20, console.width - max(len(c) for c in columns) - 4)
+
+
 def _print_blocks(columns: Sequence[str], cells: Sequence[Sequence[str]], console: Console) -> None:
     width = max(len(c) for c in columns)
-    room = max(20, console.width - width - 4)
     for number, row in enumerate(cells, 1):
         console.print(Text(f"row {number}", style="bold"))
         for name, cell in zip(columns, row, strict=True):
-            first, *rest = textwrap.wrap(cell, room) or [""]
+            first, *rest = textwrap.wrap(cell, _room(columns, console)) or [""]
             for label, line in [(_shown(name), first), *(("", line) for line in rest)]:
                 console.print(Text(f"  {label:<{width}}  {line}"), no_wrap=True, crop=True)
 

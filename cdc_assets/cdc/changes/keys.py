@@ -197,7 +197,12 @@ def key_form_before(
         types.columns_of_config(lake.config.source(name).tables[table].columns),
         schemas.latest(table, newest.day),
     )
-    columns = ((n, known.get(n) or inferred.get(n)) for n in sorted(found.names[0]))
+    # The hash of a value says nothing of its type.
+    hashed = lake.config.source(name).tables[table].hash
+    columns = (
+        (n, known.get(n) or (None if n in hashed else inferred.get(n)))
+        for n in sorted(found.names[0])
+    )
     return KeyForm(tuple((n, (kind.spark,) if kind else ()) for n, kind in columns))
 
 

@@ -70,3 +70,14 @@ _LISTED = (
     ),
 )
 REASONS = {reason.code: reason for reason in _LISTED}
+
+
+def remedy(code: str) -> str:
+    """What to do about records that are quarantined for a reason, as a sentence.
+
+    A lake may hold reasons of a newer version: of these, too, there is something to say.
+    """
+    reason = REASONS.get(code)
+    if reason is None:
+        return "See `detail`; this version of cdc-assets does not know the reason."
+    return f"{reason.remedy[0].upper()}{reason.remedy[1:]}."

@@ -22,6 +22,7 @@ from cdc_assets.cdc.changes.facts import TABLE as FACTS
 from cdc_assets.cdc.changes.keys import judge_keys, key_form_before
 from cdc_assets.cdc.changes.message_schemas import fresh_schemas, known_schemas, register_schemas
 from cdc_assets.cdc.changes.parse import IDENTITY
+from cdc_assets.cdc.changes.protected import check_keys, protect
 from cdc_assets.cdc.changes.reading import read_records
 from cdc_assets.cdc.changes.route import DESTINATIONS, route
 from cdc_assets.cdc.changes.tombstones import settle_tombstones
@@ -71,6 +72,8 @@ def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = Fals
         if force
         or any(current[t].get(day, DayCommit(0)).inputs != made_of[day] for t in identifiers)
     ]
+    for day in stale:
+        _refuse_removed(source, name, landed, day)
     for run in _contiguous(stale):
         # Of tombstones the day before is read as well.
         rows = landed.records([run[0] - timedelta(days=1), *run])
@@ -97,22 +100,42 @@ def inputs_of(
     return {
         "landing": landed[day].snapshot_id,
         "landing_before": before.snapshot_id if before else None,
-        "rules": rules_fingerprint(config.source(name)),
+        "rules": rules_fingerprint(config, name),
     }
+
+
+def _refuse_removed(
+    source: SourceConfig, name: str, landed: Mapping[date, DayCommit], day: date
+) -> None:
+    """A day is read from its landing, and of tombstones from that of the day before."""
+    for needed in (day, day - timedelta(days=1)):
+        if landed.get(needed, DayCommit(0)).removed is not None:
+            raise MissingDayError(
+                f"{name}.landing",
+                needed,
+                f"Its records were removed (landing_keep_days: {source.landing_keep_days}), and "
+                f"the changes of {day} can't be made again without them; what was made stays as it "
+                "is. Where files or Kafka still have the day, land it again: "
+                f"cdc-assets run --source {name} --from {needed} --to {day} --force",
+            )
 
 
 def made_by_other_rules(lake: Lake, name: str, days: Sequence[date]) -> list[date]:
     """Those days whose changes an older version or configuration made: they are made again."""
     made = lake.day_commits(lake.stage(name, "changes"))
-    rules = rules_fingerprint(lake.config.source(name))
+    rules = rules_fingerprint(lake.config, name)
     return [day for day in days if day in made and made[day].inputs.get("rules") != rules]
 
 
-def rules_fingerprint(source: SourceConfig) -> str:
+def rules_fingerprint(config: Config, name: str) -> str:
     """Changes with everything in the configuration that decides how a record is read."""
+    source = config.source(name)
     tables = {n: [t.key, t.replica_identity, t.columns] for n, t in sorted(source.tables.items())}
     resets = [instant.isoformat() for instant in source.position_reset]
-    rules = [READER_VERSION, source.format, resets, tables, source.unavailable_value]
+    rules: list[Any] = [READER_VERSION, source.format, resets, tables, source.unavailable_value]
+    if source.is_protected:
+        hidden = {n: [sorted(t.exclude), sorted(t.hash)] for n, t in sorted(source.tables.items())}
+        rules += [hidden, config.hash_salt]
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -140,6 +163,7 @@ def _make_run(
     with keeping() as kept:
         reading = read_records(of_days, source, kept)
         parsed, keys = reading.parsed, reading.keys
+        check_keys(keys, name, source)
         lake.create_stage(name, "schemas", columns.SCHEMAS, "message schemas of the source")
         known = known_schemas(lake, name)
         fresh = fresh_schemas(reading.carried, reading.schemas, known)
@@ -165,7 +189,15 @@ def _make_run(
         of_records = route(parsed, source, keys, schemas, verdicts, misfits)
         # Kept: each write asks for one destination, and Spark would push that condition below the
         # keys, planning and working out all of them twice a write.
-        routed = kept.keep(of_records.select(*_ROUTED))
+        carried = {
+            (table, schema_id)
+            for table, what in reading.carried
+            if table is not None and (schema_id := reading.schemas.id_of(what)) is not None
+        }
+        salt = lake.config.hash_salt
+        routed = kept.keep(
+            protect(of_records.select(*_ROUTED), source, salt, days, carried, schemas).drop("kind")
+        )
         facts = facts_of(routed, source).collect()
         register_schemas(lake, name, _used_by_changes(fresh, facts))
         reached = {fact.destination for fact in facts}
@@ -173,7 +205,7 @@ def _make_run(
         # changes last: with it the day is complete.
         for table, rows in (
             (FACTS, lake.spark.createDataFrame(facts, columns.FACTS)),
-            ("quarantine", _quarantined(of_days, routed)),
+            ("quarantine", _quarantined(of_days, routed, source)),
             ("control", _ordered(_control(routed))),
             ("changes", _ordered(_changes(routed))),
         ):
@@ -203,12 +235,18 @@ def _none(lake: Lake, identifier: str) -> DataFrame:
 # What is written of a record, and what finds it in the landing again.
 _ROUTED = (
     *dict.fromkeys((*columns.CHANGES.names, *columns.CONTROL.names)),
-    *("value_hash", "message_key_json", "reason", "detail", "destination"),
+    *("value_hash", "message_key_json", "reason", "detail", "destination", "kind"),
 )
 
 
-def _quarantined(landing: DataFrame, routed: DataFrame) -> DataFrame:
-    """Landing rows of what could not be read; their bytes are read from the landing again."""
+_BYTES = ("key", "value", "headers")
+
+
+def _quarantined(landing: DataFrame, routed: DataFrame, source: SourceConfig) -> DataFrame:
+    """Landing rows of what could not be read; their bytes are read from the landing again.
+
+    Nothing says which columns are in such bytes: where one is protected, they stay in the landing.
+    """
     bad = (
         routed.where("destination = 'quarantine'")
         .groupBy(*(F.col(c).alias(f"bad_{c}") for c in IDENTITY))
@@ -216,7 +254,11 @@ def _quarantined(landing: DataFrame, routed: DataFrame) -> DataFrame:
     )
     rows = landing.withColumn("value_hash", F.xxhash64("value"))
     same = [F.col(c).eqNullSafe(F.col(f"bad_{c}")) for c in IDENTITY]
-    return rows.join(bad, same).to(columns.QUARANTINE)
+    found = rows.join(bad, same).to(columns.QUARANTINE)
+    if not source.is_protected:
+        return found
+    nothing = {c: F.lit(None).cast(columns.QUARANTINE[c].dataType) for c in _BYTES}
+    return found.withColumns(nothing)
 
 
 def _control(routed: DataFrame) -> DataFrame:
@@ -234,9 +276,12 @@ def _ordered(rows: DataFrame) -> DataFrame:
 
 
 def count_landed(lake: Lake, name: str, days: Sequence[date]) -> dict[date, int]:
-    """Records that landed on some days; a day without any is left out."""
+    """Records that landed on some days, also those removed since; a day without any is left out."""
     rows = lake.stage_days(name, "landing", days)
-    return {r.landing_date: r["count"] for r in rows.groupBy("landing_date").count().collect()}
+    counts = {r.landing_date: r["count"] for r in rows.groupBy("landing_date").count().collect()}
+    commits = lake.day_commits(lake.stage(name, "landing"))
+    removed = {day: commits[day].removed for day in days if day in commits}
+    return {**counts, **{day: count for day, count in removed.items() if count is not None}}
 
 
 def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str, Any]]:

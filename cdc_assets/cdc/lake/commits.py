@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ from cdc_assets.cdc.names import quote
 
 INPUTS = "cdc.inputs"  # snapshot property: {day: what it was made of}, as JSON
 CARRIED = "cdc.carried"  # snapshot property: what expired commits said of their days, as JSON
+REMOVED = "cdc.removed"  # snapshot property: {day: records removed for their age}, as JSON
 REPORT = "cdc.report"  # snapshot property: what the day of a state table came to, as JSON
 DAY = "cdc.day"
 MADE_AS = "cdc.made_as"  # snapshot property: the commit that made the day, before compaction
@@ -100,6 +101,7 @@ class DayCommit:
     snapshot_id: int
     inputs: Mapping[str, Any] = field(default_factory=dict)
     records: int | None = None  # that it wrote, of all its days; None where nothing says
+    removed: int | None = None  # the day's records, where maintenance has removed them since
 
 
 @dataclass(frozen=True)
@@ -140,11 +142,17 @@ def days_made(commits: Iterable[tuple[int, Mapping[str, str]]]) -> dict[date, Da
     days: dict[date, DayCommit] = {}
     for _, summary in listed:
         for day, known in json.loads(summary.get(CARRIED, "{}")).items():
-            days[date.fromisoformat(day)] = DayCommit(known["commit"], known["inputs"])
+            removed = known.get("removed")
+            days[date.fromisoformat(day)] = DayCommit(
+                known["commit"], known["inputs"], removed=removed
+            )
     for snapshot, summary in listed:
         for day, inputs in json.loads(summary.get(INPUTS, "{}")).items():
             records = int(summary.get("added-records", 0))
             days[date.fromisoformat(day)] = DayCommit(snapshot, inputs, records)
+        for day, count in json.loads(summary.get(REMOVED, "{}")).items():
+            of_day = days.get(date.fromisoformat(day), DayCommit(0))
+            days[date.fromisoformat(day)] = replace(of_day, removed=count)
     return days
 
 

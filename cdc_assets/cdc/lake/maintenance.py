@@ -3,7 +3,8 @@
 Four steps a table, each one commit that leaves the lake readable, so that a crash between or
 in them costs nothing but its own work:
 
-1. Tags of days beyond ``keep_days`` go (state tables), and branches that crashed runs left.
+1. Tags of days beyond ``keep_days`` go (state tables), and branches that crashed runs left; of
+   `landing` the records of days beyond ``landing_keep_days``, where it is set.
 2. Small data files are joined and deleted rows dropped. Of a state table that is done on the
    newest day that is over: its tag moves to the compacted files, so that the days behind it
    inherit them, and its commit says which day it is and of what it was made, as before.
@@ -11,19 +12,20 @@ in them costs nothing but its own work:
    days is first carried over into a new one.
 4. Files in the table's folder that no commit knows are removed.
 
-Rows of `landing`, `changes` and the other stage tables are kept for good: any day that has
-expired can be made again from them.
+Rows of `changes` and the other stage tables are kept for good, those of `landing` unless
+``landing_keep_days`` is set: from its first day on a table can be made again from them.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from py4j.protocol import Py4JError
 
@@ -35,6 +37,7 @@ from cdc_assets.cdc.lake.commits import (
     CARRIED,
     EXPIRED,
     MADE_AS,
+    REMOVED,
     DayBranch,
     TableState,
     days_made,
@@ -150,6 +153,9 @@ class _Work:
         branches = self._stale_branches(self._state())
         if (days or branches) and not self.dry_run:
             self._drop_refs()
+        landed = self._landing_to_remove()
+        if landed and not self.dry_run:
+            self._remove_landing(landed)
         day, files, size = self._compact_state() if self.is_state else self._compact_stage()
         return Figures(
             self.source,
@@ -157,7 +163,7 @@ class _Work:
             compacted_day=None if day is None else str(day),
             data_files=files,
             data_bytes=size,
-            days_expired=len(days),
+            days_expired=len(days) + len(landed),
             branches_dropped=len(branches),
             snapshots_expired=self._expire_snapshots(set(map(str, days)) | branches),
             orphan_files=self._remove_orphans(),
@@ -222,6 +228,46 @@ class _Work:
                 newest = max([days[-1], *filter(None, [state.expired])])
                 transaction.updateProperties().set(EXPIRED, str(newest)).commit()
             transaction.commitTransaction()
+
+        with_retry(commit)
+
+    def _landing_to_remove(self) -> dict[date, int]:
+        """Days of the landing older than `landing_keep_days`, with their records.
+
+        Only what is in `changes`, and what the next day does not need any more.
+        """
+        keep = self.lake.config.source(self.source).landing_keep_days
+        if self.table != "landing" or keep is None:
+            return {}
+        oldest = self.at.astimezone(ZoneInfo(self.lake.config.timezone)).date()
+        oldest -= timedelta(days=keep)
+        landed = self.lake.day_commits(self.identifier)
+        changes = self.lake.day_commits(self.lake.stage(self.source, "changes"))
+
+        def is_read(day: date) -> bool:
+            made_of = changes[day].inputs if day in changes else {}
+            return made_of.get("landing") == landed[day].snapshot_id
+
+        days = [
+            day
+            for day, commit in landed.items()
+            if day < oldest and commit.removed is None and is_read(day)
+            if (following := day + timedelta(days=1)) not in landed or is_read(following)
+        ]
+        held = self.lake.day_files(self.identifier, days) if days else {}
+        return {day: held[day].records if day in held else 0 for day in days}
+
+    def _remove_landing(self, days: Mapping[date, int]) -> None:
+        """Whole files go, and the commit says how many records each day had."""
+        iceberg: Any = self.lake.spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
+        said = json.dumps({str(day): records for day, records in days.items()})
+
+        def commit() -> None:
+            delete = self.lake.handle(self.identifier).newDelete().set(REMOVED, said)
+            for day in days:
+                on_day = iceberg.expressions.Expressions.equal("landing_date", str(day))
+                delete = delete.deleteFromRowFilter(on_day)
+            delete.commit()
 
         with_retry(commit)
 
@@ -329,7 +375,7 @@ class _Work:
         if not self.dry_run:
             said = days_made((s.id, s.summary) for s in state.snapshots.values())
             carried = {
-                str(day): {"commit": of.snapshot_id, "inputs": of.inputs}
+                str(day): {"commit": of.snapshot_id, "inputs": of.inputs, "removed": of.removed}
                 for day, of in said.items()
             }
             text = json.dumps(carried)

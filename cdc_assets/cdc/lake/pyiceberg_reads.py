@@ -11,7 +11,8 @@ import difflib
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -31,11 +32,13 @@ from cdc_assets.cdc.errors import (
 )
 from cdc_assets.cdc.lake.catalog import state_parts
 from cdc_assets.cdc.lake.commits import KEY, REPORT, DayCommit, days_made, is_day
+from cdc_assets.cdc.landing.lines import LandedRecord, instant_text, text_of
 from cdc_assets.cdc.names import TableName, escape
 from cdc_assets.cdc.spark import CATALOG, sqlite_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
 # Up to here a table is sorted before its first rows are shown; beyond, any rows will do.
@@ -446,8 +449,58 @@ def records(rows: pa.Table) -> Iterator[dict[str, Any]]:
     """
     kinds = {field.name: field.type for field in rows.schema}
     for batch in rows.to_batches(max_chunksize=1_000):
-        for row in batch.to_pylist():
+        for row in _python_rows(batch):
             yield {name: json_value(value, kinds[name]) for name, value in row.items()}
+
+
+def _python_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Rows as Python has them; instants in years that it does not know are texts."""
+    columns = [_python_values(column) for column in batch.columns]
+    for values in zip(*columns, strict=True):
+        yield dict(zip(batch.schema.names, values, strict=True))
+
+
+def _python_values(column: pa.Array) -> list[Any]:
+    import pyarrow as pa
+
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        if not pa.types.is_timestamp(column.type):
+            raise
+        micros = column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
+        return [None if instant is None else instant_text(instant) for instant in micros]
+    return values
+
+
+def messages(rows: pa.Table, with_bytes: bool) -> Iterator[dict[str, Any]]:
+    """As :func:`records`, of `landing` or `quarantine`, with keys, values and headers as text.
+
+    Args:
+        rows: of that table.
+        with_bytes: keep the bytes in base64 where they are, and add `key_text`, `value_text` and
+            each header's `value_text`, null where the bytes are no UTF-8. Else the text stands in
+            their place, and base64 begins with ``base64:``.
+    """
+    for row in records(rows):
+        yield _with_texts(row, ("key", "value"), with_bytes) | {
+            "headers": [_with_texts(h, ("value",), with_bytes) for h in row["headers"] or ()]
+        }
+
+
+def _with_texts(row: dict[str, Any], names: Sequence[str], with_bytes: bool) -> dict[str, Any]:
+    coded = {name: row[name] for name in names}
+    texts = {
+        name: None if code is None else text_of(base64.b64decode(code))
+        for name, code in coded.items()
+    }
+    if with_bytes:
+        return {**row, **{f"{name}_text": text for name, text in texts.items()}}
+    shown = {
+        name: f"base64:{code}" if code is not None and texts[name] is None else texts[name]
+        for name, code in coded.items()
+    }
+    return {**row, **shown}
 
 
 def json_value(value: Any, kind: pa.DataType) -> Any:
@@ -508,22 +561,22 @@ def lag_rows(
     return [{"source": source, **row} for row in records(ordered)]
 
 
-def require_lag(
-    config: Config, sources: Sequence[str], first: date | None, last: date | None
+def require_made(
+    config: Config, name: str, sources: Sequence[str], first: date | None, last: date | None
 ) -> None:
-    """See that the lag of some of these days was made, be it without a row.
+    """See that some of these days of sources' own table was made, be it without a row.
 
     Raises:
         LakeError: of no source it was.
     """
     first, last = first or config.start_date, last or config.today()
-    tables = [own_table(source, "lag") for source in sources]
+    tables = [own_table(source, name) for source in sources]
     made = {t: days_of(open_table(config, t), is_state=False) for t in tables}
     if any(first <= day <= last for days in made.values() for day in days):
         return
     has = [f"{t} has {min(days)} to {max(days)}" for t, days in made.items() if days]
     raise LakeError(
-        f"no lag for {first} to {last}: {'; '.join(has) or 'no day is made yet'}. "
+        f"no {name} for {first} to {last}: {'; '.join(has) or 'no day is made yet'}. "
         + _how_to_make(config, sources, first, last)
     )
 
@@ -545,3 +598,193 @@ def quarantine_counts(config: Config, source: str) -> dict[str, int]:
     counts = rows.group_by("reason").aggregate([("reason", "count")]).to_pylist()
     ordered = sorted(counts, key=lambda row: (-row["reason_count"], row["reason"]))
     return {row["reason"]: row["reason_count"] for row in ordered}
+
+
+# --- what is in quarantine
+
+_FEW_OFFSETS = 200  # as many as PyIceberg compares with the lowest and highest of a file
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """A record in quarantine, and why it is there.
+
+    `is_gone` where neither the row nor the landing has its bytes, or the landing has several
+    records at its place.
+    """
+
+    source: str
+    record: LandedRecord
+    reason: str
+    detail: str | None
+    table_name: str | None
+    is_gone: bool = False
+
+
+def quarantine_days(config: Config, source: str) -> list[date]:
+    """The days of a source that were made, be they without a record in quarantine.
+
+    Raises:
+        MissingTableError: none was.
+        LakeError: the catalog can't be read.
+    """
+    return list(days_of(open_table(config, own_table(source, "quarantine")), is_state=False))
+
+
+def quarantine_by_day(
+    config: Config, source: str, first: date | None = None, last: date | None = None
+) -> dict[tuple[date, str], int]:
+    """How many records of a source are in quarantine, by landing day and reason.
+
+    Raises:
+        MissingTableError: no day of the source was made.
+        LakeError: the catalog or a file can't be read.
+    """
+    quarantine = own_table(source, "quarantine")
+    opened = open_table(config, quarantine)
+    span = {"landing_date >= ": first, "landing_date <= ": last}
+    wanted = [f"{compared}'{day}'" for compared, day in span.items() if day]
+    with _files_of(quarantine):
+        rows = opened.scan(
+            row_filter=" AND ".join(wanted) or "landing_date IS NOT NULL",
+            selected_fields=("landing_date", "reason"),
+        ).to_arrow()
+    by = ["landing_date", "reason"]
+    counts = rows.group_by(by).aggregate([([], "count_all")]).to_pylist()
+    return {(row["landing_date"], row["reason"]): row["count_all"] for row in counts}
+
+
+def quarantined(
+    config: Config, source: str, counts: Mapping[tuple[date, str], int]
+) -> Iterator[Quarantined]:
+    """The records in quarantine of some days and reasons, the newest day first.
+
+    A record whose key and value are both null may have its bytes in `landing` alone: they are
+    looked up there. In a day they come by topic, partition and offset, where it is small
+    enough to be sorted.
+
+    Args:
+        config: cdc.yaml.
+        source: the source's name.
+        counts: which days and reasons, as :func:`quarantine_by_day` counts them.
+
+    Raises:
+        LakeError: a file can't be read.
+    """
+    from pyiceberg import expressions
+
+    e: Any = expressions  # mypy does not know their positional arguments
+    quarantine = own_table(source, "quarantine")
+    opened = open_table(config, quarantine)
+    made_of = {day: made.inputs.get("landing") for day, made in day_commits(opened).items()}
+    for day in sorted({day for day, _ in counts}, reverse=True):
+        reasons = {reason for of, reason in counts if of == day}
+        total = sum(counts[day, reason] for reason in reasons)
+        chosen = e.And(e.EqualTo("landing_date", str(day)), e.In("reason", reasons))
+        with _files_of(quarantine):
+            for rows in _stretches(opened, chosen, total <= _SORTED_ROWS):
+                landed = _landed_bytes(config, source, day, made_of.get(day), rows)
+                for row in _rows(rows):
+                    yield _quarantined(source, row, landed)
+
+
+def _stretches(opened: Table, chosen: BooleanExpression, is_sorted: bool) -> Iterator[pa.Table]:
+    """The rows of a scan, all at once where they are to be sorted."""
+    import pyarrow as pa
+
+    scan = opened.scan(row_filter=chosen)
+    if is_sorted:
+        yield _sorted(scan.to_arrow(), ["topic", "partition", "offset", "file", "detail"])
+        return
+    for batch in scan.to_arrow_batch_reader():
+        yield pa.Table.from_batches([batch])
+
+
+def _rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    """Rows as Python has them; `timestamp` in µs: Kafka's clocks may say years beyond Python's."""
+    import pyarrow as pa
+
+    place = rows.column_names.index("timestamp")
+    rows = rows.set_column(place, "timestamp", rows["timestamp"].cast(pa.int64()))
+    for batch in rows.to_batches(max_chunksize=1_000):
+        yield from batch.to_pylist()
+
+
+def _quarantined(source: str, row: Mapping[str, Any], landed: _LandedRows) -> Quarantined:
+    about = (row["reason"], row["detail"], row["table_name"])
+    if row["key"] is not None or row["value"] is not None:
+        return Quarantined(source, _landed_record(row), *about)
+    at_place = landed.get(_place(row), [])
+    if not at_place:
+        return Quarantined(source, _landed_record(row), *about, is_gone=True)
+    # Those at one place differ only where as many landed as are in quarantine: all are given.
+    return Quarantined(source, _landed_record(at_place.pop()), *about)
+
+
+def _landed_record(row: Mapping[str, Any]) -> LandedRecord:
+    names = ("landing_date", "topic", "partition", "offset", "timestamp_type", "key", "value")
+    return LandedRecord(
+        **{name: row[name] for name in names},
+        timestamp_us=row["timestamp"],
+        headers=[(header["key"], header["value"]) for header in row["headers"] or ()],
+        file=row["file"],
+    )
+
+
+_Place = tuple[str | None, int | None, int | None, str | None]
+_LandedRows = dict[_Place, list[dict[str, Any]]]
+
+
+def _place(row: Mapping[str, Any]) -> _Place:
+    return row["topic"], row["partition"], row["offset"], row["file"]
+
+
+def _landed_bytes(
+    config: Config, source: str, day: date, made_of: int | None, rows: pa.Table
+) -> _LandedRows:
+    """The landing rows of those rows in quarantine that have neither key nor value.
+
+    None of a place where other records landed, too: nothing says which of them is meant. None of
+    a day that landed anew since.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_bare = pc.and_(pc.is_null(rows["key"]), pc.is_null(rows["value"]))
+    bare = rows.select(["topic", "partition", "offset", "file"]).filter(is_bare)
+    wanted = Counter(_place(row) for row in bare.to_pylist())
+    if not wanted:
+        return {}
+    opened = open_table(config, own_table(source, "landing"))
+    landed = day_commits(opened).get(day)
+    if landed is None or landed.snapshot_id != made_of:
+        return {}
+    found: _LandedRows = {}
+    scan = opened.scan(row_filter=_at_offsets(day, {offset for _, _, offset, _ in wanted}))
+    for batch in scan.to_arrow_batch_reader():
+        places = batch.select(["topic", "partition", "offset", "file"]).to_pylist()
+        at = [n for n, place in enumerate(places) if _place(place) in wanted]
+        for row in _rows(pa.Table.from_batches([batch]).take(pa.array(at, pa.int64()))):
+            found.setdefault(_place(row), []).append(row)
+    return {
+        place: at_place
+        for place, at_place in found.items()
+        if len(at_place) == wanted[place] or all(row == at_place[0] for row in at_place)
+    }
+
+
+def _at_offsets(day: date, offsets: Set[int | None]) -> BooleanExpression:
+    """Landing rows of a day at some offsets; at all between them where they are many."""
+    from pyiceberg import expressions
+
+    e: Any = expressions
+    known = {offset for offset in offsets if offset is not None}
+    at = e.In("offset", known)
+    if len(known) > _FEW_OFFSETS:
+        at = e.And(
+            e.GreaterThanOrEqual("offset", min(known)), e.LessThanOrEqual("offset", max(known))
+        )
+    if None in offsets:
+        at = e.Or(at, e.IsNull("offset"))
+    chosen: BooleanExpression = e.And(e.EqualTo("landing_date", str(day)), at)
+    return chosen

@@ -214,6 +214,7 @@ def from_lines(lines: DataFrame) -> DataFrame:
             "_sent": sent,
             "_millis": millis,
             **{f"_{name}_bytes": _coded(f"l.{name}_base64") for name in _BYTES},
+            "_pairs": _header_pairs(),
         }
     )
     timed = read.extend(
@@ -224,7 +225,7 @@ def from_lines(lines: DataFrame) -> DataFrame:
             "CASE WHEN NOT _sent RLIKE '^[-+]?[0-9.]+$' "
             f"AND try_cast(_sent AS timestamp) < timestamp_millis({_END_OF_TIME_MS}) "
             "THEN try_cast(_sent AS timestamp) END)",
-            "_fits": " AND ".join(map(_is_text_or_null, _BYTES)),
+            "_fits": " AND ".join([*map(_is_text_or_null, _BYTES), _HEADERS_FIT]),
         }
     )
     is_time = f"(_sent IS NULL OR _timestamp IS NOT NULL OR _millis <=> {_NO_TIMESTAMP}L)"
@@ -286,18 +287,33 @@ def _is_text_or_null(name: str) -> Sql:
 def _headers() -> Sql:
     """kcat's flat list ``[k, v, …]`` or Spark's ``[{key, value}, …]`` as one array of pairs."""
     flat = get("l.headers", "$", "array<string>")
-    pairs = get("l.headers", "$", "array<struct<key: string, value: string>>")
     from_flat = (
         f"transform(sequence(0, CAST(size({flat}) / 2 AS int) - 1), i -> named_struct("
         f"'key', get({flat}, i * 2), 'value', CAST(get({flat}, i * 2 + 1) AS binary)))"
     )
-    from_pairs = f"CAST({pairs} AS {_HEADERS})"
-    is_pairs = "startswith(schema_of_variant(l.headers), 'ARRAY<OBJECT')"
+    from_pairs = (
+        "transform(_pairs, h -> named_struct('key', h.key, 'value', "
+        f"coalesce({_coded('h.value_base64')}, CAST(h.value AS binary))))"
+    )
     return case(
         ("l.headers IS NULL", f"CAST(NULL AS {_HEADERS})"),
-        (is_pairs, from_pairs),
+        (_IS_PAIRS, from_pairs),
         (f"size({flat}) >= 2", from_flat),
     )
+
+
+def _header_pairs() -> Sql:
+    """Headers as a list of objects; null for kcat's flat list, and where there are none."""
+    pairs = get("l.headers", "$", "array<struct<key: string, value: string, value_base64: string>>")
+    return case((_IS_PAIRS, pairs))
+
+
+_IS_PAIRS = "startswith(schema_of_variant(l.headers), 'ARRAY<OBJECT')"
+# False where the bytes of a header's value are lost.
+_HEADERS_FIT = (
+    "(_pairs IS NULL OR NOT exists(_pairs, h -> "
+    f"h.value_base64 IS NOT NULL AND {_coded('h.value_base64')} IS NULL))"
+)
 
 
 def _from_millis(millis: Column) -> Column:

@@ -148,7 +148,7 @@ class TableColumns:
         self._before = self._existing() if day.state else {}
         schemas = day.facts.schemas
         latest = schemas.latest(day.table, day.day)
-        configured = types.columns_of_config(day.config.columns)
+        configured = types.columns_of_config(day.config.lake_columns)
         without = self._latest = types.over(configured, latest)
         found: dict[str, list[str]] = {}
         # Of those that are new today that of most events first: one record types no column.
@@ -349,7 +349,7 @@ class TableColumns:
         fresh = self.inferred - set(before) if state else self.inferred
         typed = of_schemas - set(self._unlike)
         inferred = (known | fresh) - typed
-        self.inferred = inferred - {self._lake_name(n) for n in day.config.columns}
+        self.inferred = inferred - {self._lake_name(n) for n in day.config.lake_columns}
         properties_wanted = {INFERRED: json.dumps(sorted(inferred), ensure_ascii=False)}
         if self.key_names:
             properties_wanted[KEY] = json.dumps(list(self.key_names), ensure_ascii=False)
@@ -443,7 +443,7 @@ class TableColumns:
             ConfigError: on a later day, where the values of the days before would be lost.
         """
         day, faults = self.day, []
-        for name in [self._lake_name(n) for n in day.config.columns]:
+        for name in [self._lake_name(n) for n in day.config.lake_columns]:
             if name in of_schemas or name not in existing or name in self.key_lake:
                 continue
             kind = wanted[name][0]

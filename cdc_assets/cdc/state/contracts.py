@@ -56,7 +56,7 @@ def broken_of_table(
     """
     actual = {f.name: f.dataType for f in frame.schema.fields}
     expected = list(OWN_COLUMNS.fields)
-    for name, column in columns_of_config(config.columns).items():
+    for name, column in columns_of_config(config.lake_columns).items():
         own = config.rename.get(name, name)
         if name in of_messages or own not in actual:
             continue

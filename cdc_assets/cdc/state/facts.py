@@ -11,6 +11,7 @@ from pyspark.sql import Row
 
 from cdc_assets.cdc.changes.facts import read_facts
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas, known_schemas
+from cdc_assets.cdc.changes.protected import protected_schemas
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit
@@ -118,7 +119,7 @@ def gather(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -
     lake = lake.sized(0)  # whatever the days hold, what is known of them is little
     return Facts(
         survey(lake, name, listed, days),
-        known_schemas(lake, name, listed),
+        protected_schemas(known_schemas(lake, name, listed), lake.config.source(name)),
         {
             table: lake.day_commits(lake.stage(name, table))
             for table in ("landing", "changes", "control", "quarantine")

@@ -188,7 +188,7 @@ class TableDay:
     def _rules(self) -> str:
         rules = [
             MERGER_VERSION,
-            changes.rules_fingerprint(self.source),
+            changes.rules_fingerprint(self.lake.config, self.name),
             self.source.missing_columns,
             self.source.unavailable_value,
             self.source.late_days,

@@ -128,7 +128,7 @@ _CONFIGURED = {
     "timestamp": "any_instant",
     "timestamp_ntz": "any_local",
 }
-_TEXT = ColumnType("string", "string")
+TEXT = ColumnType("string", "string")
 # Read as text; what a schema says so says nothing of the column's values.
 _UNKNOWN = ColumnType("unknown", "string")
 
@@ -334,7 +334,7 @@ def _configured(kind: str) -> ColumnType:
     if kind.startswith("array<"):
         return _array_of(_configured(kind[len("array<") : -1]))
     if kind.startswith("map<string,"):
-        return _map_of(_TEXT, _configured(kind[len("map<string,") : -1]))
+        return _map_of(TEXT, _configured(kind[len("map<string,") : -1]))
     if kind.startswith("decimal"):
         return ColumnType("number", kind, int(kind.split(",")[1].rstrip(")")))
     return ColumnType(_CONFIGURED[kind], kind)

@@ -1,0 +1,215 @@
+"""Columns that must not leave the landing: left out (`exclude`), or hashed (`hash`).
+
+It is done to the records as they are about to be written to `changes` and `control`, so that no
+later stage knows such a value. A hash is the SHA-256 of the salt followed by the value's text,
+where the text is that of the canonical key (decimals without trailing zeros, bytes base64, times
+ISO): a key and a column that refers to it have the same hash, in whatever table they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import date
+
+from pyspark.sql import DataFrame
+
+from cdc_assets.cdc.changes.keys import KeySurvey
+from cdc_assets.cdc.changes.message_schemas import KnownSchemas
+from cdc_assets.cdc.config import SourceConfig, TableConfig
+from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cdc.sqltext import Query, Sql, case, get, is_one_of, literal, literals, members_of
+from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values.placeholders import placeholder_forms
+from cdc_assets.cdc.values.readers import canonical_key, itself
+
+_IMAGES, _KEYS = ("before", "after"), ("key", "old_key", "new_key")
+# Details of these reasons show a part of the message.
+_SEE = literal("not shown, because columns of this source are protected: see landing")
+_SHOWING = ("malformed_landing_line", "malformed_json", "unknown_op", "malformed_key")
+
+
+def check_keys(keys: KeySurvey, name: str, source: SourceConfig) -> None:
+    """See that no excluded column is part of a message key.
+
+    Raises:
+        ConfigError: one is; without it rows of different keys would become one.
+    """
+    faults = {
+        f"sources.{name}.tables.{shape.table_name}.exclude: {column} is a column of the key. Name "
+        "it in hash, or set a key without it"
+        for shape in keys.shapes
+        for column in sorted(_of(source, shape.table_name).exclude)
+        if column in shape.names
+    }
+    if faults:
+        raise ConfigError(sorted(faults))
+
+
+def protect(
+    records: DataFrame,
+    source: SourceConfig,
+    salt: str | None,
+    days: Iterable[date],
+    schema_ids: Iterable[tuple[str, str]],
+    schemas: KnownSchemas,
+) -> DataFrame:
+    """Leave out and hash the columns that the configuration names.
+
+    Args:
+        records: routed records with the columns of `changes`, `detail`, `reason` and
+            `message_key_json`.
+        source: the rules.
+        salt: what hashes begin with; None where no column is hashed.
+        days: their landing days.
+        schema_ids: the tables and message schemas of these records.
+        schemas: the columns of these schemas.
+
+    Returns:
+        The same records. Where no column is named they are left as they are.
+    """
+    if not source.is_protected:
+        return records
+    tables = {name: table for name, table in source.tables.items() if table.is_protected}
+    plans = {name: _plans(name, table, days, schema_ids, schemas) for name, table in tables.items()}
+    unsent = source.unavailable_value
+    is_table = is_one_of("table_name", tables)
+    opened = Query(records).extend(
+        {
+            f"_{name}_of": case((is_table, members_of(f"try_parse_json({name})")))
+            for name in (*_IMAGES, *_KEYS)
+        }
+    )
+    hidden = {
+        name: case(
+            (f"NOT ({is_table})", name),
+            *(
+                (condition, _image(f"_{name}_of", tables[table], dict(known), salt, unsent))
+                for table, of_table in plans.items()
+                for known, condition in of_table.items()
+            ),
+        )
+        for name in _IMAGES
+    }
+    hidden.update(
+        {
+            name: case(
+                (f"NOT ({is_table})", name),
+                *(
+                    (f"table_name = {literal(text)}", _key(f"_{name}_of", table, salt))
+                    for text, table in tables.items()
+                ),
+            )
+            for name in _KEYS
+        }
+    )
+    # Of a record that can't be read nothing says which columns it has.
+    shows = f"reason IN ({literals(_SHOWING)}) AND NOT startswith(detail, 'the key is (')"
+    hidden["detail"] = case((f"coalesce({shows}, false)", _SEE), otherwise="detail")
+    # A statement, or a message of an application, may hold any value.
+    hidden["payload"] = case(
+        ("payload IS NULL OR op IN ('transaction', 'heartbeat')", "payload"), otherwise=_SEE
+    )
+    hidden["message_key_json"] = case(("kind <> 'tombstone'", "message_key_json"))
+    return opened.replace(hidden).drop(*(f"_{n}_of" for n in (*_IMAGES, *_KEYS))).plan()
+
+
+Known = tuple[tuple[str, types.ColumnType], ...]
+
+
+def _plans(
+    name: str,
+    table: TableConfig,
+    days: Iterable[date],
+    schema_ids: Iterable[tuple[str, str]],
+    schemas: KnownSchemas,
+) -> dict[Known, Sql]:
+    """The types in which a table's hashed columns came, each with the records that came so.
+
+    As keys are typed: by the message's own schema, else by those that landed until its day, else
+    by the configuration.
+    """
+    configured = types.columns_of_config(table.columns)
+    places: dict[Known, list[Sql]] = {}
+    for day in days:
+        latest = types.over(configured, schemas.latest(name, day))
+        for schema_id in sorted({i for t, i in schema_ids if t == name} | {""}):
+            own = types.over(latest, schemas.columns.get((name, schema_id), {}))
+            known = tuple((column, own[column]) for column in table.hash if column in own)
+            place = f"(landing_date = {literal(day)} AND coalesce(schema_id, '') = "
+            places.setdefault(known, []).append(f"{place}{literal(schema_id)})")
+    if len(places) == 1:
+        return {known: f"table_name = {literal(name)}" for known in places}
+    return {
+        known: f"table_name = {literal(name)} AND ({' OR '.join(of_types)})"
+        for known, of_types in places.items()
+    }
+
+
+def protected_schemas(schemas: KnownSchemas, source: SourceConfig) -> KnownSchemas:
+    """The schemas as `changes` has their columns: hashes are texts, excluded columns are not."""
+    if not source.is_protected:
+        return schemas
+    columns = {
+        (name, schema_id): _columns(of_schema, _of(source, name))
+        for (name, schema_id), of_schema in schemas.columns.items()
+    }
+    return replace(schemas, columns=columns)
+
+
+def _columns(columns: Mapping[str, types.ColumnType], table: TableConfig) -> types.ColumnTypes:
+    return {
+        name: types.TEXT if name in table.hash else kind
+        for name, kind in columns.items()
+        if name not in table.exclude
+    }
+
+
+def _of(source: SourceConfig, table: str) -> TableConfig:
+    return source.tables.get(table) or TableConfig()
+
+
+def _image(
+    row: Sql, table: TableConfig, known: types.ColumnTypes, salt: str | None, unsent: str
+) -> Sql:
+    """An image's JSON; `row` is its members."""
+    forms = literals(placeholder_forms(unsent))
+    # R2: what was not sent has no value to hash.
+    hashes = [
+        (
+            f"n = {literal(name)}",
+            case(
+                (f"to_json(v) IN ({forms})", f"CAST({literal(unsent)} AS variant)"),
+                otherwise=_hash(_canonical(known.get(name)), salt),
+            ),
+        )
+        for name in table.hash
+    ]
+    return f"to_json({_with(row, table, hashes)})"
+
+
+def _key(row: Sql, table: TableConfig, salt: str | None) -> Sql:
+    """A canonical key's JSON; `row` is its members."""
+    hashes = [(f"n = {literal(name)}", _hash("v", salt)) for name in table.hash]
+    return f"to_json({_with(row, table, hashes)})"
+
+
+def _with(row: Sql, table: TableConfig, hashes: list[tuple[Sql, Sql]]) -> Sql:
+    if table.exclude:
+        row = f"map_filter({row}, (n, v) -> n NOT IN ({literals(table.exclude)}))"
+    if hashes:
+        row = f"transform_values({row}, (n, v) -> {case(*hashes, otherwise='v')})"
+    return row
+
+
+def _canonical(kind: types.ColumnType | None) -> Sql:
+    """The value `v` as it stands in a key; as it was sent where no column can hold it."""
+    if kind is None or kind.wire == "unknown":
+        return "v"
+    return f"coalesce({canonical_key(itself('v'), kind)}, v)"
+
+
+def _hash(value: Sql, salt: str | None) -> Sql:
+    text = f"coalesce({get(value, '$', 'string')}, to_json({value}))"
+    hashed = f"CAST(sha2(concat({literal(salt)}, {text}), 256) AS variant)"
+    return case(("is_variant_null(v)", "v"), otherwise=hashed)

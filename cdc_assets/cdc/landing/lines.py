@@ -1,0 +1,164 @@
+"""Landing rows as the lines that land as them again; the counterpart of `files`, without Spark."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import IO, Any
+
+_EPOCH = datetime(1970, 1, 1)
+_BYTE_ORDER_MARK = "\ufeff".encode()
+# A longer text in a line is no JSON for Spark's parser; it counts in UTF-16, as Java does.
+_TEXT_LIMIT = 20_000_000
+
+
+@dataclass(frozen=True)
+class LandedRecord:
+    """A row of `landing`: a Kafka record, or a line that is none (`topic` is null)."""
+
+    landing_date: date
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    timestamp_us: int | None  # µs since 1970, UTC
+    timestamp_type: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str | None, bytes | None]] = ()
+    file: str | None = None
+
+    @property
+    def timestamp(self) -> str | None:
+        """The Kafka timestamp as ISO text in UTC."""
+        return None if self.timestamp_us is None else instant_text(self.timestamp_us)
+
+
+def instant_text(micros: int) -> str:
+    """µs since 1970 as ISO text in UTC, also of years that Python does not know."""
+    try:
+        instant = _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        import pyarrow as pa
+
+        text = pa.scalar(micros, pa.timestamp("us")).cast(pa.string()).as_py()
+        return str(text).replace(" ", "T") + "Z"
+    return instant.isoformat() + "Z"
+
+
+def text_of(data: bytes | None) -> str | None:
+    """Bytes as text; null where they are no UTF-8."""
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def texts_of(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Bytes as landed lines name them: as text, else in base64; null stays null."""
+    text = text_of(data)
+    if data is None or text is not None:
+        return {name: text}
+    return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def landed_line(record: LandedRecord, **more: Any) -> bytes | None:
+    """The line, without its end, that lands as this record: the same bytes in each column.
+
+    A line that is no record is itself. What came in a Parquet file without a place in Kafka was
+    no line: it becomes one that lacks its place, too. Other characters than printable ones are
+    escaped.
+
+    Args:
+        record: a row of `landing`.
+        more: members that the landing passes over, for whoever reads the line.
+
+    Returns:
+        Null for a record that no line can hold: its key or value is too long.
+    """
+    if record.topic is None and not (record.file or "").endswith(".parquet"):
+        return record.value
+    line = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": _sent(record),
+        "timestampType": record.timestamp_type,
+        **texts_of("key", record.key),
+        **texts_of("value", record.value),
+        "headers": [{"key": k, **texts_of("value", v)} for k, v in record.headers] or None,
+        **more,
+    }
+    if any(map(_is_too_long, line.values())):
+        return None
+    return _escaped(json.dumps(line, ensure_ascii=False)).encode()
+
+
+def _is_too_long(value: object) -> bool:
+    if not isinstance(value, str) or len(value) <= _TEXT_LIMIT // 2:
+        return False
+    return len(value) + sum(character > "\uffff" for character in value) > _TEXT_LIMIT
+
+
+def _sent(record: LandedRecord) -> int | str | None:
+    """The timestamp in ms, as Kafka has it; as text where a landed file said more, or less."""
+    micros = record.timestamp_us
+    if micros is None or micros < 0 or micros % 1000:
+        return record.timestamp
+    return micros // 1000
+
+
+def _escaped(text: str) -> str:
+    """JSON text in which a terminal finds nothing to act on."""
+    if text.isprintable():
+        return text
+    return re.sub(r"[^\x20-\x7e]", lambda found: _escape(found[0]), text)
+
+
+def _escape(character: str) -> str:
+    return character if character.isprintable() else json.dumps(character)[1:-1]
+
+
+def write_lines(lines: Iterable[bytes], out: IO[bytes]) -> int:
+    """Write lines of :func:`landed_line`; how many there were."""
+    count = 0
+    for count, line in enumerate(lines, 1):
+        if count == 1 and line.startswith(_BYTE_ORDER_MARK):
+            out.write(b"\n")  # Spark takes it off a file's beginning; empty lines are no record
+        out.write(line)
+        out.write(b"\n")
+    return count
+
+
+@contextmanager
+def new_file(file: Path) -> Iterator[IO[bytes]]:
+    """A file that is there whole or not at all, and replaces no other.
+
+    Until then its name begins with a dot, as of files that the landing passes over.
+
+    Raises:
+        FileExistsError: there is such a file.
+    """
+    part = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with part.open("xb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        try:
+            os.link(part, file)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            if os.path.lexists(file):
+                raise FileExistsError(str(file)) from None
+            part.rename(file)
+    finally:
+        with suppress(FileNotFoundError):
+            part.unlink()

@@ -1,0 +1,466 @@
+"""`cdc-assets quarantine`: what could not be read, why, and how it gets into the tables."""
+
+from __future__ import annotations
+
+import base64
+import difflib
+import heapq
+import os
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import typer
+from rich.cells import cell_len, set_cell_size
+
+from cdc_assets.cdc.changes.reasons import REASONS, remedy
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import CdcError, MissingTableError
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.pyiceberg_reads import Quarantined
+from cdc_assets.cdc.landing.lines import landed_line, new_file, text_of, texts_of, write_lines
+from cdc_assets.cli import output
+
+COLUMNS = (
+    "source", "landing_date", "reason", "detail", "table_name", "topic", "partition", "offset",
+    "timestamp", "timestamp_type", "file", "key", "key_base64", "value", "value_base64", "headers",
+    "is_gone", "remedy",
+)  # fmt: skip
+STDOUT = "-"  # as name of the file to export to
+_PIPED = {"key": 200, "value": 1_000}  # characters of a message that a table shows in a file
+_COUNTED = 30  # lines of counts by day; those of older days are summed up
+_LISTED = 20  # files that are named
+_PROGRAM = "cdc-assets"
+
+Counts = dict[tuple[date, str], int]
+
+
+class ExportError(CdcError):
+    """Raised when the file to export to can't be written, or is there already."""
+
+
+def reason_fault(text: str) -> str | None:
+    """What is wrong with a reason that a user names; null for one of the list."""
+    if text in REASONS:
+        return None
+    close = difflib.get_close_matches(text, REASONS, n=2, cutoff=0.6)
+    hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+    return f"{text!r} is no reason{hint}; the reasons are {', '.join(REASONS)}"
+
+
+def export_fault(to: str) -> str | None:
+    """What is wrong with the name of a file to export to; null where nothing is."""
+    if to == STDOUT or to.endswith(".jsonl"):
+        return None
+    return f"got {to!r}; a file of landed lines is named *.jsonl (- is standard output)"
+
+
+# --- what is asked for
+
+
+@dataclass
+class Selection:
+    """Records in quarantine that are asked for: how many of each day and reason, by source."""
+
+    config: Config
+    counts: dict[str, Counts] = field(default_factory=dict)
+    other_reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def total(self) -> int:
+        """How many records these are."""
+        return sum(sum(of.values()) for of in self.counts.values())
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """How many they are by reason."""
+        found: Counter[str] = Counter()
+        for counts in self.counts.values():
+            for (_, reason), count in counts.items():
+                found[reason] += count
+        return found
+
+    def records(self, limit: int | None = None) -> Iterator[Quarantined]:
+        """The records, the newest day first, and in a day a source after the other."""
+        by_source = (reads.quarantined(self.config, s, counts) for s, counts in self.counts.items())
+        found = heapq.merge(*by_source, key=lambda q: q.record.landing_date, reverse=True)
+        return islice(found, limit)
+
+
+def select(
+    config: Config,
+    sources: Sequence[str],
+    first: date | None = None,
+    last: date | None = None,
+    reason: str | None = None,
+) -> Selection:
+    """Count the records in quarantine of some sources, days, and perhaps one reason.
+
+    Raises:
+        MissingTableError: no day of any of the sources was made.
+        LakeError: none of these days was made; or the lake can't be read.
+    """
+    selection = Selection(config)
+    missing: list[MissingTableError] = []
+    for source in sources:
+        try:
+            counts = reads.quarantine_by_day(config, source, first, last)
+        except MissingTableError as error:
+            missing.append(error)
+            continue
+        selection.counts[source] = {k: n for k, n in counts.items() if reason in (None, k[1])}
+        for (_, other), count in counts.items():
+            if other != reason:
+                selection.other_reasons[other] += count
+    if not selection.counts:
+        raise missing[0]
+    if not selection.total:
+        reads.require_made(config, "quarantine", list(selection.counts), first, last)
+    return selection
+
+
+def why_none(selection: Selection, reason: str | None = None) -> str:
+    """What to say of made days of which nothing is selected."""
+    sources = ", ".join(selection.counts)
+    others = ", ".join(f"{r} {n}" for r, n in selection.other_reasons.most_common())
+    if not others:
+        return f"{sources}: these days are made, and no record of them is in quarantine"
+    return f"{sources}: no record of these days is in quarantine as {reason}; there are {others}"
+
+
+# --- printed
+
+
+def print_selection(selection: Selection, form: str, limit: int | None) -> None:
+    """Print the records; as a table with the counts before and what to do behind them."""
+    if form != "table":
+        printed = output.print_rows(COLUMNS, map(_row, selection.records(limit)), form)
+        _say_cut(selection, printed)
+        return
+    typer.echo("in quarantine, by source, day and reason:")
+    output.print_table(("source", "day", "reason", "records"), _count_rows(selection))
+    rows, room = [], output.room(_SHOWN)
+    for record in selection.records(limit):
+        rows.append(_shown(record, room))
+    typer.echo("\nthe records, the newest day first:")
+    output.print_table(_SHOWN, rows, fold=False, whole=("detail", "key", "value"))
+    _say_cut(selection, len(rows))
+    typer.echo("\nwhat to do:")
+    for reason, count in selection.reasons.most_common():
+        typer.echo(f"  {output.printable(reason)} ({count}): {remedy(reason)}")
+    typer.echo("\nthen:")
+    for line in _then(selection):
+        typer.echo(f"  {line}")
+
+
+def _say_cut(selection: Selection, printed: int) -> None:
+    if printed < selection.total:
+        more = f"{printed} of {selection.total} records; --limit N for more"
+        typer.echo(more, err=True)
+
+
+def _count_rows(selection: Selection) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = [
+        {"source": source, "day": str(day), "reason": reason, "records": count}
+        for source, counts in selection.counts.items()
+        for (day, reason), count in sorted(counts.items(), key=lambda of: (-of[1], of[0]))
+    ]
+    rows.sort(key=lambda row: row["day"], reverse=True)
+    if len(rows) <= _COUNTED:
+        return rows
+    until = rows[_COUNTED]["day"]
+    older: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        if row["day"] <= until:
+            older[row["source"], row["reason"]] += row["records"]
+    return [row for row in rows if row["day"] > until] + [
+        {"source": source, "day": f"up to {until}", "reason": reason, "records": count}
+        for (source, reason), count in sorted(older.items())
+    ]
+
+
+def _row(found: Quarantined) -> dict[str, Any]:
+    """A record with `COLUMNS`; `key` or `key_base64` is null, or both."""
+    record = found.record
+    return {
+        "source": found.source,
+        "landing_date": str(record.landing_date),
+        "reason": found.reason,
+        "detail": found.detail,
+        "table_name": found.table_name,
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "timestamp_type": record.timestamp_type,
+        "file": record.file,
+        "key": None,
+        "key_base64": None,
+        **texts_of("key", record.key),
+        "value": None,
+        "value_base64": None,
+        **texts_of("value", record.value),
+        "headers": [{"key": name, **texts_of("value", value)} for name, value in record.headers],
+        "is_gone": found.is_gone,
+        "remedy": remedy(found.reason),
+    }
+
+
+_SHOWN = (
+    "source", "day", "reason", "detail", "table", "topic", "partition", "offset", "file", "key",
+    "value",
+)  # fmt: skip
+
+
+def _shown(found: Quarantined, room: int | None) -> dict[str, Any]:
+    """A record with `_SHOWN`, for a terminal that has room for so many characters, or a file."""
+    record = found.record
+    messages = {"key": record.key, "value": record.value}
+    return {
+        "source": found.source,
+        "day": str(record.landing_date),
+        "reason": found.reason,
+        "detail": found.detail,
+        "table": found.table_name,
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "file": record.file,
+        **{
+            name: "(gone)" if found.is_gone else _message(data, room or _PIPED[name])
+            for name, data in messages.items()
+        },
+    }
+
+
+def _message(data: bytes | None, room: int) -> str:
+    """Bytes as text, else in base64, cut; what was cut is told in bytes."""
+    if data is None:
+        return "(null)"
+    if not data:
+        return "(empty)"
+    text = text_of(data)
+    if text is None:
+        # No more than can be shown: three bytes are four characters.
+        text = f"(base64) {base64.b64encode(data[: room * 3]).decode()}"
+    shown = output.printable(text[: room + 1])
+    if cell_len(shown) <= room:
+        return shown
+    size = f"… ({len(data):,} bytes)"
+    return set_cell_size(shown, max(0, room - len(size))) + size
+
+
+def _then(selection: Selection) -> list[str]:
+    """The commands behind the remedies."""
+    lines = []
+    for source, counts in selection.counts.items():
+        if counts:
+            first = min(day for day, _ in counts)
+            made = reads.quarantine_days(selection.config, source)
+            lines += [
+                f"{source}: after a change of cdc.yaml the days are made again of what landed: "
+                f"{_run(source, first, max(made))}",
+                f"{source}: to mend messages, and land them again: "
+                f"{_PROGRAM} quarantine --source {source} --export FILE.jsonl",
+            ]
+    return lines
+
+
+# --- exported
+
+
+@dataclass
+class Exported:
+    """What was written of a selection, and from where it had landed."""
+
+    records: int = 0
+    gone: int = 0
+    too_long: int = 0
+    lines_without_place: int = 0  # that are no record
+    files: Counter[tuple[date, str]] = field(default_factory=Counter)
+    days: set[date] = field(default_factory=set)
+
+
+def export(selection: Selection, to: str, limit: int | None = None) -> Exported:
+    """Write the records of one source as lines that land as them again.
+
+    Args:
+        selection: of one source.
+        to: a file that is not there yet; ``-`` for standard output.
+        limit: at most so many records.
+
+    Raises:
+        ExportError: the file is there already, or can't be written.
+    """
+    done = Exported()
+    lines = _lines(selection.records(limit), done)
+    with _out(to) as out:
+        done.records = write_lines(lines, out)
+    return done
+
+
+@contextmanager
+def _out(to: str) -> Iterator[IO[bytes]]:
+    if to == STDOUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    try:
+        if os.path.lexists(to):  # before it takes the time to read
+            raise FileExistsError
+        with new_file(Path(to)) as out:
+            yield out
+    except FileExistsError:
+        raise ExportError(
+            f"{to} is there already, and is not overwritten; name another file"
+        ) from None
+    except OSError as error:
+        raise ExportError(
+            f"{to} can't be written: {error.strerror or error}. Name a file in a folder that is "
+            "there and that this user may write to"
+        ) from error
+
+
+def _lines(records: Iterable[Quarantined], done: Exported) -> Iterator[bytes]:
+    for found in records:
+        record = found.record
+        if found.is_gone:
+            done.gone += 1
+            continue
+        line = landed_line(record, quarantined=_why(found))
+        if line is None:
+            done.too_long += 1
+            continue
+        done.days.add(record.landing_date)
+        done.files[record.landing_date, record.file or ""] += 1
+        done.lines_without_place += record.topic is None
+        yield line
+
+
+def _why(found: Quarantined) -> Mapping[str, Any]:
+    """What whoever mends a line wants to know; the landing passes it over."""
+    return {
+        "reason": found.reason,
+        "detail": found.detail,
+        "table": found.table_name,
+        "day": str(found.record.landing_date),
+        "file": found.record.file,
+    }
+
+
+def advice(config: Config, source: str, done: Exported, to: str) -> list[str]:
+    """What was exported and what is to be done with it, in order, a line each."""
+    where = "standard output" if to == STDOUT else to
+    said = [f"{done.records} records of {source} written to {where}"]
+    if done.gone:
+        said.append(
+            f"{done.gone} left out: neither quarantine nor landing has their bytes any more, or "
+            "the landing has several records at their place; take them from the producer"
+        )
+    if done.too_long:
+        said.append(
+            f"{done.too_long} left out: no landed line can hold a key or value of more than "
+            "20,000,000 characters; mend them as Parquet"
+        )
+    if not done.records:
+        return said
+    file = "FILE.jsonl" if to == STDOUT else to
+    if config.source(source).landing.files is None:
+        return [*said, *_kafka_advice(config, source, file)]
+    return [*said, *_files_advice(config, source, done, file)]
+
+
+def _files_advice(config: Config, source: str, done: Exported, file: str) -> list[str]:
+    settings = config.source(source)
+    folder = str(settings.landing.files).rstrip("/")
+    first, newest = min(done.days), max(reads.quarantine_days(config, source))
+    landed = [f"     {folder}/{day}/{name}: {n}" for (day, name), n in sorted(done.files.items())]
+    if len(landed) > _LISTED:
+        landed = [*landed[:_LISTED], f"     … and {len(landed) - _LISTED} files more"]
+    no_record = (
+        [
+            f"   {done.lines_without_place} of the lines are no record: give them topic, partition "
+            "and offset, or delete them."
+        ]
+        if done.lines_without_place
+        else []
+    )
+    name = "mended.jsonl" if file != Path(file).name else file
+    return [
+        "",
+        "Next, where the messages are at fault:",
+        f"1. Mend key and value in {file}; delete the lines that stay in quarantine. Leave topic, "
+        "partition, offset and timestamp. `quarantined` says why a record is there; the landing "
+        "passes it over.",
+        *no_record,
+        *_inspect_advice(source, file),
+        "2. Put each line in place of the bad one, in the folder of the same day, so that its "
+        "offset still lands once:",
+        *map(output.printable, landed),
+        "   Replace it in the file; or take it out of the file, which Parquet needs, and put the "
+        f"mended lines beside it, in {folder}/DAY/{name}. With both there the table is right, but "
+        "the offset lands twice: the bad record stays in quarantine and the check "
+        "offsets_contiguous fails.",
+        f"3. {_run(source, first, newest)}",
+        "   It lands the changed days again and makes the days behind them anew; Dagster's sensor "
+        "landed_files does so by itself, where it is on.",
+        "",
+        "Where landed days may not change, put the mended lines into a newer day's folder, as a "
+        "file of their own, and run that day. Then:",
+        "- earlier days stay as they are, and the records stay in their quarantine;",
+        "- the offsets are in two days: offsets_contiguous fails on the newer one, and may on "
+        "the day behind it;",
+        *_order_advice(config, source),
+    ]
+
+
+def _inspect_advice(source: str, file: str) -> list[str]:
+    read = f"{_PROGRAM} inspect {shlex.quote(file)} --source {source}"
+    return [f"   How they are read then: {read}"]
+
+
+def _kafka_advice(config: Config, source: str, file: str) -> list[str]:
+    return [
+        "",
+        "Next, where the messages are at fault:",
+        f"1. Mend key and value in {file}; delete the lines that stay in quarantine.",
+        *_inspect_advice(source, file),
+        "2. Send each message to its topic again, with key, value and headers, by a producer of "
+        "yours. It gets a new offset and lands in the open day. A source that lands from Kafka "
+        "lands no files.",
+        f"3. {_run(source, config.today())}",
+        "",
+        "Then:",
+        "- earlier days stay as they are, and the records stay in their quarantine;",
+        *_order_advice(config, source),
+    ]
+
+
+def _order_advice(config: Config, source: str) -> list[str]:
+    """What holds of a message that lands on a later day than its neighbours."""
+    settings = config.source(source)
+    said = [
+        "- the position in the message decides, not the day or the offset: a newer change of the "
+        "row stays; only between equal positions does the offset decide;",
+        "- a snapshot read or tombstone has no position and takes effect after all that landed "
+        "before it: leave it out where its row has changed since;",
+        f"- what was removed more than {settings.late_days} days before (late_days) comes back.",
+    ]
+    if settings.on_quarantine == "block":
+        said.append(
+            "- on_quarantine: block goes on holding back the tables of the earlier days; "
+            "`publish` lets them go."
+        )
+    return said
+
+
+def _run(source: str, first: date, last: date | None = None) -> str:
+    to = f" --to {last}" if last and last != first else ""
+    return f"{_PROGRAM} run --source {source} --from {first}{to}"

@@ -1,0 +1,106 @@
+"""Landed records older than `landing_keep_days`: removed, and said to be."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.config import local_path
+from cdc_assets.cdc.errors import MissingDayError
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.maintenance import maintain_table
+from cdc_assets.cdc.landing.stage import land
+from cdc_assets.orchestration import checks
+from cdc_assets_tests import events as ev
+from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.lakes import rows_of, run_all, source_config, stage_rows
+
+pytestmark = pytest.mark.slow
+
+TABLE = "public.t"
+DAYS = [ev.DAY + timedelta(days=n) for n in range(4)]
+# On the day after the last one: the first two are older than two days.
+AT = datetime.combine(DAYS[-1], datetime.min.time(), timezone.utc) + timedelta(hours=1)
+
+
+def four_days(lake_of: LakeOf, folder: Path, name: str) -> Lake:
+    log = ev.PgLog(name, "public", "t", types={"id": "int32"})
+    for n, day in enumerate(DAYS):
+        log.create(id=n)
+        if day != DAYS[-1]:
+            log.next_day()
+    ev.write_landing(folder, log.landed)
+    tables = {TABLE: {"key": ["id"]}}
+    return lake_of({name: source_config(folder, tables=tables, landing_keep_days=2)})
+
+
+def landed(lake: Lake, name: str) -> list[date]:
+    return sorted({row["landing_date"] for row in stage_rows(lake, name, "landing")})
+
+
+def removed(lake: Lake, name: str) -> dict[date, int]:
+    commits = lake.day_commits(lake.stage(name, "landing"))
+    return {day: of.removed for day, of in commits.items() if of.removed is not None}
+
+
+def test_old_days_leave_the_landing_and_nothing_else(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    lake = four_days(lake_of, tmp_path, name)
+    run_all(lake, name, DAYS)
+    assert maintain_table(lake, name, "landing", dry_run=True, at=AT).days_expired == 1
+    assert landed(lake, name) == DAYS
+    assert maintain_table(lake, name, "landing", at=AT).days_expired == 1
+    assert landed(lake, name) == DAYS[1:]
+    assert removed(lake, name) == {DAYS[0]: 1}
+    assert {row["landing_date"] for row in stage_rows(lake, name, "changes")} == set(DAYS)
+    # Days that are made stay made, and their check still adds up.
+    assert changes.make_changes(lake, name, DAYS) == []
+    assert [report.made for report in run_all(lake, name, DAYS).values()] == [False] * 4
+    figures = changes.count_by(lake, name, DAYS)
+    findings = checks.changes_findings(lake, name, figures, {})
+    assert all(f.passed for day in DAYS for f in findings[day] if f.name == "nothing_lost")
+
+
+def test_a_day_without_its_landing_is_not_made_again_until_it_lands_again(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    lake = four_days(lake_of, tmp_path, name)
+    run_all(lake, name, DAYS)
+    maintain_table(lake, name, "landing", at=AT + timedelta(days=1))
+    assert landed(lake, name) == DAYS[2:]
+    for day in DAYS[:3]:  # the third is read with the tombstones of the second
+        with pytest.raises(MissingDayError, match="landing_keep_days: 2") as raised:
+            changes.make_changes(lake, name, [day], force=True)
+        assert "--force" in str(raised.value)
+    assert len(stage_rows(lake, name, "changes")) == 4
+    land(lake, name, DAYS[:2], force=True)
+    assert removed(lake, name) == {}
+    assert changes.make_changes(lake, name, DAYS[:2], force=True) == DAYS[:2]
+    assert len(rows_of(lake, name, TABLE, DAYS[-1])) == 4
+
+
+def test_removed_records_are_gone_from_the_disk_once_their_commits_expire(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    lake = four_days(lake_of, tmp_path, name)
+    run_all(lake, name, DAYS)
+    state = lake.read_state(lake.stage(name, "landing"))
+    assert state is not None
+    folder = local_path(state.location) / "data" / f"landing_date={DAYS[0]}"
+    maintain_table(lake, name, "landing", at=AT)
+    assert list(folder.glob("*.parquet"))
+    maintain_table(lake, name, "landing", at=datetime.now(timezone.utc) + timedelta(days=2))
+    assert not list(folder.glob("*.parquet"))
+    assert removed(lake, name)[DAYS[0]] == 1
+
+
+def test_a_day_that_is_not_read_yet_stays(lake_of: LakeOf, tmp_path: Path, name: str) -> None:
+    lake = four_days(lake_of, tmp_path, name)
+    run_all(lake, name, DAYS[:1])
+    land(lake, name, DAYS)
+    assert maintain_table(lake, name, "landing", at=AT).days_expired == 0
+    assert landed(lake, name) == DAYS
