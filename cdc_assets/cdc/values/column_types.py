@@ -251,10 +251,10 @@ def type_of(schema: Mapping[str, Any]) -> ColumnType:
 
 
 def _comment_in(schema: Mapping[str, Any]) -> str | None:
-    """What the source says of a column: Debezium 2.5 docs, `include.schema.comments`.
+    """What the source says of a column: Debezium docs, `include.schema.comments`.
 
-    Connectors write it into `doc`; with `column.propagate.source.type`, and before they wrote
-    `doc`, into a parameter.
+    Connectors write it into `doc`, and with `column.propagate.source.type` into a parameter; older
+    ones into the parameter alone.
     """
     parameter, doc = _member(schema, "parameters").get(_COMMENT), schema.get("doc")
     if isinstance(parameter, str):

@@ -51,7 +51,9 @@ HOSTILE = "it's \\ \"${spark.app.name}\"\n'); DROP TABLE x; -- 名"
 def described(log: PgLog) -> None:
     def types(at: str | None, name: str | None = HOSTILE, **more: Any) -> dict[str, Any]:
         own = {"id": commented("int32", "who"), "name": commented("string", name)}
-        return {**own, "at": commented("io.debezium.time.Time", at), **more}
+        years = {"type": "array", "items": ev.field_schema("io.debezium.time.Year")}
+        own |= {"at": commented("io.debezium.time.Time", at), "years": commented(years, at)}
+        return {**own, **more}
 
     log.create(id=1, name="a", at=1, _types=types("opens"))
     log.next_day()
@@ -163,6 +165,7 @@ def told(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 TIME = "time of day, microseconds since midnight, sent in milliseconds (io.debezium.time.Time)"
+YEAR = "year (io.debezium.time.Year)"
 SHOWN = "it's \\ \"${spark.app.name}\" '); DROP TABLE x; -- 名"
 
 
@@ -171,6 +174,7 @@ def test_a_columns_comment_and_encoding_are_its_description(told: Told) -> None:
         "id": "who",
         "name": SHOWN,
         "opens_at": f"opens; {TIME}",
+        "years": f"opens; elements: {YEAR}",
     }
     own = lakes.table_at(told.lake, told.source, "public.described", ADDED).schema
     assert own["_cdc_landing_date"].metadata["comment"] == "day whose changes wrote the row"
@@ -181,7 +185,8 @@ def test_a_comment_that_changes_changes_the_description_from_that_day_on(told: T
         "id": "who",
         "name": SHOWN,
         "opens_at": f"opens at; {TIME}",
-        "day": "of the contract; year (io.debezium.time.Year)",
+        "years": f"opens at; elements: {YEAR}",
+        "day": f"of the contract; {YEAR}",
     }
     assert told.columns("described", SAME) == told.columns("described", ADDED)
 
@@ -192,13 +197,14 @@ def test_a_comment_that_is_absent_stays_and_an_empty_one_takes_it_away(told: Tol
         **told.columns("described", CHANGED),
         "name": None,
         "opens_at": TIME,
+        "years": f"elements: {YEAR}",
     }
 
 
 def test_a_schema_that_comes_back_is_the_newest_again(told: Told) -> None:
     assert told.columns("described", BACK) == {
         **told.columns("described", ADDED),
-        "day": "of the contract; year (io.debezium.time.Year)",
+        "day": f"of the contract; {YEAR}",
     }
 
 
