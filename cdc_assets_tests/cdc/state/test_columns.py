@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.state.record_order import names_in_order
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -278,3 +280,14 @@ def test_every_format_keeps_the_order_of_its_records(
     lakes.run_all(lake, name, [ev.DAY])
     (row,) = lakes.rows_of(lake, name, key, ev.DAY)
     assert list(row) == ["id", "zone", "city", "before", "ts_ms"]
+
+
+def test_the_order_is_looked_up_without_a_spark_job(told: Told) -> None:
+    events = told.lake.stage_days(told.source, "changes", [ADDED])
+    event = events.where("table_name = 'public.sparse'").orderBy("offset").first()
+    assert event is not None
+    found = Row(first=event, widest=None)
+    before = lakes.jobs_run(told.lake)
+    names = names_in_order(told.lake, told.source, ADDED, found, {"id", "name"})
+    assert (names, lakes.jobs_run(told.lake)) == (["name", "id"], before)
+    assert names_in_order(told.lake, told.source, SAME, found, {"id", "name"}) == []
