@@ -615,7 +615,10 @@ def load_config(path: str | Path | None = None) -> Config:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            [f"can't be read ({error}); name the file in CDC_CONFIG or run beside cdc.yaml"],
+            [
+                f"can't be read ({error}); pass --config, set CDC_CONFIG, or run in the folder of "
+                "cdc.yaml"
+            ],
             str(file),
         ) from error
     found = read_yaml(text)

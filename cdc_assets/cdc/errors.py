@@ -96,7 +96,7 @@ class ConcurrentRunError(LakeError):
         self.days = list(days)
         super().__init__(
             f"{table.replace('`', '')} {', '.join(map(str, self.days))}: another run wrote it "
-            "while this one did; nothing of it was overwritten, and what this run made is dropped. "
-            "Run the days again: what is up to date is left as it is. Runs that are queued in "
-            "Dagster wait for each other in their source's pool"
+            "at the same time. Nothing was overwritten; the result of this run was dropped. Run "
+            "the days again: days that are up to date are skipped. Runs that Dagster queues wait "
+            "for each other in their source's pool"
         )

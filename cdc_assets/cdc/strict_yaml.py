@@ -122,7 +122,7 @@ def _look_at_mapping(node: yaml.MappingNode, place: YamlPath, found: YamlFile) -
             )
         if key.value in lines:
             found.faults.append(
-                f"{where}the key {key.value!r} stands twice, in lines {lines[key.value]} and "
+                f"{where}the key {key.value!r} is defined twice, in lines {lines[key.value]} and "
                 f"{line}; keep one"
             )
         lines[key.value] = line

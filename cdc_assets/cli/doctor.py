@@ -471,22 +471,33 @@ def _keys(patient: Patient) -> Iterator[Line]:
 
 
 def _keys_of(name: str, patient: Patient) -> Iterator[Line]:
-    """Key columns that no row has would send every record of the table to quarantine."""
+    """Columns that are named and that no row has.
+
+    A wrong key sends every record of the table to quarantine, a wrong name in `exclude` or `hash`
+    protects nothing.
+    """
     config = patient.config
     assert config is not None
     check, known, looked_at = f"keys of {name}", columns_of_tables(config, name), 0
     for table, settings in config.sources[name].tables.items():
-        if not isinstance(settings.key, tuple) or table not in known:
+        if table not in known:
             continue
-        looked_at += 1
-        missing = [column for column in settings.key if column not in known[table]]
-        if missing:
-            listed = ", ".join(sorted(known[table]))
-            found = f"{table} has no column {', '.join(missing)}; it has {listed}"
-            close = difflib.get_close_matches(missing[0], known[table], n=1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
-            remedy = f"correct sources.{name}.tables.{table}.key{hint}"
-            yield Line(check, Status.problem, found, remedy)
+        has_key = isinstance(settings.key, tuple)
+        looked_at += has_key
+        named = {
+            "key": settings.key if isinstance(settings.key, tuple) else (),
+            "exclude": settings.exclude,
+            "hash": settings.hash,
+        }
+        for setting, columns in named.items():
+            missing = [column for column in columns if column not in known[table]]
+            if missing:
+                listed = ", ".join(sorted(known[table]))
+                found = f"{table} has no column {', '.join(missing)}; it has {listed}"
+                close = difflib.get_close_matches(missing[0], known[table], n=1)
+                hint = f" (did you mean {close[0]}?)" if close else ""
+                remedy = f"correct sources.{name}.tables.{table}.{setting}{hint}"
+                yield Line(check, Status.problem, found, remedy)
     with_key = sum(isinstance(t.key, tuple) for t in config.sources[name].tables.values())
     found = f"{looked_at} of {with_key} tables with key columns have rows or schemas to compare"
     yield Line(check, Status.ok, found)

@@ -163,7 +163,7 @@ def test_each_judgement_is_a_comment_and_so_is_what_could_not_be_told(
         "# shop: 2026-11-04 to 2026-11-05 in ",
         "start_date: 2026-11-04",
         "control (heartbeat 1), 1 tombstones, 1 that can't be read",
-        "# malformed_json 1: is not exactly one strict JSON document. Next: mend the producer",
+        "# malformed_json 1: is not exactly one strict JSON document. Next: fix the producer",
         "# 5 records (c 3, u 1, d 1), 2026-11-04 to 2026-11-05, topic shop.public.plain",
         "# the message key is [id] in 5 of 5 records",
         "# key [id]: the message key is [id] in 2 of 3 records; the others have no message key (1)",

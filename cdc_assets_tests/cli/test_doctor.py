@@ -210,6 +210,15 @@ def test_a_key_column_that_no_landed_row_has_is_a_problem(project: Path, format_
     assert "sources.shop.tables.public.customers.key (did you mean name?)" in wrong.remedy
 
 
+def test_an_excluded_column_that_no_landed_row_has_is_a_problem(project: Path) -> None:
+    """A name that is misspelt would protect nothing."""
+    land(project, EVENTS["debezium"])
+    write_config(project, {"tables": {"public.customers": {"exclude": ["nmae"]}}})
+    (wrong,) = lines("keys", Status.problem)
+    assert wrong.found == "public.customers has no column nmae; it has id, name"
+    assert "sources.shop.tables.public.customers.exclude (did you mean name?)" in wrong.remedy
+
+
 @pytest.mark.parametrize("name", ["events.jsonl.gz", "events.parquet"])
 def test_key_columns_are_looked_up_in_landed_files_of_each_kind(project: Path, name: str) -> None:
     land(project, EVENTS["debezium"], name)

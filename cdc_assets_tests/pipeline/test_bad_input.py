@@ -46,12 +46,12 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
     "a_key_twice": (
         "sources:",
         "timezone: UTC\ntimezone: UTC\nsources:",
-        ["the key 'timezone' stands twice, in lines 3 and 4; keep one"],
+        ["the key 'timezone' is defined twice, in lines 3 and 4; keep one"],
     ),
     "a_key_twice_below": (
         "format: debezium",
         "format: debezium\n    format: lindorm",
-        ["sources.shop: the key 'format' stands twice, in lines 5 and 6"],
+        ["sources.shop: the key 'format' is defined twice, in lines 5 and 6"],
     ),
     "a_key_column_that_is_a_boolean": (
         "[id]",

@@ -21,7 +21,7 @@ _LISTED = (
     Reason(
         "malformed_landing_line",
         "is a landed line that is no record",
-        "mend what lands the files; `detail` shows how the line begins",
+        "fix what lands the files; `detail` shows the start of the line",
     ),
     Reason(
         "registry_encoded",
@@ -31,7 +31,7 @@ _LISTED = (
     Reason(
         "malformed_json",
         "is not exactly one strict JSON document",
-        "mend the producer; `detail` shows how the value begins",
+        "fix the producer; `detail` shows the start of the value",
     ),
     Reason(
         "not_an_envelope",
@@ -42,13 +42,13 @@ _LISTED = (
     Reason(
         "missing_op",
         "has no `op`",
-        "see `detail`: it names the format where that is one that is not read; else mend the "
+        "`detail` names the format if it is a known one that is not supported; otherwise fix the "
         "producer",
     ),
     Reason(
         "unknown_op",
         "has an `op` that the format does not have",
-        "check `format` with `cdc-assets discover`, else mend the producer",
+        "check `format` with `cdc-assets discover`, otherwise fix the producer",
     ),
     Reason(
         "missing_table",
@@ -56,7 +56,7 @@ _LISTED = (
         "see `detail`: it names what is missing and the option that adds it, or the connector "
         "that is not read; give each table a topic of its own",
     ),
-    Reason("missing_image", "lacks the row that its op must carry", "mend the producer"),
+    Reason("missing_image", "lacks the row that its op must carry", "fix the producer"),
     Reason(
         "malformed_key",
         "has a key that can't be read or holds a null, and its row does not hold all key columns",
@@ -64,7 +64,7 @@ _LISTED = (
     ),
     Reason(
         "missing_key",
-        "has no key in any way",
+        "has no key: neither a message key nor the configured key columns",
         "name the columns in `key`; or set `key: none` for rows that are only ever added, or "
         "`key: row` where updates and deletes carry the whole old row",
     ),

@@ -74,7 +74,7 @@ CHANGES = _schema(
     ("before", _TEXT, "row before the change as JSON"),
     ("after", _TEXT, "row after the change as JSON"),
     ("source_ts_ms", _LONG, "when the source changed, ms UTC"),
-    ("processed_ts_ms", _LONG, "when the producer of the event met the change, ms UTC"),
+    ("processed_ts_ms", _LONG, "when the connector processed the change, ms UTC"),
     ("position", ArrayType(_LONG), "order of events, element by element"),
     ("tx_id", _TEXT, "source transaction; not an order"),
     ("tx_order", _LONG, "order within the transaction"),

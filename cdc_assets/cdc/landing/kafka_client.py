@@ -157,7 +157,7 @@ _WHY: tuple[tuple[tuple[str, ...], str, str], ...] = (
             _DATA_LOSS,
         ),
         "records went away while they were read, by retention or with their topic",
-        "run again: what is lost is said then",
+        "run again; the error then names the lost offsets",
     ),
     (
         (

@@ -90,8 +90,9 @@ def _land_files(
     if gone and not allow_loss:
         raise LandingError(
             name,
-            f"the files of {', '.join(gone)} are gone from {folder}; what had landed of them is "
-            "kept. Put them back, leave these days out, or have them emptied with --allow-loss",
+            f"the files of {', '.join(gone)} no longer exist in {folder}; the records that landed "
+            "from them are kept. Restore the files, leave these days out, or empty the days with "
+            "--allow-loss",
             folder,
         )
     if new:
