@@ -7,6 +7,7 @@ import dagster as dg
 from cdc_assets.cdc.config import Config, load_config
 from cdc_assets.orchestration.assets import build_assets
 from cdc_assets.orchestration.executor import threads_executor
+from cdc_assets.orchestration.health import build_health_checks
 from cdc_assets.orchestration.jobs import daily
 from cdc_assets.orchestration.maintenance_job import maintenance_job, maintenance_schedule
 from cdc_assets.orchestration.resources import SparkResource
@@ -23,6 +24,7 @@ def build_definitions(config: Config) -> dg.Definitions:
     maintenance = maintenance_job(config)
     return dg.Definitions(
         assets=[asset for name in config.sources for asset in build_assets(name, config)],
+        asset_checks=build_health_checks(config),
         jobs=[daily, maintenance],
         schedules=[*build_schedules(config), maintenance_schedule(config, maintenance)],
         sensors=build_sensors(config),

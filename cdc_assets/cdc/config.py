@@ -284,8 +284,20 @@ class SourceConfig(_Model):
         ge=1,
         description="Landed records that are older are removed; unset keeps them for good.",
     )
+    quarantine_error_percent: float = Field(
+        default=5.0,
+        ge=0,
+        le=100,
+        description="More of a day's landed records in quarantine is an error; fewer, or one "
+        "record alone, a warning.",
+    )
+    quarantine_error_count: int | None = Field(
+        default=None,
+        ge=0,
+        description="More records of a day in quarantine are an error, whatever their share.",
+    )
     fresh_within_hours: float | None = Field(
-        default=26, gt=0, description="An asset that was not made for so long is not fresh."
+        default=26, gt=0, description="A source whose newest data is older is not fresh."
     )
     max_silence_minutes: int | None = Field(
         default=None,
@@ -466,6 +478,88 @@ class MaintenanceConfig(_Model):
 _SALT = 16  # characters, at least
 
 
+def _http(value: str | None) -> str | None:
+    # The address may hold a secret: it is not repeated.
+    if value is not None and not re.match(r"https?://[^\s/]", value):
+        raise ValueError("no web address; expected http://… or https://…")
+    return value
+
+
+HttpUrl = Annotated[str, AfterValidator(_http)]
+
+
+class WebhookConfig(_Model):
+    """Alerts as a JSON document each, sent to an address by POST."""
+
+    url: HttpUrl = Field(repr=False)
+    headers: Annotated[dict[str, str], BeforeValidator(_empty_mapping)] = Field(
+        default_factory=dict, repr=False
+    )
+
+
+class SlackConfig(_Model):
+    """Alerts in a Slack channel, through the extra `slack`."""
+
+    token: str = Field(min_length=1, repr=False, description="A bot's, with `chat:write`.")
+    channel: str = Field(min_length=1)
+    base_url: HttpUrl | None = Field(
+        default=None, description="Where Slack's API is, if not at Slack."
+    )
+
+
+_MAIL = re.compile(r"[^@\s,;<>\"]+@[^@\s,;<>\"]+")
+
+
+def _mail(value: str) -> str:
+    if not _MAIL.fullmatch(value):
+        raise ValueError(f"got {value!r}; expected an e-mail address such as data@example.org")
+    return value
+
+
+Mail = Annotated[str, AfterValidator(_mail)]
+
+
+class EmailConfig(_Model):
+    """Alerts by e-mail.
+
+    Everything goes to `to`; owners that are e-mail addresses are told of their sources and tables.
+    """
+
+    host: str = Field(min_length=1)
+    port: int = Field(default=587, ge=1, le=65535)
+    sender: Mail = Field(alias="from")
+    to: tuple[Mail, ...] = ()
+    user: str | None = Field(default=None, min_length=1)
+    password: str | None = Field(default=None, min_length=1, repr=False)
+    tls: Literal["starttls", "ssl", "none"] = Field(
+        default="starttls", description="`ssl`: from the first byte on, mostly on port 465."
+    )
+
+    @model_validator(mode="after")
+    def _login(self) -> EmailConfig:
+        if (self.user is None) != (self.password is None):
+            raise ValueError("got one of user and password; name both or neither")
+        if self.password and self.tls == "none":
+            raise ValueError("password: tls: none would send it in the clear; use starttls or ssl")
+        return self
+
+
+class AlertsConfig(_Model):
+    """Who is told of failed runs, failed checks and sources without new data."""
+
+    webhook: WebhookConfig | None = None
+    slack: SlackConfig | None = None
+    email: EmailConfig | None = None
+    dagster_url: HttpUrl | None = Field(
+        default=None, description="Where Dagster's pages are; alerts link to them."
+    )
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The names of those that are configured."""
+        return tuple(n for n in ("webhook", "slack", "email") if getattr(self, n) is not None)
+
+
 class Config(_Model):
     """The whole of cdc.yaml."""
 
@@ -480,6 +574,7 @@ class Config(_Model):
         repr=False,
         description="What `hash` puts before a value; a secret, from the environment.",
     )
+    alerts: Annotated[AlertsConfig, BeforeValidator(_empty_mapping)] = AlertsConfig()
     sources: dict[str, SourceConfig] = Field(min_length=1)
 
     @field_validator("spark", mode="before")
@@ -529,6 +624,26 @@ class Config(_Model):
                         f"{_SALT} or more characters. Keep it: with another one all hashes change"
                     )
         return self
+
+    def _somebody_reads_the_mails(self) -> Config:
+        """Where e-mail is the only channel, alerts of every source must reach someone."""
+        email = self.alerts.email
+        if email is None or email.to or self.alerts.channels != ("email",):
+            return self
+        unread = [name for name in self.sources if not self.mail_owners(name)]
+        if unread:
+            raise ValueError(
+                f"alerts.email.to: is empty, and no owner of {', '.join(unread)} is an e-mail "
+                "address; nobody would be told. Name addresses in to, or owners of the sources"
+            )
+        return self
+
+    def mail_owners(self, source: str, table: str | None = None) -> tuple[str, ...]:
+        """The e-mail addresses among the owners of a source, or of one of its tables."""
+        found = [*self.sources[source].owners]
+        if table is not None:
+            found += self.sources[source].tables[table].owners
+        return tuple(dict.fromkeys(owner for owner in found if "@" in owner))
 
     def start_of(self, source: str, table: str) -> date:
         """The first day of a table: the project's, or the table's own where it is later."""
@@ -596,6 +711,24 @@ def _expand(value: Any, path: str, faults: list[str]) -> Any:
     return value
 
 
+_SECRETS = (("alerts", "slack", "token"), ("alerts", "email", "password"))
+
+
+def _plain_secrets(raw: Mapping[str, Any]) -> list[str]:
+    """Secrets that stand in the file itself; they are not repeated."""
+    faults = []
+    for place in _SECRETS:
+        value: Any = raw
+        for name in place:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if value is not None and not (isinstance(value, str) and _ENV.fullmatch(value)):
+            faults.append(
+                f"{'.'.join(place)}: stands in the file; write the name of an environment variable "
+                "that holds it, as in ${NAME}"
+            )
+    return faults
+
+
 def config_path(path: str | Path | None = None) -> Path:
     """The configuration file: the argument, else ``CDC_CONFIG``, else ``./cdc.yaml``."""
     return Path(path or os.environ.get("CDC_CONFIG") or "cdc.yaml").absolute()
@@ -627,7 +760,7 @@ def load_config(path: str | Path | None = None) -> Config:
     raw = found.value
     if not isinstance(raw, dict):
         raise ConfigError(["got no mapping; expected start_date, sources, …"], str(file))
-    faults: list[str] = []
+    faults = _plain_secrets(raw)
     raw = _expand(raw, "", faults)
     if faults:
         raise ConfigError(faults, str(file))
@@ -691,6 +824,9 @@ _EXAMPLES = {
     "KafkaConfig": "{bootstrap_servers: …, topics: […]}",
     "SourceConfig": "format, landing and tables",
     "TableConfig": "{key: [id]}, or {} for a table without settings",
+    "WebhookConfig": "{url: ${NAME}}",
+    "SlackConfig": "{token: ${NAME}, channel: …}",
+    "EmailConfig": "{host: …, from: …, to: […]}",
 }
 
 
@@ -728,7 +864,8 @@ def _got_and_expected(kind: str, context: Mapping[str, Any], value: Any, got: st
 
 def _meant(key: Any) -> str:
     """The settings whose names are close to an unknown key's."""
-    names = {name for model in _Model.__subclasses__() for name in model.model_fields}
+    models = _Model.__subclasses__()
+    names = {field.alias or name for m in models for name, field in m.model_fields.items()}
     close = sorted(difflib.get_close_matches(str(key), names))
     return f"did you mean {' or '.join(close)}?" if close else "look for a spelling mistake"
 

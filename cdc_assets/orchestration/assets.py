@@ -94,15 +94,8 @@ def _spec(
         tags={**source.tags, **(tags or {})},
         kinds={"spark", "iceberg", *kinds},
         automation_condition=_CONDITION,
-        freshness_policy=_freshness(source.fresh_within_hours),
         **extra,
     )
-
-
-def _freshness(hours: float | None) -> dg.FreshnessPolicy | None:
-    if hours is None:
-        return None
-    return dg.FreshnessPolicy.time_window(fail_window=timedelta(hours=hours))
 
 
 def _stage_spec(
@@ -341,6 +334,7 @@ def _span(days: list[date]) -> str:
 
 def _changes(name: str, config: Config) -> dg.AssetsDefinition:
     keys = {table: dg.AssetKey([name, table]) for table in PARSED}
+    source = config.sources[name]
     judged = {"changes": checks.CHANGES, "quarantine": checks.QUARANTINE}
     described = {
         "changes": "Events that change rows, read into common columns, a row each.",
@@ -384,9 +378,12 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
                 if again:
                     say(f"({len(again)} days made again: the rules have changed)")
             examples = checks.quarantine_examples(lake, name, looked_at)
-            findings = checks.changes_findings(lake, name, figures, examples)
+            findings = {
+                "changes": checks.changes_findings(lake, name, figures, examples),
+                "quarantine": checks.quarantine_findings(source, figures),
+            }
             facts = {day: metadata.of_changes(figures[day]) for day in looked_at}
-            with_values = config.sources[name].samples
+            with_values = source.samples
             for day, rows in examples.items():
                 shown = metadata.quarantine_examples(rows, with_values)
                 facts[day]["quarantine"]["examples"] = shown
@@ -395,8 +392,7 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
                 if table in judged:
                     contract = checks.listed("contract", _stage_contract(lake, name, table))
                     for day in looked_at:
-                        of_day = findings[day] if table == "changes" else ()
-                        found[day] = [*of_day, contract]
+                        found[day] = [*findings[table][day], contract]
                 of_table = {day: of_day[table] for day, of_day in facts.items()}
                 says = {day: metadata.words(of_table[day]) for day in looked_at}
                 yield from _recorded(

@@ -16,6 +16,7 @@ import dagster as dg
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.changes.route import DESTINATIONS
 from cdc_assets.cdc.config import Config, SourceConfig
 from cdc_assets.cdc.lag import MAX_MS
@@ -44,8 +45,8 @@ LANDING = (
 )
 CHANGES = (
     Check("nothing_lost", "Every landed record is in changes, control or quarantine, once."),
-    Check("op_codes_known", "No record was quarantined for its op code."),
-    Check("keys_present", "No record was quarantined for its key."),
+    Check("op_codes_known", "No record was quarantined for its op code.", WARN),
+    Check("keys_present", "No record was quarantined for its key.", WARN),
     Check("tables_configured", "Every table in the data is in the configuration.", WARN),
     Check("positions_complete", "Every event says where it stands in its source's order.", WARN),
     Check("positions_in_order", "No table's newest position fell behind the day before's.", WARN),
@@ -58,7 +59,10 @@ CHANGES = (
     ),
     Check("contract", "The table's columns and types are as documented."),
 )
-QUARANTINE = (Check("contract", "The table's columns and types are as documented."),)
+QUARANTINE = (
+    Check("records_readable", "No landed record of the day is in quarantine.", WARN),
+    Check("contract", "The table's columns and types are as documented."),
+)
 TABLE = (
     Check("keys_unique", "Each key that the day wrote stands once (audited before publishing)."),
     Check("keys_readable", "Every event's key fits the table's key columns."),
@@ -86,11 +90,32 @@ def specs(asset: dg.AssetKey, checks: Sequence[Check]) -> list[dg.AssetCheckSpec
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found on a day."""
+    """What a check found on a day.
+
+    `severity` is how bad it is this time, where that is not the check's own; `says` puts it in
+    a sentence, without a value of the data.
+    """
 
     name: str
     passed: bool
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    severity: dg.AssetCheckSeverity | None = None
+    says: str | None = None
+
+    def evaluation(
+        self, asset: dg.AssetKey, checks: Sequence[Check], day: date | None = None
+    ) -> dg.AssetCheckEvaluation:
+        """The finding as Dagster records it; `day` is None of a check that belongs to none."""
+        usual = {check.name: check.severity for check in checks}[self.name]
+        return dg.AssetCheckEvaluation(
+            asset_key=asset,
+            check_name=self.name,
+            passed=self.passed,
+            metadata=dict(self.metadata),
+            severity=self.severity or usual,
+            description=self.says,
+            partition=day.isoformat() if day else None,
+        )
 
 
 def of_table(has_key: bool) -> list[Check]:
@@ -216,9 +241,13 @@ def changes_findings(
                 {"landed": of_day["landed"], "reached": reached}
                 | ({} if counted == written else {"counted": counted, "written": written}),
             ),
-            _reasons_finding("op_codes_known", _OP_REASONS, of_day, examples.get(day, [])),
-            _reasons_finding("keys_present", _KEY_REASONS, of_day, examples.get(day, [])),
-            Finding("tables_configured", not extra, {"events": extra} if extra else {}),
+            _reasons_finding("op_codes_known", _OP_REASONS, source, of_day, examples.get(day, [])),
+            _reasons_finding("keys_present", _KEY_REASONS, source, of_day, examples.get(day, [])),
+            Finding(
+                "tables_configured",
+                not extra,
+                {"tables": len(extra)} | ({"events": extra} if extra else {}),
+            ),
             listed("positions_complete", incomplete.get(day, [])),
             listed("positions_in_order", fallen.get(day, [])),
             listed("no_hidden_changes", ddl.get(day, [])),
@@ -232,18 +261,92 @@ _EXAMPLES = 5  # of a reason and day
 
 
 def _reasons_finding(
-    name: str, reasons: Sequence[str], of_day: Mapping[str, Any], examples: Sequence[Any]
+    name: str,
+    reasons: Sequence[str],
+    source: SourceConfig,
+    of_day: Mapping[str, Any],
+    examples: Sequence[Any],
 ) -> Finding:
-    found = {r: of_day["quarantine"][r] for r in reasons if r in of_day["quarantine"]}
+    found = {reason: of_day["quarantine"].get(reason, 0) for reason in reasons}
+    count = sum(found.values())
     metadata: dict[str, Any] = dict(found)
-    if found:
+    if count:
         lines = [
             f"{e.topic} [{e.partition}] {e.offset}: {e.reason}, {e.detail}"
             for e in examples
             if e.reason in found
         ]
         metadata["examples"] = dg.MetadataValue.md(markdown.bullets(lines))
-    return Finding(name, not found, metadata)
+    return _quarantine_finding(name, source, count, of_day["landed"], found, metadata)
+
+
+def quarantine_findings(
+    source: SourceConfig, figures: Mapping[date, Mapping[str, Any]]
+) -> dict[date, list[Finding]]:
+    """`records_readable` of some days: how much is in quarantine, why, and what to do.
+
+    Args:
+        figures: as :func:`~cdc_assets.cdc.changes.stage.count_by` gives them.
+    """
+    findings = {}
+    for day, of_day in figures.items():
+        landed = of_day["landed"]
+        found = {**dict.fromkeys(REASONS, 0), **of_day["quarantine"]}
+        count, limit = sum(found.values()), source.quarantine_error_count
+        metadata: dict[str, Any] = {
+            "quarantined": count,
+            "landed": landed,
+            "percent": round(_percent(count, landed), 3),
+            "error_above_percent": source.quarantine_error_percent,
+            "error_above_count": "none" if limit is None else limit,
+            **{f"reason_{reason}": records for reason, records in found.items()},
+        }
+        if count:
+            lines = [
+                f"- {reason.code}, {found[reason.code]} records: {reason.remedy}"
+                for reason in REASONS.values()
+                if found[reason.code]
+            ]
+            metadata["what_to_do"] = dg.MetadataValue.md("\n".join(lines))
+        findings[day] = [
+            _quarantine_finding("records_readable", source, count, landed, found, metadata)
+        ]
+    return findings
+
+
+def _quarantine_finding(
+    name: str,
+    source: SourceConfig,
+    count: int,
+    landed: int,
+    reasons: Mapping[str, int],
+    metadata: Mapping[str, Any],
+) -> Finding:
+    """Passes without a record; some are a warning, more than the source's limits an error."""
+    percent, limit = _percent(count, landed), source.quarantine_error_count
+    # One bad message is no share to speak of, however few landed beside it.
+    is_share = count > 1 or source.quarantine_error_percent == 0
+    is_error = is_share and percent > source.quarantine_error_percent
+    is_error = is_error or (limit is not None and count > limit)
+    listed_reasons = ", ".join(f"{reason} {n}" for reason, n in reasons.items() if n)
+    limits = f"{source.quarantine_error_percent:g} %" + (
+        f" or {limit}" if limit is not None else ""
+    )
+    says = (
+        f"{count} of {landed} landed records ({percent:.3g} %) are in quarantine: "
+        f"{listed_reasons}. More than {limits} is an error"
+    )
+    return Finding(
+        name,
+        not count,
+        metadata,
+        severity=ERROR if count and is_error else WARN,
+        says=says if count else None,
+    )
+
+
+def _percent(count: int, landed: int) -> float:
+    return 100 * count / landed if landed else 0.0
 
 
 def quarantine_examples(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[Any]]:
@@ -384,7 +487,11 @@ def table_findings(state: TableState, day: date, report: DayReport) -> list[Find
         Finding(
             "values_representable",
             not unfit and not report.unresolved,
-            {**unfit, "unresolved_unchanged_values": report.unresolved},
+            {
+                **unfit,
+                "unfit_columns": len(unfit),
+                "unresolved_unchanged_values": report.unresolved,
+            },
         ),
         listed("schema_compatible", list(report.incompatible)),
     ]
@@ -398,7 +505,10 @@ def lag_findings(rows: Sequence[Mapping[str, Any]], slo_ms: int | None) -> list[
         if r["kind"] == "capture" and r["p95_ms"] is not None
     }
     late = {t: p95 for t, p95 in capture.items() if slo_ms is not None and p95 > slo_ms}
-    metadata: dict[str, Any] = {"lag_slo_ms": slo_ms if slo_ms is not None else "none"}
+    metadata: dict[str, Any] = {
+        "lag_slo_ms": slo_ms if slo_ms is not None else "none",
+        "tables_above": len(late),
+    }
     if capture:
         metadata["worst_p95_ms"] = max(capture.values())
     if late:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
 import dagster as dg
 from pyspark.sql.types import StructField, StructType
 
+from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import RESERVED_PREFIX, Config
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.lake import schemas as columns
@@ -20,6 +21,9 @@ from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets.orchestration import markdown
+
+OPS = ("c", "u", "d", "r", "t")
+CONTROL_OPS = ("message", "heartbeat", "transaction", "ddl", "tombstone", "other")
 
 _SAMPLE_ROWS, _SAMPLE_WIDTH = 5, 40
 _HIDDEN = "•••"
@@ -146,12 +150,15 @@ def of_landing(landed: LandedDay | KafkaDay, records: int, config: Config) -> di
 
 
 def of_changes(figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """A parsed day: metadata for changes, control and quarantine."""
+    """A parsed day: metadata for changes, control and quarantine.
+
+    What did not occur is 0, so that a plot over the days has its good days.
+    """
     ops: dict[str, int] = {}
     for label, count in figures["changes"].items():
         op, _, source_op = label.partition(":")
         if source_op not in BEFORE_OPS:
-            ops[f"op_{op}"] = ops.get(f"op_{op}", 0) + count
+            ops[op] = ops.get(op, 0) + count
 
     def total(kind: str) -> int:
         return sum(figures[kind].values())
@@ -161,17 +168,21 @@ def of_changes(figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             "dagster/partition_row_count": total("changes"),
             "landed": figures["landed"],
             "quarantined": total("quarantine"),
-            **ops,
+            **_counts("op", OPS, ops),
         },
         "control": {
             "dagster/partition_row_count": total("control"),
-            **{f"op_{op}": n for op, n in sorted(figures["control"].items())},
+            **_counts("op", CONTROL_OPS, figures["control"]),
         },
         "quarantine": {
             "dagster/partition_row_count": total("quarantine"),
-            **{f"reason_{r}": n for r, n in sorted(figures["quarantine"].items())},
+            **_counts("reason", REASONS, figures["quarantine"]),
         },
     }
+
+
+def _counts(what: str, known: Iterable[str], counted: Mapping[str, int]) -> dict[str, int]:
+    return {f"{what}_{name}": n for name, n in {**dict.fromkeys(known, 0), **counted}.items()}
 
 
 def of_table(
@@ -187,7 +198,7 @@ def of_table(
         "rows": report.rows,
         "rows_change": report.rows - report.rows_before,
         "events": report.events,
-        **{f"op_{op}": count for op, count in report.ops.items()},
+        **_counts("op", OPS, report.ops),
         "rows_written": report.written,
         "bytes_added": report.bytes_added,
         "files_added": report.files_added,

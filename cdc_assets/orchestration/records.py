@@ -43,19 +43,12 @@ class DayRecord:
 
         An `AssetCheckResult` would belong to no day in a run of several.
         """
-        day, severities = self.day.isoformat(), {check.name: check.severity for check in checks}
+        day = self.day.isoformat()
         if self.metadata is not None:
             context.log.info(f"{self.key.to_user_string()} {day}: {self.says}")
             yield dg.AssetMaterialization(self.key, partition=day, metadata=dict(self.metadata))
         for finding in self.findings:
-            yield dg.AssetCheckEvaluation(
-                asset_key=self.key,
-                check_name=finding.name,
-                passed=finding.passed,
-                metadata=dict(finding.metadata),
-                severity=severities[finding.name],
-                partition=day,
-            )
+            yield finding.evaluation(self.key, checks, self.day)
 
 
 def result(key: dg.AssetKey) -> dg.MaterializeResult[Any]:

@@ -22,6 +22,7 @@ from cdc_assets.cdc.java import require_java
 from cdc_assets.cdc.names import TableName
 from cdc_assets.orchestration.asset_keys import STAGES, asset_keys, table_key
 from cdc_assets.orchestration.assets import ALLOW_LOSS, FORCE, build_assets
+from cdc_assets.orchestration.health import build_health_checks
 from cdc_assets.orchestration.interrupts import interruptible
 from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, UNFINISHED, daily
 from cdc_assets.orchestration.resources import SparkResource
@@ -96,7 +97,9 @@ def run_days(
             raise
         outcome.run_ids.append(result.run_id)
         outcome.ok = result.success
-        outcome.failures = [_reason(e) for e in result.all_events if e.is_step_failure]
+        outcome.failures = [
+            f"{e.step_key}: {failure_reason(e)}" for e in result.all_events if e.is_step_failure
+        ]
     outcome.seconds = round(time.monotonic() - began, 1)
     return outcome
 
@@ -143,6 +146,7 @@ def daily_job() -> dg.JobDefinition:
     config = load_config()
     return dg.Definitions(
         assets=[asset for name in config.sources for asset in build_assets(name, config)],
+        asset_checks=build_health_checks(config),
         jobs=[daily],
         resources={"spark": SparkResource()},
     ).resolve_job_def(daily.name)
@@ -185,13 +189,14 @@ def _selection(config: Config, sources: list[str], table: str | None) -> list[dg
     return [*stages, table_key(owners[0], name)]
 
 
-def _reason(event: dg.DagsterEvent) -> str:
+def failure_reason(event: dg.DagsterEvent) -> str:
+    """Why a step failed, in a line or a few."""
     data = event.step_failure_data
     text = data.user_failure_data.description if data.user_failure_data else None
     if not text and data.error:
         cause = data.error.cause or data.error
         text = cause.message.strip().partition("\n")[0]  # what follows is in the log
-    return f"{event.step_key}: {text}"
+    return text or "the log says why"
 
 
 def _instance() -> dg.DagsterInstance:

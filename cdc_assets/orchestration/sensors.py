@@ -1,4 +1,4 @@
-"""What is made when something has happened: new landed files, or a condition of Dagster's."""
+"""What starts by itself: days for new landed files or a condition of Dagster's, health, alerts."""
 
 from __future__ import annotations
 
@@ -14,23 +14,32 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import LakeError, MissingTableError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.landing.files import see_days
+from cdc_assets.orchestration.alerts import build_alerts_sensor
 from cdc_assets.orchestration.asset_keys import asset_keys
+from cdc_assets.orchestration.health import build_health_sensor
 from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, SOURCE, daily, is_unfinished
 
 _SETTLED_SECONDS = 30  # files that are younger may still be written
 
 
 def build_sensors(config: Config) -> list[dg.SensorDefinition]:
-    """The sensors of a configuration: those of `automation` that are switched on run."""
+    """The sensors of a configuration.
+
+    Those that make days run where `automation` switches them on; `health` always; `alerts` is
+    there, and runs, where `alerts` names a channel.
+
+    Raises:
+        ConfigError: a channel's package is not installed.
+    """
     conditions = dg.AutomationConditionSensorDefinition(
         "missing_and_corrected_days",
         target=dg.AssetSelection.all(),
         description="Days that are missing or stand behind a corrected one.",
         default_status=_status(config.automation.conditions),
     )
-    if not _of_files(config):
-        return [conditions]
-    return [_landed_files(config), conditions]
+    files = [_landed_files(config)] if _of_files(config) else []
+    watching = [build_health_sensor(config), build_alerts_sensor(config)]
+    return [*files, conditions, *(sensor for sensor in watching if sensor is not None)]
 
 
 def _status(is_on: bool) -> dg.DefaultSensorStatus:

@@ -305,7 +305,7 @@ def test_sources_in_kafka_have_no_sensor_for_files() -> None:
     defs = build_definitions(
         parse_config({"start_date": ev.DAY, "sources": {"s": source}}, Path("/"))
     )
-    assert [s.name for s in defs.sensors or []] == ["missing_and_corrected_days"]
+    assert [s.name for s in defs.sensors or []] == ["missing_and_corrected_days", "health"]
 
 
 # -- declarative automation ----------------------------------------------------------------------

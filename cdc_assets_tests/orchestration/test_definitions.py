@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from cdc_assets import definitions
 from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import Config, TableConfig, load_config, parse_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.lag import make_lag
@@ -160,7 +161,112 @@ def test_each_day_is_materialized_once_with_its_own_figures(
     assert good[str(DAYS[1])]["op_d"].value == 1
     quarantine = materialized(instance, dg.AssetKey(["defs", "quarantine"]))
     assert quarantine[str(DAYS[1])]["reason_malformed_json"].value == 1
-    assert "reason_malformed_json" not in quarantine[str(DAYS[0])]
+    assert quarantine[str(DAYS[0])]["reason_malformed_json"].value == 0
+
+
+def test_what_did_not_occur_is_counted_as_none(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance
+) -> None:
+    """So that a plot over the days has its good days."""
+    first = str(DAYS[0])
+
+    def counts(asset: str, prefix: str) -> dict[str, Any]:
+        of_day = materialized(instance, dg.AssetKey(["defs", *asset.split("/")]))[first]
+        return {n.removeprefix(prefix): v.value for n, v in of_day.items() if n.startswith(prefix)}
+
+    assert counts("changes", "op_") == {"c": 3, "u": 0, "d": 0, "r": 0, "t": 0}
+    assert counts("public/good", "op_") == {"c": 2, "u": 0, "d": 0, "r": 0, "t": 0}
+    ops = ("message", "heartbeat", "transaction", "ddl", "tombstone", "other")
+    assert counts("control", "op_") == dict.fromkeys(ops, 0)
+    assert counts("quarantine", "reason_") == dict.fromkeys(REASONS, 0)
+
+
+def test_quarantined_records_are_a_warning_and_above_the_limits_an_error(
+    ran: tuple[Any, Lake],
+) -> None:
+    result, _ = ran
+    found = {
+        e.partition: e
+        for e in result.get_asset_check_evaluations()
+        if e.check_name == "records_readable"
+    }
+    assert [found[str(day)].passed for day in DAYS] == [True, False, True]
+    bad = found[str(DAYS[1])]
+    assert bad.severity == dg.AssetCheckSeverity.ERROR, "one of three records"
+    assert bad.metadata["percent"].value == pytest.approx(100 / 3, abs=0.001)
+    assert bad.metadata["reason_malformed_json"].value == 1
+    assert "mend the producer" in bad.metadata["what_to_do"].value
+
+
+@pytest.mark.parametrize(
+    ("quarantined", "settings", "severity"),
+    [
+        ({}, {"quarantine_error_percent": 0}, None),
+        ({"missing_op": 1}, {}, "WARN"),
+        ({"missing_op": 10}, {}, "WARN"),
+        ({"missing_op": 11}, {}, "ERROR"),
+        ({"missing_op": 6, "malformed_json": 5}, {}, "ERROR"),
+        ({"missing_op": 11}, {"quarantine_error_percent": 1.1}, "WARN"),
+        ({"missing_op": 1}, {"quarantine_error_percent": 0}, "ERROR"),
+        ({"missing_op": 3}, {"quarantine_error_count": 3}, "WARN"),
+        ({"missing_op": 4}, {"quarantine_error_count": 3}, "ERROR"),
+        ({"missing_op": 1}, {"quarantine_error_count": 0}, "ERROR"),
+        ({"missing_op": 1000}, {"quarantine_error_percent": 100}, "WARN"),
+    ],
+)
+def test_the_share_of_quarantined_records_decides_how_bad_they_are(
+    tmp_path: Path, quarantined: dict[str, int], settings: dict[str, Any], severity: str | None
+) -> None:
+    raw = {"start_date": DAYS[0], "sources": {"s": source_config(tmp_path, **settings)}}
+    source = parse_config(raw, tmp_path).source("s")
+    figures = {DAYS[0]: {"landed": 1000, "quarantine": quarantined}}
+    (finding,) = checks.quarantine_findings(source, figures)[DAYS[0]]
+    assert finding.passed == (severity is None)
+    if severity is not None:
+        assert finding.severity == dg.AssetCheckSeverity[severity]
+        count = sum(quarantined.values())
+        assert f"{count} of 1000 landed records ({count / 10:.3g} %)" in (finding.says or "")
+
+
+def test_a_check_of_some_reasons_is_as_bad_as_their_share(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    good = [ev.created({"id": n}, offset=n) for n in range(60)]
+    no_op = [ev.change(None, None, {"id": n}, offset=n) for n in range(60, 62)]
+    no_json = [ev.raw(b"{", offset=62)]
+    no_key = [ev.created({"id": 63}, offset=63, key=None)]
+    ev.write_landing(tmp_path, {DAYS[0]: [*good, *no_op, *no_json, *no_key]})
+    tables = {"public.customers": {}}
+    limits = {"quarantine_error_percent": 2}
+    lake = lake_of({name: source_config(tmp_path, tables=tables, **limits)})
+    run_stages(lake, name, DAYS[:1])
+    figures = changes.count_by(lake, name, DAYS[:1])
+    found = {f.name: f for f in checks.changes_findings(lake, name, figures, {})[DAYS[0]]}
+    severities = {n: found[n].severity for n in ("op_codes_known", "keys_present")}
+    assert not any(found[n].passed for n in severities)
+    assert severities["op_codes_known"] == dg.AssetCheckSeverity.ERROR
+    assert severities["keys_present"] == dg.AssetCheckSeverity.WARN
+    assert found["keys_present"].metadata["missing_key"] == 1
+    assert found["keys_present"].metadata["malformed_key"] == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"quarantine_error_percent": 101}, "quarantine_error_percent: got 101; expected 100.0 or"),
+        (
+            {"quarantine_error_percent": -1},
+            "quarantine_error_percent: got -1; expected 0.0 or more",
+        ),
+        ({"quarantine_error_count": 0.5}, "quarantine_error_count: got 0.5; expected a whole num"),
+    ],
+)
+def test_a_wrong_limit_is_named(tmp_path: Path, setting: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_config(
+            {"start_date": DAYS[0], "sources": {"s": source_config(tmp_path, **setting)}}, tmp_path
+        )
+    assert says in str(raised.value)
 
 
 def test_a_failed_day_stops_those_behind_it_and_the_other_tables_finish(
@@ -398,7 +504,6 @@ def test_owners_tags_and_descriptions_are_those_of_the_configuration(tmp_path: P
     source = source_config(
         tmp_path, owners=["team:data"], tags={"domain": "shop"}, tables={"public.good": table}
     )
-    source["fresh_within_hours"] = 30
     config = parse_config({"start_date": DAYS[0], "sources": {"s": source}}, tmp_path)
     specs = {s.key.path[-1]: s for d in build_assets("s", config) for s in d.specs}
     good = specs["good"]
@@ -408,10 +513,6 @@ def test_owners_tags_and_descriptions_are_those_of_the_configuration(tmp_path: P
     assert good.description.startswith("Who buys.")
     assert list(specs["landing"].owners) == ["team:data"]
     assert {spec.group_name for spec in specs.values()} == {"s"}
-    for spec in specs.values():
-        assert spec.freshness_policy == dg.FreshnessPolicy.time_window(
-            fail_window=timedelta(hours=30)
-        ), spec.key
     assert all(spec.description for spec in specs.values())
 
 

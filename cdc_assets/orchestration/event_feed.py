@@ -1,0 +1,179 @@
+"""What has happened in a Dagster instance since a position: ended runs and evaluated checks.
+
+Runs of every process count, also those that `cdc-assets run` makes, which no code location owns.
+What a run evaluated is read once it has ended; verdicts outside of runs at once. Everything is
+read forward from a position, so that nothing is met twice and nothing is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any
+
+import dagster as dg
+from dagster._core.event_api import EventLogCursor, RunStatusChangeEventType
+
+from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
+from cdc_assets.orchestration.run_days import failure_reason
+
+_RUNLESS = ""  # the run of events that belong to none
+_ENDED: tuple[RunStatusChangeEventType, ...] = (
+    dg.DagsterEventType.RUN_SUCCESS,
+    dg.DagsterEventType.RUN_FAILURE,
+    dg.DagsterEventType.RUN_CANCELED,
+)
+RUNS_AT_ONCE, EVENTS_AT_ONCE = 50, 2_000
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far the events of an instance are read.
+
+    `run` is the storage id of the newest event of an ended run, `of_run` how far the events of
+    the next one are read, `runless` of those that belong to no run.
+    """
+
+    run: int
+    runless: str
+    of_run: str | None = None
+
+    @classmethod
+    def newest(cls, instance: dg.DagsterInstance) -> Position:
+        """Behind all that has happened so far."""
+        ended = [
+            record.storage_id
+            for kind in _ENDED
+            for record in instance.fetch_run_status_changes(kind, limit=1).records
+        ]
+        runless = instance.get_records_for_run(
+            _RUNLESS, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION, limit=1, ascending=False
+        ).records
+        last = runless[0].storage_id if runless else -1
+        return cls(max(ended, default=-1), EventLogCursor.from_storage_id(last).to_string())
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A check was evaluated; `at` is in seconds since 1970."""
+
+    at: float
+    evaluation: dg.AssetCheckEvaluation
+    run_id: str | None = None
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """A run succeeded or failed; `reasons` says why, a failed step each."""
+
+    at: float
+    run: dg.DagsterRun
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """True of a failed run; a canceled one is none."""
+        return self.run.status == dg.DagsterRunStatus.FAILURE
+
+    @property
+    def days(self) -> tuple[date, date] | None:
+        """The first and the last day that the run was to make."""
+        return days_of(self.run)
+
+
+Happening = Evaluated | RunEnded
+
+
+def days_of(run: dg.DagsterRun) -> tuple[date, date] | None:
+    """The first and the last day of a run; None of one without days."""
+    one = run.tags.get("dagster/partition")
+    first, last = run.tags.get(RANGE_START, one), run.tags.get(RANGE_END, one)
+    try:
+        return (date.fromisoformat(first), date.fromisoformat(last)) if first and last else None
+    except ValueError:
+        return None  # another project's partitions
+
+
+def happened(instance: dg.DagsterInstance, position: Position) -> tuple[list[Happening], Position]:
+    """What has happened since a position in order of time, and the position behind it.
+
+    Of much only the first part: the rest is found from the new position.
+    """
+    runless = instance.get_records_for_run(
+        _RUNLESS,
+        cursor=position.runless,
+        of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION,
+        limit=EVENTS_AT_ONCE,
+    )
+    found: list[Happening] = [_evaluated(record) for record in runless.records]
+    if runless.records:
+        last = EventLogCursor.from_storage_id(runless.records[-1].storage_id).to_string()
+        position = replace(position, runless=last)
+    left = EVENTS_AT_ONCE
+    for record in _ended_runs(instance, position.run):
+        run = instance.get_run_by_id(record.run_id)
+        if run is not None:
+            events = instance.get_records_for_run(
+                run.run_id,
+                cursor=position.of_run,
+                of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION,
+                limit=left,
+            )
+            found += [_evaluated(event) for event in events.records]
+            left -= len(events.records)
+            if left <= 0:
+                return _in_order(found), replace(position, of_run=events.cursor)
+            found += _end_of(instance, run, record.timestamp)
+        position = replace(position, run=record.storage_id, of_run=None)
+    return _in_order(found), position
+
+
+def _in_order(found: list[Happening]) -> list[Happening]:
+    return sorted(found, key=lambda happening: happening.at)
+
+
+def _ended_runs(instance: dg.DagsterInstance, after: int) -> Sequence[dg.EventLogRecord]:
+    """The next ended runs, in the order of their ends."""
+    found: list[dg.EventLogRecord] = []
+    horizon = None
+    for kind in _ENDED:
+        records = instance.fetch_run_status_changes(
+            dg.RunStatusChangeRecordsFilter(kind, after_storage_id=after),
+            limit=RUNS_AT_ONCE,
+            ascending=True,
+        ).records
+        found += records
+        if len(records) == RUNS_AT_ONCE:
+            # Of this kind there may be more, which come before later ones of the other kinds.
+            last = records[-1].storage_id
+            horizon = last if horizon is None else min(horizon, last)
+    ordered = sorted(found, key=lambda record: record.storage_id)
+    return [r for r in ordered if horizon is None or r.storage_id <= horizon]
+
+
+def _evaluated(record: dg.EventLogRecord) -> Evaluated:
+    entry = record.event_log_entry
+    data: Any = entry.dagster_event.event_specific_data if entry.dagster_event else None
+    assert isinstance(data, dg.AssetCheckEvaluation)
+    return Evaluated(entry.timestamp, data, entry.run_id or None)
+
+
+def _end_of(instance: dg.DagsterInstance, run: dg.DagsterRun, at: float) -> list[Happening]:
+    if run.status == dg.DagsterRunStatus.SUCCESS:
+        return [RunEnded(at, run)]
+    if run.status != dg.DagsterRunStatus.FAILURE:
+        return []
+    failures = instance.get_records_for_run(
+        run.run_id, of_type={dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
+    ).records
+    events = [r.event_log_entry.dagster_event for r in failures]
+    steps = {
+        e.step_key: failure_reason(e)
+        for e in events
+        if e is not None and e.is_step_failure and e.step_key is not None
+    }
+    if steps:
+        return [RunEnded(at, run, steps)]
+    said = [e.message for e in events if e is not None and e.message]
+    return [RunEnded(at, run, {"run": said[-1] if said else "its process died"})]

@@ -1,0 +1,236 @@
+"""Is a source's data new, and does the source still send? Judged now, by the newest data.
+
+Unlike the checks of a day these hold of no day: a run evaluates them behind `changes`, and the
+sensor `health` while none does. Both read the lake's metadata, without Spark.
+
+(Dagster reads the annotations of bodies as objects, so this module does not postpone them.)
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+from dagster._core.storage.asset_check_execution_record import (
+    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES as COMPLETED,
+)
+from dagster._core.storage.asset_check_execution_record import (
+    AssetCheckExecutionRecord,
+    AssetCheckExecutionRecordStatus,
+)
+
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import CdcError, ConfigError, MissingTableError
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.newest import NewestData, newest_data
+from cdc_assets.orchestration.checks import WARN, Check, Finding, specs
+
+FRESH = Check("fresh", "The source's newest data is not older than fresh_within_hours, now.", WARN)
+SENDING = Check(
+    "source_alive_now",
+    "The source's newest event or heartbeat is not older than max_silence_minutes, now.",
+    WARN,
+)
+NAMES = (FRESH.name, SENDING.name)
+
+EVERY_SECONDS = 300
+_VERDICT = {True: "passes", False: "fails"}
+# While the verdict stays, an event is recorded for newer data and, so that the age is not too far
+# from true, without any.
+_NEWER_DATA, _SAME_DATA = timedelta(hours=1), timedelta(hours=24)
+
+
+def checks_of(config: Config, name: str) -> list[Check]:
+    """Those of the two checks that a source is configured for; they are on its `changes`.
+
+    None of a lake whose catalog can be read in Spark alone.
+    """
+    if config.lake.catalog:
+        try:
+            reads.catalog_properties(config)
+        except ConfigError:
+            return []
+    source = config.source(name)
+    checks = [FRESH] if source.fresh_within_hours is not None else []
+    return checks + ([SENDING] if source.max_silence_minutes is not None else [])
+
+
+def findings_of(config: Config, name: str, now: datetime | None = None) -> list[Finding]:
+    """The verdicts on a source, by what has landed of it.
+
+    Raises:
+        MissingTableError: nothing of the source was made yet.
+        LakeError: the lake can't be read.
+    """
+    source, now = config.source(name), now or datetime.now(timezone.utc)
+    newest = newest_data(config, name)
+    limits = {
+        FRESH.name: (source.fresh_within_hours or 0) * 3600,
+        SENDING.name: (source.max_silence_minutes or 0) * 60,
+    }
+    return [
+        _finding(config, check.name, newest, timedelta(seconds=limits[check.name]), now)
+        for check in checks_of(config, name)
+    ]
+
+
+def _finding(
+    config: Config, name: str, newest: NewestData, limit: timedelta, now: datetime
+) -> Finding:
+    known = {
+        "landed_day": str(newest.landed_day or "none"),
+        "newest_day": str(newest.day or "none"),
+        "limit": _span(limit),
+    }
+    landed = _landed(config, newest)
+    if newest.record is None:
+        return Finding(name, False, known, says=f"no record that has landed says a time; {landed}")
+    age = max(now - newest.record, timedelta())
+    return Finding(
+        name,
+        age <= limit,
+        {
+            "newest": dg.MetadataValue.timestamp(newest.record),
+            "age_hours": round(age / timedelta(hours=1), 2),
+            **known,
+        },
+        says=f"the newest record that has landed is of {_local(config, newest.record)}, "
+        f"{_span(age)} ago (limit {_span(limit)}), landed day {newest.day}; {landed}",
+    )
+
+
+def _landed(config: Config, newest: NewestData) -> str:
+    if newest.landed_day is None:
+        return "no day has landed yet"
+    day = (
+        ""
+        if newest.landed_day == newest.day
+        else f"the newest day that landed is {newest.landed_day}; "
+    )
+    if newest.landed_at is None:
+        return f"{day}when it landed is not known any more"
+    return f"{day}no run has landed anything since {_local(config, newest.landed_at)}"
+
+
+def _local(config: Config, instant: datetime) -> str:
+    return f"{instant.astimezone(ZoneInfo(config.timezone)):%Y-%m-%d %H:%M %Z}"
+
+
+def _span(span: timedelta) -> str:
+    minutes = round(span / timedelta(minutes=1))
+    if minutes < 120:
+        return f"{minutes} minutes"
+    hours = round(span / timedelta(hours=1))
+    return f"{hours} hours" if hours < 72 else f"{round(span / timedelta(days=1))} days"
+
+
+def build_health_checks(config: Config) -> list[dg.AssetChecksDefinition]:
+    """The checks as a run evaluates them; they can also be asked for alone."""
+    return [_checks(config, name) for name in config.sources if checks_of(config, name)]
+
+
+def _checks(config: Config, name: str) -> dg.AssetChecksDefinition:
+    key = _key(name)
+
+    # Apart from the asset: of a part of it each would belong to a day.
+    @dg.multi_asset_check(
+        name=f"{name}__health", specs=specs(key, checks_of(config, name)), can_subset=True
+    )
+    def body(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        chosen = {check.name for check in context.selected_asset_check_keys}
+        try:
+            findings = findings_of(config, name)
+        except CdcError as error:
+            # The days are made all the same.
+            findings = [Finding(name, False, says=f"can't be judged: {error}") for name in NAMES]
+        for finding in findings:
+            if finding.name in chosen:
+                yield dg.AssetCheckResult(
+                    asset_key=key,
+                    check_name=finding.name,
+                    passed=finding.passed,
+                    metadata=dict(finding.metadata),
+                    severity=WARN,
+                    description=finding.says,
+                )
+
+    return body
+
+
+def _key(name: str) -> dg.AssetKey:
+    return dg.AssetKey([name, "changes"])
+
+
+def build_health_sensor(config: Config) -> dg.SensorDefinition | None:
+    """The sensor `health`, which runs from the start; None where no source asks for a check."""
+    names = [name for name in config.sources if checks_of(config, name)]
+    if not names:
+        return None
+
+    @dg.sensor(
+        name="health",
+        minimum_interval_seconds=EVERY_SECONDS,
+        description="Evaluates whether the newest data of each source is new, and whether the "
+        "source still sends; records what has changed.",
+        default_status=dg.DefaultSensorStatus.RUNNING,
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        return _tick(context, config, names)
+
+    return sensor
+
+
+def _tick(
+    context: dg.SensorEvaluationContext, config: Config, names: Sequence[str]
+) -> dg.SkipReason:
+    faults, said = [], []
+    for name in names:
+        try:
+            findings = findings_of(config, name)
+        except MissingTableError:
+            said.append(f"{name}: nothing has landed yet")
+            continue
+        except CdcError as error:
+            faults.append(f"{name}: {error}")
+            continue
+        for finding in findings:
+            evaluation = finding.evaluation(_key(name), checks_of(config, name))
+            if is_news(context.instance, evaluation):
+                context.instance.report_runless_asset_event(evaluation)
+            said.append(f"{name}: {finding.name} {_VERDICT[finding.passed]}: {finding.says}")
+    if faults and not said:
+        raise dg.Failure("\n".join(faults))
+    for fault in faults:
+        context.log.error(fault)
+    return dg.SkipReason("; ".join(said))
+
+
+def is_news(
+    instance: dg.DagsterInstance, evaluation: dg.AssetCheckEvaluation, now: datetime | None = None
+) -> bool:
+    """Is an evaluation worth an event, after the one that was recorded last?"""
+    key = evaluation.asset_check_key
+    last = last_recorded(instance, key.asset_key, key.name)
+    if last is None or (was := last.evaluation) is None or last.event is None:
+        return True
+    if (was.passed, was.severity) != (evaluation.passed, evaluation.severity):
+        return True
+    latest = instance.get_latest_asset_check_evaluation_record(key)
+    if latest is not None and latest.status == AssetCheckExecutionRecordStatus.PLANNED:
+        # A run that was to evaluate it and did not would stand there as the newest word.
+        run = instance.get_run_by_id(latest.run_id)
+        if run is None or run.is_finished:
+            return True
+    is_newer = was.metadata.get("newest") != evaluation.metadata.get("newest")
+    age = (now or datetime.now(timezone.utc)).timestamp() - last.event.timestamp
+    return age >= (_NEWER_DATA if is_newer else _SAME_DATA).total_seconds()
+
+
+def last_recorded(
+    instance: dg.DagsterInstance, asset: dg.AssetKey, check: str
+) -> AssetCheckExecutionRecord | None:
+    """The newest evaluation of a check; one that a run has only planned is none."""
+    history = instance.event_log_storage.get_asset_check_execution_history(
+        dg.AssetCheckKey(asset, check), limit=1, status=COMPLETED
+    )
+    return history[0] if history else None

@@ -1,0 +1,248 @@
+"""The channels that alerts go through: a webhook, Slack, e-mail.
+
+What is sent holds names and error texts that may come from data: it goes as plain text, with
+nothing in it that a receiver takes for markup. Addresses, tokens and passwords are in no error.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import smtplib
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import requests
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from cdc_assets.cdc.config import Config, EmailConfig, SlackConfig, WebhookConfig
+from cdc_assets.cdc.errors import ConfigError, first_line
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_SECONDS = 5
+_ATTEMPTS = 3
+_SHOWN = 20  # alerts that a text has in full; the others are counted
+_WIDTH = 500  # of a line
+_SLACK_CHARACTERS = 3_500  # Slack advises 4,000 with the title
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+
+
+class SendError(Exception):
+    """Raised when a receiver has not taken a message; `passes` where a moment later it may."""
+
+    def __init__(self, message: str, passes: bool = False) -> None:
+        self.passes = passes
+        super().__init__(message)
+
+
+@dataclass(frozen=True)
+class Message:
+    """Alerts that are sent together: of each its title and lines, and all of it as plain data."""
+
+    title: str
+    parts: Sequence[tuple[str, Sequence[str]]]
+    alerts: Sequence[Mapping[str, Any]]
+
+    def text(self, characters: int = 100_000) -> str:
+        """All of it as plain text; what is too much is counted."""
+        blocks: list[str] = []
+        for title, lines in self.parts[:_SHOWN]:
+            block = "\n".join([_line(title), *(f"  {_line(line)}" for line in lines)])
+            if blocks and sum(len(b) + 2 for b in blocks) + len(block) > characters:
+                break
+            blocks.append(block)
+        if more := len(self.parts) - len(blocks):
+            blocks.append(f"… and {more} more, see Dagster")
+        return "\n\n".join(blocks)
+
+
+def _line(text: str) -> str:
+    text = _UNSEEN.sub(" ", text).strip()
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A receiver: its name in the sensor's cursor, how it is sent to, and what it is told of.
+
+    `of_tables` are the sources, each with the tables, that it is told of; a source with None of
+    all of it. None: of everything.
+    """
+
+    name: str
+    post: Callable[[Message], None] = field(repr=False)
+    of_tables: Mapping[str, frozenset[str] | None] | None = None
+
+    def wants(self, sources: Sequence[str], table: str | None) -> bool:
+        """Is it told of something of these sources, or of this table?"""
+        if self.of_tables is None:
+            return True
+        for source in sources:
+            if source in self.of_tables:
+                tables = self.of_tables[source]
+                if tables is None or table in tables:
+                    return True
+        return False
+
+    def send(self, message: Message) -> None:
+        """Send a message, a few times where the receiver is busy or away for a moment.
+
+        Raises:
+            SendError: the receiver has not taken it.
+        """
+        attempts = Retrying(
+            retry=retry_if_exception(lambda e: isinstance(e, SendError) and e.passes),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_exponential(multiplier=0.5, max=2),
+            reraise=True,
+        )
+        attempts(self.post, message)
+
+
+def channels_of(config: Config) -> list[Channel]:
+    """The channels that a configuration names; each owner that is an e-mail address is one.
+
+    Raises:
+        ConfigError: a channel's package is not installed.
+    """
+    alerts, found = config.alerts, []
+    if alerts.webhook is not None:
+        found.append(Channel("webhook", partial(_post, alerts.webhook)))
+    if alerts.slack is not None:
+        if find_spec("dagster_slack") is None:
+            raise ConfigError(
+                ["alerts.slack: needs the package dagster-slack: pip install 'cdc-assets[slack]'"]
+            )
+        found.append(Channel("slack", partial(_post_to_slack, alerts.slack)))
+    if alerts.email is not None:
+        if alerts.email.to:
+            found.append(Channel("email", partial(_mail, alerts.email, alerts.email.to)))
+        for address, of_tables in _owners(config).items():
+            if address not in alerts.email.to:
+                post = partial(_mail, alerts.email, (address,))
+                found.append(Channel(f"email {address}", post, of_tables))
+    return found
+
+
+def _owners(config: Config) -> dict[str, dict[str, frozenset[str] | None]]:
+    """What each owner that is an e-mail address owns."""
+    found: dict[str, dict[str, frozenset[str] | None]] = {}
+    for name, source in config.sources.items():
+        for table in source.tables:
+            for address in config.mail_owners(name, table):
+                tables = found.setdefault(address, {}).get(name) or frozenset()
+                found[address][name] = tables | {table}
+        for address in config.mail_owners(name):
+            found.setdefault(address, {})[name] = None
+    return found
+
+
+# --- webhook
+
+
+def _post(config: WebhookConfig, message: Message) -> None:
+    document = {"title": _line(message.title), "text": message.text(), "alerts": message.alerts}
+    try:
+        answer = requests.post(
+            config.url,
+            json=document,
+            headers=config.headers,
+            timeout=_TIMEOUT_SECONDS,
+            # A redirected POST becomes a GET, and its headers may go elsewhere.
+            allow_redirects=False,
+        )
+    except (requests.RequestException, ValueError) as error:
+        # The error's text has the address, which may be the secret.
+        raise SendError(f"no answer ({type(error).__name__})", passes=True) from None
+    if not 200 <= answer.status_code < 300:
+        passes = answer.status_code == 429 or answer.status_code >= 500
+        raise SendError(f"the receiver answered {answer.status_code}, expected 2xx", passes)
+
+
+# --- Slack
+
+
+def _post_to_slack(config: SlackConfig, message: Message) -> None:
+    from dagster_slack import SlackResource
+    from slack_sdk.errors import SlackApiError
+
+    client = SlackResource(token=config.token).get_client()
+    client.timeout = _TIMEOUT_SECONDS
+    if config.base_url is not None:
+        client.base_url = config.base_url.rstrip("/") + "/"
+    text = message.text(_SLACK_CHARACTERS)
+    text = f"{_line(message.title)}\n\n{text}" if len(message.parts) > 1 else text
+    try:
+        client.chat_postMessage(
+            channel=config.channel,
+            text=_slack_literal(text),
+            mrkdwn=False,
+            unfurl_links=False,
+            unfurl_media=False,
+        )
+    except SlackApiError as error:
+        says = str(error.response.get("error", "no reason"))[:80]
+        status = error.response.status_code
+        passes = status == 429 or status >= 500
+        raise SendError(f"Slack answered {says!r} ({status})", passes) from None
+    except OSError as error:  # of urllib, which has no other
+        raise SendError(f"no answer ({type(error).__name__})", passes=True) from None
+
+
+def _slack_literal(text: str) -> str:
+    """`<!channel>` and `<https://…|name>` of a text stay what they are."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+# --- e-mail
+
+
+def _mail(config: EmailConfig, to: Sequence[str], message: Message) -> None:
+    mail = EmailMessage()
+    mail["Subject"] = f"[cdc-assets] {_line(message.title)}"
+    mail["From"] = config.sender
+    mail["To"] = ", ".join(to)
+    mail["Date"] = formatdate()
+    mail["Message-ID"] = make_msgid(domain=config.sender.rpartition("@")[2])
+    mail["Auto-Submitted"] = "auto-generated"
+    mail.set_content(message.text())
+    try:
+        refused = _hand_over(config, mail, to)
+    except smtplib.SMTPRecipientsRefused:
+        raise SendError("the server refused every recipient") from None
+    except smtplib.SMTPResponseException as error:
+        passes = 400 <= error.smtp_code < 500
+        raise SendError(f"the server answered {error.smtp_code}", passes) from None
+    except (smtplib.SMTPException, OSError) as error:
+        raise SendError(f"{type(error).__name__}: {first_line(error)}", passes=True) from None
+    if refused:
+        log.warning("alerts.email: the server refused %d of %d recipients", refused, len(to))
+
+
+def _hand_over(config: EmailConfig, mail: EmailMessage, to: Sequence[str]) -> int:
+    """Give a mail to the server; returns how many recipients it refused of several."""
+    place = (config.host, config.port)
+    if config.tls == "ssl":
+        context = ssl.create_default_context()
+        server: smtplib.SMTP = smtplib.SMTP_SSL(*place, timeout=_TIMEOUT_SECONDS, context=context)
+    else:
+        server = smtplib.SMTP(*place, timeout=_TIMEOUT_SECONDS)
+    try:
+        if config.tls == "starttls":
+            server.starttls(context=ssl.create_default_context())
+        if config.user is not None and config.password is not None:
+            server.login(config.user, config.password)
+        return len(server.send_message(mail, from_addr=config.sender, to_addrs=list(to)))
+    finally:
+        # The server has the mail by now, or it has not: how they part changes nothing.
+        with suppress(smtplib.SMTPException, OSError):
+            server.quit()
+        server.close()
