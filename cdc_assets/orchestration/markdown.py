@@ -43,6 +43,18 @@ def _inner(span: re.Match[str]) -> str:
     return text[1:-1] if is_padded else text
 
 
+# Signs of prose that make neither a link, an image nor HTML.
+_PROSE = re.compile(r"[\w\s.,;:()'%/+&?=°…-]*")
+_ADDRESS = re.compile(r"www\.|://", re.I)
+
+
+def sentence(text: str) -> str:
+    """A text as it is, on one line: prose stays prose, all else becomes code as in `literal`."""
+    text = _UNSEEN.sub(" ", text)
+    is_prose = _PROSE.fullmatch(text) and not _ADDRESS.search(text)
+    return text.strip() if is_prose else literal(text, max(len(text), 1))
+
+
 def _code(text: str) -> str:
     longest = max((len(ticks) for ticks in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)

@@ -8,7 +8,7 @@ from datetime import date
 from typing import Any
 
 import dagster as dg
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import RESERVED_PREFIX, Config
@@ -34,12 +34,18 @@ _SECRET = re.compile(
 
 def column_schema(schema: StructType, keys: Sequence[str] = ()) -> dg.TableSchema:
     """Dagster's table schema of Spark columns; key columns are said to be some."""
+
+    def description(column: StructField) -> str | None:
+        comment = markdown.sentence(column.metadata.get("comment", ""))
+        said = ["key" if column.name in keys else "", comment]
+        return "; ".join(filter(None, said)) or None
+
     return dg.TableSchema(
         [
             dg.TableColumn(
                 f.name,
                 f.dataType.simpleString(),
-                description="key" if f.name in keys else f.metadata.get("comment"),
+                description=description(f),
                 constraints=dg.TableColumnConstraints(nullable=f.nullable and f.name not in keys),
             )
             for f in schema.fields

@@ -122,7 +122,9 @@ def ran(
     instance: dg.DagsterInstance,
 ) -> tuple[Any, Lake]:
     """Three days of two tables; the second day of `bad` can't be made."""
-    types = {"id": "int32", "name": "string", "api_token": "string", "phone": "string"}
+    types: dict[str, Any] = {"id": "int32", "api_token": "string", "phone": "string"}
+    types |= {"name": {"type": "string", "optional": True, "doc": "as in the *passport*"}}
+    types |= {"opens": "io.debezium.time.Time"}
     log = ev.PgLog("shop", "public", "good", types=types)
     bad = ev.PgLog("shop", "public", "bad", types={"id": "int32"}, landing=log.landing)
     log.create(id=1, name="Ann")
@@ -403,6 +405,23 @@ def test_a_sample_shows_rows_and_no_secret(
     assert "•••" in sample
     assert "t0p-s3cret" not in sample
     assert "0123" not in sample
+
+
+def test_columns_say_what_they_hold(ran: tuple[Any, Lake], instance: dg.DagsterInstance) -> None:
+    good = materialized(instance, dg.AssetKey(["defs", "public", "good"]))[str(DAYS[0])]
+    columns = good["dagster/column_schema"].value.columns
+    said = {column.name: column.description for column in columns}
+    assert said == {
+        "id": "key",
+        "api_token": None,
+        "phone": None,
+        # No markup comes of a text from data.
+        "name": "`as in the *passport*`",
+        "opens": "time of day, microseconds since midnight, sent in milliseconds "
+        "(io.debezium.time.Time)",
+        **{field.name: field.metadata["comment"] for field in OWN_COLUMNS.fields},
+    }
+    assert [column.name for column in columns] == list(said)
 
 
 def test_columns_have_their_lineage(ran: tuple[Any, Lake], instance: dg.DagsterInstance) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from cdc_assets.orchestration import checks, markdown
 from cdc_assets.orchestration.assets import build_assets
-from cdc_assets.orchestration.metadata import quarantine_examples
+from cdc_assets.orchestration.metadata import column_schema, quarantine_examples
 from cdc_assets_tests.lakes import config_of, source_config
 
 IMAGE = "![x](http://127.0.0.1:9/y)"
@@ -48,6 +49,37 @@ def test_a_value_is_plain_words_or_a_code_span(value: Any, says: str) -> None:
 def test_a_value_is_read_back_as_it_was(text: str) -> None:
     assert markdown.plain(markdown.literal(text)) == text
     assert markdown.plain(markdown.bullets([text, text])) == f"- {text}\n- {text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("Who buys, one row a person (see 'orders'); 10%.", None),
+        ("of the day\n# no heading", "`of the day # no heading`"),
+        ("microseconds since midnight (io.debezium.time.Time)", None),
+        (IMAGE, f"`{IMAGE}`"),
+        ("[x](javascript:alert(1))", "`[x](javascript:alert(1))`"),
+        ("see www.example.org", "`see www.example.org`"),
+        ("see HTTPS://example.org", "`see HTTPS://example.org`"),
+        ("ann@example.org", "`ann@example.org`"),
+        ("<b>", "`<b>`"),
+        ("", ""),
+    ],
+)
+def test_a_sentence_is_prose_or_a_code_span(text: str, says: str | None) -> None:
+    assert markdown.sentence(text) == (text if says is None else says)
+
+
+def test_the_columns_of_a_table_say_their_key_and_their_comments() -> None:
+    comments = {"id": "who", "code": "", "at": IMAGE, "v": None}
+    schema = StructType(
+        [
+            StructField(n, StringType(), True, {} if c is None else {"comment": c})
+            for n, c in comments.items()
+        ]
+    )
+    shown = {c.name: c.description for c in column_schema(schema, ["id", "code"]).columns}
+    assert shown == {"id": "key; who", "code": "key", "at": f"`{IMAGE}`", "v": None}
 
 
 def test_a_long_value_is_cut() -> None:

@@ -15,11 +15,15 @@ from typing import Any
 
 import pytest
 import yaml
+from pyspark.sql import Row as PlainRow
 
+from cdc_assets.cdc.changes.message_schemas import KnownSchemas
+from cdc_assets.cdc.changes.protected import protected_schemas
 from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import Config, TableConfig, parse_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.values.column_types import description
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.lakes import (
@@ -296,4 +300,23 @@ def test_the_salt_is_not_shown() -> None:
     assert TableConfig(columns={"a": "bigint", "b": "date"}, hash=("a",)).lake_columns == {
         "a": "string",
         "b": "date",
+    }
+
+
+def test_a_hashed_column_says_so_beside_its_comment() -> None:
+    config = configured({"hash": ["a"], "exclude": ["b"]}, hash_salt=SALT)
+    (source,) = config.sources.values()
+    (table,) = source.tables
+    types = {"a": ("io.debezium.time.Year", "of birth"), "b": ("string", "not there")}
+    row = [
+        {**ev.field_schema(kind), "field": n, "doc": comment}
+        for n, (kind, comment) in types.items()
+    ]
+    after = {"type": "struct", "fields": row, "field": "after"}
+    text = json.dumps({"type": "struct", "fields": [after]})
+    fresh = [PlainRow(schema_id="s", table_name=table, schema=text, first_landed=DAYS[0])]
+    schemas = KnownSchemas({}, {}).joined(fresh, source.format)
+    found = protected_schemas(schemas, source).columns[table, "s"]
+    assert {n: description(kind, kind.spark) for n, kind in found.items()} == {
+        "a": "of birth; salted SHA-256 of the value, in hexadecimal digits"
     }

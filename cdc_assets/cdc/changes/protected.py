@@ -23,6 +23,7 @@ from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 from cdc_assets.cdc.values.readers import canonical_key, itself
 
+_HASH = replace(types.TEXT, encoding="salted SHA-256 of the value, in hexadecimal digits")
 _IMAGES, _KEYS = ("before", "after"), ("key", "old_key", "new_key")
 # Details of these reasons show a part of the message.
 _SEE = literal("not shown, because columns of this source are protected: see landing")
@@ -159,7 +160,7 @@ def protected_schemas(schemas: KnownSchemas, source: SourceConfig) -> KnownSchem
 
 def _columns(columns: Mapping[str, types.ColumnType], table: TableConfig) -> types.ColumnTypes:
     return {
-        name: types.TEXT if name in table.hash else kind
+        name: replace(_HASH, comment=kind.comment) if name in table.hash else kind
         for name, kind in columns.items()
         if name not in table.exclude
     }

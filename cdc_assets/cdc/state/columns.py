@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -26,6 +26,7 @@ from cdc_assets.cdc.lake.commits import KEY
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, is_column_name, quote
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_present, literal, literals
+from cdc_assets.cdc.state.record_order import names_in_order, place_columns
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unsent_values import Unchanged
 from cdc_assets.cdc.values import column_types as types
@@ -115,6 +116,10 @@ class TableColumns:
         self._unlike: dict[str, str] = {}
         self._by_schema: dict[str | None, types.ColumnTypes] = {}
         self._latest: types.ColumnTypes = {}
+        self._said: types.ColumnTypes = {}
+        self._before: dict[str, str] = {}
+        self._comments: dict[str, str] = {}
+        self._in_records: list[str] = []
         self.key_names: tuple[str, ...] = ()
 
     @property
@@ -140,6 +145,7 @@ class TableColumns:
     def prepare(self) -> None:
         """Find the day's types, create or alter the table, and fix how values are read."""
         day = self.day
+        self._before = self._existing() if day.state else {}
         schemas = day.facts.schemas
         latest = schemas.latest(day.table, day.day)
         configured = types.columns_of_config(day.config.lake_columns)
@@ -158,7 +164,15 @@ class TableColumns:
                 if kind.spark not in of_column:
                     of_column.append(kind.spark)
         self._find_narrower(oldest_first)
-        of_schemas = {self._lake_name(name) for name in {**latest, **found}}
+        # Schemas of the day speak last: one that came back is the newest again. By their ids, where
+        # nothing says which came first, so that no day describes a column in turns.
+        self._said = latest
+        for schema_id in sorted(
+            oldest_first, key=lambda i: (schemas.first_landed[day.table, i], i)
+        ):
+            self._said = types.over(self._said, self._by_schema[schema_id])
+        named = {**latest, **found}
+        of_schemas = {self._lake_name(name) for name in named}
         # A schema that names no columns, such as Lindorm's `{}`, is none (L1).
         blank = [schema_id for schema_id in oldest_first if not self._by_schema[schema_id]]
         if day.survey.without_schema or blank:
@@ -168,7 +182,16 @@ class TableColumns:
         self._by_schema.update(dict.fromkeys([None, *blank], without))
         for name, kind in {**without, **configured}.items():
             found.setdefault(name, [kind.spark])
-        self._evolve(found, of_schemas)
+        self._evolve(self._in_order(found, named), of_schemas)
+
+    def _in_order(
+        self, found: Mapping[str, Sequence[str]], of_schemas: Container[str]
+    ) -> dict[str, Sequence[str]]:
+        """Columns in the order of the message schemas, then of the records that have others."""
+        place = {name: n for n, name in enumerate(self._in_records)}
+        others = (name for name in found if name not in of_schemas)
+        ordered = sorted(others, key=lambda name: place.get(name, len(place)))
+        return {name: found[name] for name in [*(n for n in found if n in of_schemas), *ordered]}
 
     def _find_narrower(self, schema_ids: Sequence[str]) -> None:
         """Note columns that a newer schema makes narrower than one of an earlier day did (R5)."""
@@ -188,13 +211,26 @@ class TableColumns:
     def _lake_name(self, name: str) -> str:
         return self.day.config.rename.get(name, name)
 
+    def _message_name(self, name: str) -> str:
+        renamed = {to: sent for sent, to in self.day.config.rename.items()}
+        return renamed.get(name, name)
+
     def _infer(self, known: set[str], blank: Sequence[str]) -> types.ColumnTypes:
         has_none = F.col("schema_id").isNull() | F.col("schema_id").isin(list(blank))
         # What a delete says of a row after it is no row.
         writes = F.col("op").isin("c", "r", "u") & F.col("after").isNotNull()
         rows = self.day.events([self.day.day]).where(has_none & writes)
-        if known and not self._names_others(rows, known):
-            return {}
+        placed = {self._message_name(name) for name in self._before}
+        places = [F.expr(sql).alias(name) for name, sql in place_columns(placed).items()]
+        rows = rows.withColumn("names", F.json_object_keys("after"))
+        if known:
+            # Names are read far faster than types.
+            others = F.expr(f"max(size(array_except(names, array({literals(sorted(known))}))))")
+            found = rows.agg(others.alias("others"), *places).first()
+            assert found is not None
+            if (found.others or 0) < 1:
+                self._find_order(found, known - placed)
+                return {}
         after = "after"
         # A value that was not sent says nothing of its column's type (R2). The longest first: a
         # map's placeholder holds the text's.
@@ -204,6 +240,7 @@ class TableColumns:
         row = rows.agg(
             F.expr(f"schema_of_variant_agg({shallow(after)})").alias("kind"),
             F.expr(f"schema_of_variant_agg({shallow('key')})").alias("of_keys"),
+            *places,
             *(
                 F.expr(
                     f"count_if({member('try_parse_json(key)', name, 'string')} "
@@ -215,7 +252,8 @@ class TableColumns:
         assert row is not None
         inferred = types.columns_of_inference(row.kind or "")
         of_keys = types.columns_of_inference(row.of_keys or "")
-        for name, unlike in zip(names, row[2:], strict=True):
+        self._find_order(row, {*inferred, *known} - placed)
+        for name, unlike in zip(names, row[2 + len(places) :], strict=True):
             # Keys are typed by the images (D5), unless these could not hold them all.
             if (
                 name in inferred
@@ -225,11 +263,11 @@ class TableColumns:
                 inferred[name] = of_keys[name]
         return {name: kind for name, kind in inferred.items() if name not in known}
 
-    def _names_others(self, rows: DataFrame, known: set[str]) -> bool:
-        """Does an image name a column of no known type? Names are read far faster than types."""
-        names = rows.selectExpr("explode(json_object_keys(after)) AS name")
-        found = names.agg(F.expr(f"count_if(name NOT IN ({literals(sorted(known))}))")).first()
-        return found is not None and found[0] > 0
+    def _find_order(self, found: Row, names: set[str]) -> None:
+        """Look up in which order records have these columns, where they are new."""
+        day = self.day
+        if names and found.first:
+            self._in_records = names_in_order(self.lake, day.name, day.day, found, names)
 
     def _key_names(self, existing: Sequence[str] | None) -> tuple[str, ...]:
         config = self.day.config.key
@@ -286,8 +324,15 @@ class TableColumns:
         self.key_names = self._key_names(stored)
         wanted.update({n: [kind] for n, kind in self._types_of_bare_keys(wanted).items()})
         if state is None:
+            if not of_schemas:
+                wanted = {**{n: wanted[n] for n in self.key_lake if n in wanted}, **wanted}
             distinct = self._distinct({}, wanted)
-            fields = [StructField(n, DataType.fromDDL(t[0]), True) for n, t in distinct.items()]
+            fields = [
+                StructField(
+                    n, DataType.fromDDL(t[0]), True, {"comment": self._description(n, t[0])}
+                )
+                for n, t in distinct.items()
+            ]
             self.lake.create_state(
                 day.name,
                 TableName.parse(day.table),
@@ -295,9 +340,11 @@ class TableColumns:
                 f"{day.label} as it stood at the end of each day: VERSION AS OF '<day>'",
                 self._bucket(wanted),
             )
-        before = self._existing()
-        existing = self._as_configured(before, wanted, of_schemas)
+        before = self._existing() if state is None else self._before
+        described = set(before)
+        existing = self._as_configured(dict(before), wanted, of_schemas)
         existing = self._alter(existing, self._distinct(existing, wanted))
+        self._describe({name: kind for name, kind in existing.items() if name in described})
         known = set(json.loads(properties.get(INFERRED, "[]")))
         fresh = self.inferred - set(before) if state else self.inferred
         typed = of_schemas - set(self._unlike)
@@ -333,11 +380,41 @@ class TableColumns:
         return False
 
     def _existing(self) -> dict[str, str]:
-        return {
-            f.name: ddl_of(f.dataType)
-            for f in self.lake.spark.table(self.day.identifier).schema.fields
-            if not f.name.startswith(RESERVED_PREFIX)
-        }
+        """The table's columns and their types; `_comments` has what is said of them."""
+        schema = self.lake.spark.table(self.day.identifier).schema
+        own = [f for f in schema.fields if not f.name.startswith(RESERVED_PREFIX)]
+        self._comments = {f.name: f.metadata.get("comment", "") for f in own}
+        return {f.name: ddl_of(f.dataType) for f in own}
+
+    def _description(self, name: str, kind: str) -> str:
+        """What a column of the lake says of itself, as the newest message schemas have it."""
+        said = self._said.get(self._message_name(name))
+        return types.description(said, kind) if said else ""
+
+    def _describe(self, existing: Mapping[str, str]) -> None:
+        """Describe columns anew where message schemas of the newest day describe them otherwise.
+
+        A column of which the schemas say nothing keeps its description.
+        """
+        day = self.day
+        published = day.state.tags if day.state else {}
+        if not day.survey.schema_ids or max([*published, day.day]) != day.day:
+            return
+        changed: dict[str, str | None] = {}
+        for name, kind in existing.items():
+            text, said = self._description(name, kind), self._said.get(self._message_name(name))
+            is_said = bool(text) or (said is not None and said.comment is not None)
+            if is_said and text != self._comments.get(name, ""):
+                changed[name] = text or None
+
+        def commit() -> None:
+            update = self.lake.handle(day.identifier).updateSchema()
+            for name, text in changed.items():
+                update.updateColumnDoc(name, text)
+            update.commit()
+
+        if changed:
+            with_retry(commit)
 
     def _types_of_bare_keys(self, known: Container[str]) -> dict[str, str]:
         """Types of key columns that no image carried yet, as on a day of deletes alone."""
@@ -411,7 +488,8 @@ class TableColumns:
         last = list(existing)[-1] if existing else None
         for name in [n for n in wanted if n not in existing]:
             place = f"AFTER {quote(last)}" if last else "FIRST"
-            self._alter_table(f"ADD COLUMN {column_ddl(name, wanted[name][0])} {place}")
+            column = column_ddl(name, wanted[name][0], self._description(name, wanted[name][0]))
+            self._alter_table(f"ADD COLUMN {column} {place}")
             existing[name], last = wanted[name][0], name
         for name, kinds in wanted.items():
             for kind in kinds:

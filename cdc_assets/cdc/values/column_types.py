@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from dataclasses import field as attribute
 from typing import Any, NamedTuple
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
@@ -26,6 +27,10 @@ class ColumnType:
 
     Arrays have an `element`, maps a `key` too, structs `members`; what travels as one type and
     is held as another (wire `held`) has the first as its `element`.
+
+    `comment` is the source's own text on the column: None where the schema says nothing of it,
+    empty where it says that there is none. `encoding` tells what a column of the type `spark`
+    holds where the type alone does not. Types that differ in these two alone are equal.
     """
 
     wire: str
@@ -35,6 +40,8 @@ class ColumnType:
     key: ColumnType | None = None
     members: tuple[tuple[str, ColumnType], ...] = ()
     inferred: bool = False
+    comment: str | None = attribute(default=None, compare=False)
+    encoding: str = attribute(default="", compare=False)
 
 
 _PRIMITIVES = {
@@ -70,6 +77,37 @@ _LOGICAL = {
     "io.debezium.data.VariableScaleDecimal": ColumnType("variable_decimal", "string"),
 }
 _GEOMETRY = ColumnType("geometry", "struct<`wkb`:binary,`srid`:int>")
+_TIME_OF_DAY = "time of day, microseconds since midnight"
+# What a column holds of these, and its type: only of such a column it is said.
+_ENCODINGS = {
+    "io.debezium.time.Time": ("bigint", f"{_TIME_OF_DAY}, sent in milliseconds"),
+    "org.apache.kafka.connect.data.Time": ("bigint", f"{_TIME_OF_DAY}, sent in milliseconds"),
+    "io.debezium.time.MicroTime": ("bigint", _TIME_OF_DAY),
+    "io.debezium.time.NanoTime": (
+        "bigint",
+        f"{_TIME_OF_DAY}, sent in nanoseconds and rounded down",
+    ),
+    "io.debezium.time.ZonedTime": ("string", "time of day with its zone, as ISO 8601 text"),
+    "io.debezium.time.IsoTime": ("string", "time of day as ISO 8601 text"),
+    "io.debezium.time.NanoTimestamp": (
+        "timestamp_ntz",
+        "sent in nanoseconds and rounded down to microseconds",
+    ),
+    "io.debezium.time.MicroDuration": ("bigint", "duration in microseconds"),
+    "io.debezium.time.NanoDuration": ("bigint", "duration in nanoseconds"),
+    "io.debezium.time.Interval": ("string", "duration as ISO 8601 text"),
+    "io.debezium.time.Year": ("int", "year"),
+    "io.debezium.data.Bits": ("binary", "bits, the lowest byte first"),
+    "io.debezium.data.VariableScaleDecimal": ("string", "exact decimal as text"),
+    "io.debezium.data.Json": ("string", "JSON as text"),
+    "io.debezium.data.Xml": ("string", "XML as text"),
+    "io.debezium.data.EnumSet": ("string", "values of a set, joined by commas"),
+}
+_COMMENT = "__debezium.source.column.comment"
+# What Debezium says of a type, not of a column.
+_DOCS_OF_TYPES = re.compile(
+    r"(Geometry|Geography)( \([A-Z]+\))?|Variable scaled decimal|Sparse double vector"
+)
 _DATAWORKS = {
     "BOOLEAN": ColumnType("boolean", "boolean"),
     "DOUBLE": ColumnType("double", "double"),
@@ -131,8 +169,18 @@ def columns_of_schema(text: str, format_name: str) -> ColumnTypes:
 
 
 def over(known: ColumnTypes, newer: ColumnTypes) -> ColumnTypes:
-    """`newer` types over those `known`; one that is unknown changes none."""
-    return {**known, **{n: k for n, k in newer.items() if k != _UNKNOWN or n not in known}}
+    """`newer` types over those `known`; one that is unknown changes none.
+
+    A comment that is not there any more says nothing: the last known one stays, as after a
+    connector's restart without `include.schema.comments`.
+    """
+    merged = dict(known)
+    for name, kind in newer.items():
+        before = known.get(name, kind)
+        chosen = before if kind == _UNKNOWN else kind
+        comment = before.comment if kind.comment is None else kind.comment
+        merged[name] = chosen if chosen.comment == comment else replace(chosen, comment=comment)
+    return merged
 
 
 def widest(known: ColumnTypes, other: ColumnTypes) -> ColumnTypes:
@@ -143,6 +191,27 @@ def widest(known: ColumnTypes, other: ColumnTypes) -> ColumnTypes:
         return kind != than and evolution(kind, than) == []
 
     return over(known, {n: k for n, k in other.items() if not is_wider(n, k.spark)})
+
+
+_UNSEEN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
+_LONGEST = 1_000  # characters of a text in a description; the table's metadata repeats it
+
+
+def description(kind: ColumnType, column: str) -> str:
+    """What a column says of itself: the source's comment, then how its values are encoded.
+
+    Args:
+        kind: the newest type in messages.
+        column: the column's own type; an encoding is told of a column of that type only (R5).
+    """
+    texts = (kind.comment or "", kind.encoding if column == kind.spark else "")
+    return "; ".join(filter(None, map(_on_one_line, texts)))
+
+
+def _on_one_line(text: str) -> str:
+    """A text from data: no line breaks, nothing unseen, of bounded length."""
+    shown = _UNSEEN.sub(" ", text[: 10 * _LONGEST]).strip()
+    return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 1] + "…"
 
 
 def columns_of_key(text: str) -> ColumnTypes:
@@ -162,12 +231,38 @@ def _named(struct: Any) -> list[tuple[str, Mapping[str, Any]]]:
         if isinstance(field.get("field"), str):
             named.append((field["field"], field))
         elif isinstance(field.get("name"), str) and isinstance(field.get("schema"), dict):
-            named.append((field["name"], field["schema"]))
+            of_field = {"doc": field["doc"]} if "doc" in field else {}
+            named.append((field["name"], {**of_field, **field["schema"]}))
     return named
 
 
 def type_of(schema: Mapping[str, Any]) -> ColumnType:
     """The type of one field of a Kafka Connect schema; an unknown one is read as text."""
+    kind, name = _type_of(schema), schema.get("name")
+    comment, encoding = _comment_in(schema), kind.encoding
+    if isinstance(name, str):
+        spark, text = _ENCODINGS.get(name, ("", ""))
+        if kind.wire == "geometry":
+            spark, text = kind.spark, "WKB and SRID of a shape"
+        encoding = f"{text} ({name})" if text and kind.spark == spark else encoding
+    if comment is None and encoding == kind.encoding:
+        return kind
+    return replace(kind, comment=kind.comment if comment is None else comment, encoding=encoding)
+
+
+def _comment_in(schema: Mapping[str, Any]) -> str | None:
+    """What the source says of a column: Debezium docs, `include.schema.comments`.
+
+    Connectors write it into `doc`, and with `column.propagate.source.type` into a parameter; older
+    ones into the parameter alone.
+    """
+    parameter, doc = _member(schema, "parameters").get(_COMMENT), schema.get("doc")
+    if isinstance(parameter, str):
+        return parameter
+    return doc if isinstance(doc, str) and not _DOCS_OF_TYPES.fullmatch(doc) else None
+
+
+def _type_of(schema: Mapping[str, Any]) -> ColumnType:
     name, kind = schema.get("name"), schema.get("type")
     if isinstance(kind, dict):
         return type_of(kind)
@@ -187,7 +282,9 @@ def type_of(schema: Mapping[str, Any]) -> ColumnType:
     # A struct with members that no column can have stays the text of its JSON.
     if kind == "struct" and members and all(names) and len(set(names)) == len(names):
         listed = ",".join(f"{quote(name)}:{member.spark}" for name, member in members)
-        return ColumnType("struct", f"struct<{listed}>", members=members)
+        return ColumnType(
+            "struct", f"struct<{listed}>", members=members, encoding=_of_parts(dict(members))
+        )
     return _PRIMITIVES.get(kind, _UNKNOWN)
 
 
@@ -197,20 +294,29 @@ def _member(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _array_of(element: ColumnType) -> ColumnType:
-    return ColumnType("array", f"array<{element.spark}>", element=element)
+    encoding = _of_parts({"elements": element})
+    return ColumnType("array", f"array<{element.spark}>", element=element, encoding=encoding)
 
 
 def _map_of(key: ColumnType, value: ColumnType) -> ColumnType:
-    return ColumnType("map", f"map<{key.spark},{value.spark}>", key=key, element=value)
+    spark, encoding = f"map<{key.spark},{value.spark}>", _of_parts({"keys": key, "values": value})
+    return ColumnType("map", spark, key=key, element=value, encoding=encoding)
+
+
+def _of_parts(parts: Mapping[str, ColumnType]) -> str:
+    """What is to be said of the parts of a type, by their names."""
+    said = {name: description(kind, kind.spark) for name, kind in parts.items()}
+    return ", ".join(f"{name}: {text}" for name, text in said.items() if text)
 
 
 def _decimal(parameters: Mapping[str, Any]) -> ColumnType:
     scale = _whole(parameters.get("scale"), 0)
     if abs(scale) > MAX_SCALE:
-        return ColumnType("nothing", "string")
+        return ColumnType("nothing", "string", encoding=f"always null: the scale is {scale}")
     precision = _whole(parameters.get("connect.decimal.precision"), MAX_DECIMAL)
     if not (0 < precision <= MAX_DECIMAL and 0 <= scale <= precision):
-        return ColumnType("decimal", "string", scale)
+        why = f"exact decimal as text: no DECIMAL has precision {precision} and scale {scale}"
+        return ColumnType("decimal", "string", scale, encoding=why)
     return ColumnType("decimal", f"decimal({precision},{scale})", scale)
 
 

@@ -252,3 +252,140 @@ def _fitting(text: str, kind: str) -> Decimal | None:
     with localcontext(prec=100):
         fits = number == round(number, scale) and abs(number) < 10 ** (precision - scale)
     return number if fits else None
+
+
+# -- what columns say of themselves --------------------------------------------------------------
+
+
+def _said(schema: Any) -> str:
+    kind = types.type_of(schema)
+    return types.description(kind, kind.spark)
+
+
+MIDNIGHT = "time of day, microseconds since midnight"
+ENCODED: dict[str, tuple[Any, str]] = {
+    "time_ms": (
+        "io.debezium.time.Time",
+        f"{MIDNIGHT}, sent in milliseconds (io.debezium.time.Time)",
+    ),
+    "connect_time": (
+        "org.apache.kafka.connect.data.Time",
+        f"{MIDNIGHT}, sent in milliseconds (org.apache.kafka.connect.data.Time)",
+    ),
+    "time_us": ("io.debezium.time.MicroTime", f"{MIDNIGHT} (io.debezium.time.MicroTime)"),
+    "time_ns": (
+        "io.debezium.time.NanoTime",
+        f"{MIDNIGHT}, sent in nanoseconds and rounded down (io.debezium.time.NanoTime)",
+    ),
+    "timestamp_ns": (
+        "io.debezium.time.NanoTimestamp",
+        "sent in nanoseconds and rounded down to microseconds (io.debezium.time.NanoTimestamp)",
+    ),
+    "duration": (
+        "io.debezium.time.MicroDuration",
+        "duration in microseconds (io.debezium.time.MicroDuration)",
+    ),
+    "year": ("io.debezium.time.Year", "year (io.debezium.time.Year)"),
+    "bits": ("io.debezium.data.Bits", "bits, the lowest byte first (io.debezium.data.Bits)"),
+    "number": (
+        {**ev.field_schema(ev.VARIABLE_SCALE_DECIMAL), "doc": "Variable scaled decimal"},
+        f"exact decimal as text ({ev.VARIABLE_SCALE_DECIMAL})",
+    ),
+    "long_number": (
+        (ev.DECIMAL, 2, 60),
+        "exact decimal as text: no DECIMAL has precision 60 and scale 2",
+    ),
+    "odd_scale": ((ev.DECIMAL, 20_000), "always null: the scale is 20000"),
+    "point": (
+        {**ev.field_schema("io.debezium.data.geometry.Point"), "doc": "Geometry (POINT)"},
+        "WKB and SRID of a shape (io.debezium.data.geometry.Point)",
+    ),
+    "json": ("io.debezium.data.Json", "JSON as text (io.debezium.data.Json)"),
+    "times": (
+        {"type": "array", "items": ev.field_schema("io.debezium.time.Year")},
+        "elements: year (io.debezium.time.Year)",
+    ),
+    "years": (
+        {
+            "type": "map",
+            "keys": {"type": "string", "doc": "of whom"},
+            "values": ev.field_schema("io.debezium.time.Year"),
+        },
+        "keys: of whom, values: year (io.debezium.time.Year)",
+    ),
+    "struct": (
+        ev.struct_schema({"a": {"type": "int32", "doc": "first"}, "b": "string"}),
+        "a: first",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_an_encoded_column_says_what_it_holds(name: str) -> None:
+    kind, said = ENCODED[name]
+    assert _said(ev.field_schema(kind)) == said
+
+
+@pytest.mark.parametrize("name", sorted(TYPES.keys() - {"struct", "array_of_structs"}))
+def test_what_is_said_of_an_encoding_changes_no_type(name: str) -> None:
+    schema = ev.field_schema(TYPES[name])
+    kind = types.type_of(schema)
+    same = types.type_of({**schema, "doc": "a comment"})
+    assert (same, hash(same)) == (kind, hash(kind))
+    assert types.description(same, "another type") == "a comment"
+
+
+YEAR = "year (io.debezium.time.Year)"
+OF_YEAR = ev.field_schema("io.debezium.time.Year")
+FORMS: dict[str, tuple[dict[str, Any], str | None]] = {
+    "none": ({}, None),
+    "doc": ({"doc": "of birth"}, "of birth"),
+    "parameter": ({"parameters": {"__debezium.source.column.comment": "of birth"}}, "of birth"),
+    "both": (
+        {"doc": "Geometry", "parameters": {"__debezium.source.column.comment": "of birth"}},
+        "of birth",
+    ),
+    "empty": ({"doc": ""}, ""),
+    "no_text": ({"doc": 7, "parameters": []}, None),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_comment_stands_in_both_forms_of_a_schema(name: str) -> None:  # D5
+    more, comment = FORMS[name]
+    after = {**OF_YEAR, **more}
+    forms = [
+        {"type": "struct", "fields": [{**after, "field": "y"}], "field": "after"},
+        {"type": "struct", "fields": [{"name": "y", "schema": after}], "field": "after"},
+    ]
+    for form in forms:
+        text = json.dumps({"type": "struct", "fields": [form]})
+        (column,) = types.columns_of_schema(text, "debezium").values()
+        assert column.comment == comment
+        assert types.description(column, "int") == "; ".join(filter(None, [comment, YEAR]))
+    outside = [{"name": "y", "doc": "of birth", "schema": OF_YEAR}]
+    (key,) = types.columns_of_key(json.dumps({"type": "struct", "fields": outside})).values()
+    assert key.comment == "of birth"
+
+
+def test_a_newer_schema_without_a_comment_keeps_the_known_one() -> None:
+    def column(kind: Any, **more: Any) -> types.ColumnTypes:
+        return {"v": types.type_of({**ev.field_schema(kind), **more})}
+
+    known = column("int32", doc="old")
+    for newer, said in (
+        (column("int64"), ("bigint", "old")),
+        (column("int64", doc="new"), ("bigint", "new")),
+        (column("int64", doc=""), ("bigint", "")),
+        (column("what", doc="new"), ("int", "new")),
+        (column("what"), ("int", "old")),
+    ):
+        found = types.over(known, newer)["v"]
+        assert (found.spark, found.comment) == said
+
+
+def test_a_comment_of_any_text_is_one_bounded_line() -> None:
+    assert _said({"type": "string", "doc": " a\r\n\tb\0\u202ec\u2028d\ud800 "}) == "a b c d"
+    assert _said({"type": "string", "doc": "x" * 5_000}) == "x" * 999 + "…"
+    said = _said({**OF_YEAR, "doc": "x" * 5_000})
+    assert said == f"{'x' * 999}…; {YEAR}"
