@@ -84,7 +84,10 @@ Check = Callable[[Patient], Iterator[Line]]
 
 
 def examine(
-    config_file: str | None = None, quick: bool = False, only: Collection[str] = ()
+    config_file: str | None = None,
+    quick: bool = False,
+    only: Collection[str] = (),
+    begin: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Line]:
     """The checks in order, a line each as soon as it is known. Never raises.
 
@@ -92,11 +95,13 @@ def examine(
         config_file: cdc.yaml [default: the usual places].
         quick: start no Spark session; then topics and credentials of Kafka are not checked.
         only: names in :data:`CHECKS` [default: all]; most need the configuration's.
+        begin: called with the name of each check before it begins.
     """
     patient = Patient(config_file, quick)
     try:
         for name, check in CHECKS.items():
             if not only or name in only:
+                begin(name)
                 yield from _lines_of(name, check, patient)
     finally:
         if patient.spark is not None:

@@ -21,6 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from cdc_assets.orchestration.progress import Step
 
 FORMATS = ("table", "json", "csv")
@@ -173,27 +175,58 @@ def _print_blocks(columns: Sequence[str], cells: Sequence[Sequence[str]], consol
                 console.print(Text(f"  {label:<{width}}  {line}"), no_wrap=True, crop=True)
 
 
-# --- a run
+# --- what is being done
 
 
-class Progress:
-    """Shows the steps of a run: a live line on a terminal and a line for each finished step."""
+class Activity:
+    """Says what a command is doing: a live line on a terminal, else a line each time."""
 
-    def __init__(self, out: IO[str]) -> None:
-        self.console = Console(file=out, highlight=False)
-        self._lock = Lock()
-        self._under_way: dict[tuple[str, str, str], None] = {}
-        self._status = self.console.status("starting Spark")
+    def __init__(self, text: str, out: IO[str] | None = None) -> None:
+        self.console = Console(file=out or sys.stderr, highlight=False)
+        self._status = self.console.status("")
+        self.say(text)
 
-    def __enter__(self) -> Progress:
-        if self.console.is_terminal:
-            self._status.start()
-        else:
-            self.line("starting Spark")
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._status.stop()
+
+    def say(self, text: str) -> None:
+        """What the command does from now on."""
+        if self.console.is_terminal:
+            self.show(text)
+        else:
+            self.line(text)
+
+    def show(self, text: str) -> None:
+        """As :meth:`say`, on a terminal only: what changes often, or is soon done."""
+        if self.console.is_terminal:
+            self._status.update(Text(_shown(text)))
+            self._status.start()
+
+    def line(self, text: str) -> None:
+        """A line that stays, above the live one."""
+        self.console.print(Text(_shown(text)), soft_wrap=True)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Without the live line, so that stdout can be written to on the same terminal."""
+        self._status.stop()
+        try:
+            yield
+        finally:
+            if self.console.is_terminal:
+                self._status.start()
+
+
+class Progress(Activity):
+    """Shows the steps of a run: those under way, and a line for each finished one."""
+
+    def __init__(self, text: str, out: IO[str] | None = None) -> None:
+        super().__init__(text, out)
+        self._lock = Lock()
+        self._under_way: dict[tuple[str, str, str], None] = {}
 
     def __call__(self, step: Step) -> None:
         """Take a step that begins (no seconds) or has ended."""
@@ -208,11 +241,7 @@ class Progress:
                     f"{step.seconds:>6.1f} s  {step.text}"
                 )
             names = [f"{source}.{stage} {day}" for source, stage, day in self._under_way]
-            self._status.update(Text(", ".join(names) or "…"))
-
-    def line(self, text: str) -> None:
-        """A line of its own, above the live one."""
-        self.console.print(Text(_shown(text)), soft_wrap=True)
+            self.show(", ".join(names) or "…")
 
 
 @contextmanager

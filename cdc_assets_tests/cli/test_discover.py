@@ -439,4 +439,4 @@ def test_rows_go_to_stdout_and_the_rest_to_stderr(
     (project / "odd").mkdir()
     failed = CliRunner().invoke(app, ["discover", "odd", "--verbose"])
     assert (failed.exit_code, failed.stdout) == (1, "")
-    assert failed.stderr.startswith("error: odd: ")
+    assert failed.stderr.splitlines()[-1].startswith("error: odd: ")
