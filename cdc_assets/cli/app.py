@@ -35,6 +35,13 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 class Commands(TyperGroup):
     """Turns the project's own errors into one readable message and an exit code."""
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """With a default: to read an option without one, Typer imports pydantic."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False
+        return option
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:

@@ -17,6 +17,8 @@ from threading import Lock
 from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -183,14 +185,24 @@ class Activity:
 
     def __init__(self, text: str, out: IO[str] | None = None) -> None:
         self.console = Console(file=out or sys.stderr, highlight=False)
-        self._status = self.console.status("")
-        self.say(text)
+        self._text = text
+        self._spinner = Spinner("dots")
+        # What is written to stdout goes to stdout: see `paused`.
+        self._live = Live(
+            self._spinner,
+            console=self.console,
+            transient=True,
+            refresh_per_second=10,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
 
     def __enter__(self) -> Self:
+        self.say(self._text)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._status.stop()
+        self._live.stop()
 
     def say(self, text: str) -> None:
         """What the command does from now on."""
@@ -202,8 +214,8 @@ class Activity:
     def show(self, text: str) -> None:
         """As :meth:`say`, on a terminal only: what changes often, or is soon done."""
         if self.console.is_terminal:
-            self._status.update(Text(_shown(text)))
-            self._status.start()
+            self._spinner.update(text=Text(_shown(text)))
+            self._live.start(refresh=True)
 
     def line(self, text: str) -> None:
         """A line that stays, above the live one."""
@@ -212,12 +224,12 @@ class Activity:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Without the live line, so that stdout can be written to on the same terminal."""
-        self._status.stop()
+        self._live.stop()
         try:
             yield
         finally:
             if self.console.is_terminal:
-                self._status.start()
+                self._live.start(refresh=True)
 
 
 class Progress(Activity):
