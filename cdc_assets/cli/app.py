@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from cdc_assets import __version__
 from cdc_assets.cdc.errors import CdcError, ConfigError, UnknownTableError
-from cdc_assets.cli import arrow
+from cdc_assets.cli import imports
 from cdc_assets.cli.commands.demo import demo
 from cdc_assets.cli.commands.discover import discover
 from cdc_assets.cli.commands.doctor import doctor
@@ -93,7 +93,7 @@ for _command in COMMANDS:
 
 def main() -> None:
     """The entry point."""
-    arrow.is_own_process = True
+    imports.is_own_process = True
     try:
         app()
     except SystemExit as end:

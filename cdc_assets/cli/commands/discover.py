@@ -58,7 +58,9 @@ def discover(
 
         found_place, config = discovery.resolve(place, config_file, name)
         activity.say(STARTING_SPARK)
-        with inspection.session(config) as spark:
+        files = discovery.local_files(found_place, days)
+        is_small = files is not None and inspection.is_small(files, limit)
+        with inspection.session(config, is_small) as spark:
             activity.say(f"reading {place}")
             found = interruptible(discovery.discover, spark, found_place, days, limit)
     if found_place.kafka is not None:

@@ -62,7 +62,7 @@ def inspect(
 
         rules = _rules(file, source, format_of, config_file)
         activity.say(STARTING_SPARK)
-        with inspection.session(rules.config) as spark:
+        with inspection.session(rules.config, inspection.is_small([file], limit)) as spark:
             activity.say(f"reading {file}")
             rows = interruptible(inspection.inspect_file, spark, file, rules, limit, offset)
     columns: tuple[str, ...] = inspection.COLUMNS

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cdc_assets.cli.arrow import import_quickly
+from cdc_assets.cli.imports import import_without_pandas
 from cdc_assets.cli.options import ConfigFile, Form, Format, From, Source, To, check_range, load
 
 _LAG_COLUMNS = {
@@ -44,7 +44,7 @@ def lag(
             config.source(name)
         from cdc_assets.cdc.lake import pyiceberg_reads as reads
 
-        import_quickly()
+        import_without_pandas("pyarrow.dataset")
         rows = [row for name in names for row in reads.lag_rows(config, name, first, last, hours)]
         if not rows:
             reads.require_lag(config, names, first, last)

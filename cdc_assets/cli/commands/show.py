@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cdc_assets.cli.arrow import import_quickly
+from cdc_assets.cli.imports import import_without_pandas
 from cdc_assets.cli.options import ConfigFile, Form, Format, load, parse_day
 
 
@@ -44,7 +44,7 @@ def show(
         from cdc_assets.cdc.lake import pyiceberg_reads as reads
 
         found = reads.find_table(config, table)
-        import_quickly()
+        import_without_pandas("pyarrow.dataset")
         rows = reads.read_rows(config, found, as_of, None if limit is None else limit + 1)
     more = limit is not None and rows.num_rows > limit
     printed = output.print_rows(

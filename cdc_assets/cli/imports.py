@@ -1,4 +1,4 @@
-"""pyarrow without pandas, for commands that only read."""
+"""Imports without pandas, for commands that do not use it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class _NoPandas:
             raise ModuleNotFoundError(name)
 
 
-def import_quickly() -> None:
-    """Import what reads Parquet without pandas, which pyarrow would look for.
+def import_without_pandas(module: str) -> None:
+    """Import a module that looks for pandas, which takes as long as all else that `show` does.
 
-    pandas takes as long to import as everything else that `show` does, and nothing of it is
-    used. Only in a process of our own: pyarrow remembers the answer.
+    pyarrow.dataset does, and pyspark.testing.utils, which PySpark asks whether there is NumPy when
+    it first passes a list to Java. Only in a process of our own: they remember the answer.
     """
     if not is_own_process or "pandas" in sys.modules:
         return
     refusal: Any = _NoPandas()
     sys.meta_path.insert(0, refusal)
     try:
-        importlib.import_module("pyarrow.dataset")
+        importlib.import_module(module)
     finally:
         sys.meta_path.remove(refusal)
