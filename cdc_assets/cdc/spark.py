@@ -115,8 +115,8 @@ def spark_conf(config: Config, with_lake: bool = True) -> dict[str, str]:
         "spark.sql.dataFrameQueryContext.enabled": "false",
         # The same on Python's side: five more calls to the JVM for each operation on a column.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # The first lower() by ICU's rules maps all of Unicode first: two seconds and 4 GB of garbage,
-        # to compare names that are ASCII.
+        # The first lower() by ICU's rules maps all of Unicode: two seconds and 4 GB of garbage, to
+        # compare names that are ASCII.
         "spark.sql.icu.caseMappings.enabled": "false",
         **_jars(PACKAGES if with_lake else (), own.pop("spark.jars.packages", "")),
         **(_lake_conf(config) if with_lake else {}),
