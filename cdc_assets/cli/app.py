@@ -20,6 +20,7 @@ from cdc_assets.cli import imports
 from cdc_assets.cli.commands.demo import demo
 from cdc_assets.cli.commands.discover import discover
 from cdc_assets.cli.commands.doctor import doctor
+from cdc_assets.cli.commands.init import init
 from cdc_assets.cli.commands.inspect import inspect
 from cdc_assets.cli.commands.lag import lag
 from cdc_assets.cli.commands.maintain import maintain
@@ -27,7 +28,7 @@ from cdc_assets.cli.commands.run import run
 from cdc_assets.cli.commands.show import show
 
 # As the help lists them.
-COMMANDS = (demo, run, doctor, maintain, show, lag, discover, inspect)
+COMMANDS = (init, demo, run, doctor, maintain, show, lag, discover, inspect)
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
