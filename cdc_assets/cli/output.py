@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import textwrap
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json", "csv")
 _CELL = 40  # characters of a value in a table
+_SAY_SECONDS = 30  # so often a line says how far a step is, where there is no terminal
 
 Row = Mapping[str, Any]
 
@@ -238,22 +240,32 @@ class Progress(Activity):
     def __init__(self, text: str, out: IO[str] | None = None) -> None:
         super().__init__(text, out)
         self._lock = Lock()
-        self._under_way: dict[tuple[str, str, str], None] = {}
+        self._under_way: dict[str, str] = {}  # what is known of each step
+        self._said: dict[str, float] = {}  # when a line was printed of it
 
     def __call__(self, step: Step) -> None:
-        """Take a step that begins (no seconds) or has ended."""
-        key = (step.source, step.stage, step.day)
+        """Take a step that begins, is under way (no seconds) or has ended."""
         with self._lock:
             if step.seconds is None:
-                self._under_way[key] = None
+                self._under_way[step.name] = step.text
+                self._say_now_and_then(step)
             else:
-                self._under_way.pop(key, None)
+                self._under_way.pop(step.name, None)
+                self._said.pop(step.name, None)
                 self.line(
                     f"{step.day:<21}  {f'{step.source}.{step.stage}':<32}  "
                     f"{step.seconds:>6.1f} s  {step.text}"
                 )
-            names = [f"{source}.{stage} {day}" for source, stage, day in self._under_way]
-            self.show(", ".join(names) or "…")
+            known = [f"{name}: {text}" for name, text in self._under_way.items()]
+            self.show(", ".join(text.removesuffix(": …") for text in known) or "…")
+
+    def _say_now_and_then(self, step: Step) -> None:
+        """Where nobody sees the live line, say how far a long step is."""
+        now = time.monotonic()
+        last = self._said.setdefault(step.name, now)
+        if not self.console.is_terminal and now - last >= _SAY_SECONDS:
+            self._said[step.name] = now
+            self.line(f"{step.day:<21}  {f'{step.source}.{step.stage}':<32}  {step.text}")
 
 
 @contextmanager
