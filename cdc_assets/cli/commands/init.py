@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import tempfile
 from datetime import date, datetime, timezone
@@ -49,6 +50,8 @@ def init(
     ] = None,
 ) -> None:
     """Write cdc.yaml, workspace.yaml and dagster.yaml of a new project; overwrite nothing."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", source):
+        raise typer.BadParameter(f"--source {source!r}: a source's name is letters, digits and _")
     if kafka and files:
         raise typer.BadParameter("give --files or --kafka, not both")
     if bool(kafka) != bool(topics):
@@ -58,6 +61,8 @@ def init(
     landing: dict[str, Any] = {"files": _as_written(files, folder) if files else own_files}
     if kafka and topics:
         listed = [topic.strip() for topic in topics.split(",")]
+        if "" in listed:
+            raise typer.BadParameter(f"--topics {topics!r} holds an empty name")
         landing = {"kafka": {"bootstrap_servers": kafka, "topics": listed}}
     first = _first_landed(Path(files)) if files else None
     texts = {
@@ -82,7 +87,7 @@ def _cdc_yaml(source: str, format_of: str, landing: dict[str, Any], first: date 
         lines += "   # <files>/<YYYY-MM-DD>/*.jsonl | .jsonl.gz | .parquet"
     return Template(_template("cdc.yaml")).substitute(
         source=source,
-        format=format_of,
+        format=json.dumps(format_of),
         landing=lines,
         start_date=first or datetime.now(timezone.utc).date(),
     )
