@@ -52,6 +52,7 @@ def listen(callback: Callable[[Step], None]) -> Iterator[None]:
     finally:
         ended.set()
         _listeners.remove(callback)
+        watch.join(1)  # it may wait for a JVM that is gone
 
 
 def tell(step: Step) -> None:
