@@ -135,7 +135,9 @@ make_venv() {
     rm -rf .venv
     "$UV" venv --quiet --python "${PYTHON:->=3.10}" .venv ||
         die "uv found no Python ${PYTHON:-3.10 or newer}: install one, or name it: PYTHON=/path/to/python3"
-    "$UV" pip sync --quiet --python .venv/bin/python --require-hashes requirements.lock ||
+    # Compiled now: where Python may not write bytecode, each command would compile it all anew.
+    "$UV" pip sync --quiet --compile-bytecode --python .venv/bin/python --require-hashes \
+        requirements.lock ||
         die "the packages of requirements.lock could not be installed: see above"
     # The lock file pins what builds this project (hatchling) too: nothing more is fetched.
     "$UV" pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation \

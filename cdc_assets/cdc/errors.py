@@ -36,6 +36,14 @@ class ConfigError(CdcError):
             super().__init__(f"{head}{len(self.faults)} faults{lines}")
 
 
+class UnknownTableError(CdcError):
+    """Raised when a text names no table of the configuration, or several."""
+
+    def __init__(self, text: str, message: str) -> None:
+        self.text = text
+        super().__init__(f"no table {text!r}: {message}")
+
+
 class JavaError(CdcError):
     """Raised when there is no Java that Spark can run on; nothing was started."""
 

@@ -50,8 +50,11 @@ SMALL_WORK = {
 }
 # For processes that make small days and end: compile fast rather than well.
 SHORT_RUN = {
-    # The small compiler's own room for code, 48 MB, is full at once and swept all the time.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+    # The small compiler's own room for code, 48 MB, is full at once and swept all the time. A heap
+    # that starts large is not collected as long as it grows.
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:InitialRAMPercentage=8"
+    ),
 }
 # Spark walks a document of up to 1,000 nested levels by recursion, from deep within a plan: Java's
 # default stack of 1 MB overflows, which ends the JVM.
@@ -61,11 +64,14 @@ _DEEP_STACK = "-Xss16m"
 _COMPILE_ALL = "-XX:-DontCompileHugeMethods"
 # Nobody waits for a pause of the collector here: the one of most throughput and least memory.
 _COLLECT_FAST = "-XX:+UseParallelGC"
+# Spark's classes need more room than Java starts with, and to make it Java collects all it has.
+_CLASS_ROOM = "-XX:MetaspaceSize=256m"
 # Each where the user's own flags say nothing of it.
 _JAVA_FLAGS = (
     (_DEEP_STACK, "-Xss"),
     (_COMPILE_ALL, "DontCompileHugeMethods"),
     (_COLLECT_FAST, r"-XX:\+Use\w+GC"),
+    (_CLASS_ROOM, "MetaspaceSize"),
 )
 _SHORT_NAMES = {
     "packages": "spark.jars.packages",
@@ -74,8 +80,10 @@ _SHORT_NAMES = {
 }
 
 
-def spark_conf(config: Config) -> dict[str, str]:
+def spark_conf(config: Config, with_lake: bool = True) -> dict[str, str]:
     """All Spark settings: ours, then what cdc.yaml says under `spark` and `lake.catalog`.
+
+    Without a lake they are those of a session that only reads landings, which needs no Iceberg.
 
     Raises:
         ConfigError: ``CDC_SPARK_JARS`` names a folder without jars.
@@ -107,11 +115,11 @@ def spark_conf(config: Config) -> dict[str, str]:
         "spark.sql.dataFrameQueryContext.enabled": "false",
         # The same on Python's side: five more calls to the JVM for each operation on a column.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.sql.extensions": (
-            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-        ),
-        **_jars(own.pop("spark.jars.packages", "")),
-        **catalog_conf(config),
+        # The first lower() by ICU's rules maps all of Unicode: two seconds and 4 GB of garbage, to
+        # compare names that are ASCII.
+        "spark.sql.icu.caseMappings.enabled": "false",
+        **_jars(PACKAGES if with_lake else (), own.pop("spark.jars.packages", "")),
+        **(_lake_conf(config) if with_lake else {}),
         **own,
         # Fixed: results must not depend on the machine's zone, nor columns on their case.
         "spark.sql.session.timeZone": "UTC",
@@ -131,10 +139,16 @@ def _conf_name(name: str) -> str:
     return _SHORT_NAMES.get(name) or (name if name.startswith("spark.") else f"spark.{name}")
 
 
-def _jars(extra: str) -> dict[str, str]:
+def _lake_conf(config: Config) -> dict[str, str]:
+    extensions = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+    return {"spark.sql.extensions": extensions, **catalog_conf(config)}
+
+
+def _jars(packages: Sequence[str], extra: str) -> dict[str, str]:
     folder = os.environ.get("CDC_SPARK_JARS")
     if not folder:
-        return {"spark.jars.packages": ",".join([*PACKAGES, *filter(None, [extra])])}
+        listed = ",".join([*packages, *filter(None, [extra])])
+        return {"spark.jars.packages": listed} if listed else {}
     jars = sorted(str(jar) for jar in Path(folder).glob("*.jar"))
     if not jars:
         raise ConfigError(
@@ -170,8 +184,10 @@ def sqlite_folder(config: Config) -> Path:
     return local_path(config.lake.warehouse)
 
 
-def build_session(config: Config) -> SparkSession:
+def build_session(config: Config, with_lake: bool = True) -> SparkSession:
     """A session for this configuration; the embedded catalog's folder is made if missing.
+
+    Without a lake it starts sooner, and only reads landings.
 
     Raises:
         LakeError: the folder can't be made.
@@ -181,10 +197,10 @@ def build_session(config: Config) -> SparkSession:
         require_java()  # PySpark is about to start a JVM
     # Workers must run this interpreter, or they pick another python3 from PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if not config.lake.catalog:
+    if with_lake and not config.lake.catalog:
         _make_folder(sqlite_folder(config))
     builder = SparkSession.builder
-    for key, value in spark_conf(config).items():
+    for key, value in spark_conf(config, with_lake).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     _hold_classes(session)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -68,4 +69,6 @@ def _print_next(config: Config, days: list[date]) -> None:
         typer.echo(f"  {program} show {state} --as-of {middle}")
     typer.echo(f"  {program} quarantine --source {source}")
     typer.echo(f"  {program} lag --source {source} --from {middle} --to {middle} --hours")
-    typer.echo("  make ui    # Dagster on http://127.0.0.1:3000")
+    dagster = 'DAGSTER_HOME="$PWD" dagster dev -w workspace.yaml'
+    ui = "make ui" if Path("Makefile").is_file() else dagster
+    typer.echo(f"  {ui}    # Dagster on http://127.0.0.1:3000")

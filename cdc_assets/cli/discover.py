@@ -16,13 +16,20 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_assets.cdc.config import Config, KafkaConfig, SourceConfig, load_config, parse_config
+from cdc_assets.cdc.config import (
+    Config,
+    KafkaConfig,
+    SourceConfig,
+    load_config,
+    local_path,
+    parse_config,
+)
 from cdc_assets.cdc.discovery.evidence import Findings, look_at
 from cdc_assets.cdc.discovery.proposals import Proposal, listed, notes_of, propose
 from cdc_assets.cdc.errors import ConfigError, LandingError
 from cdc_assets.cdc.java_errors import causes
 from cdc_assets.cdc.lake.errors import is_landing_read
-from cdc_assets.cdc.landing.files import day_of, list_day, read_days, unreadable
+from cdc_assets.cdc.landing.files import LANDED, day_of, list_day, read_days, unreadable
 from cdc_assets.cdc.landing.kafka import read_latest
 from cdc_assets.cdc.landing.kafka_client import failed
 from cdc_assets.cli.inspect import NO_DAY, read_file
@@ -148,6 +155,18 @@ def read_place(spark: SparkSession, place: Place, days: int | None) -> DataFrame
             "<folder>/<YYYY-MM-DD>/*.jsonl, *.jsonl.gz or *.parquet",
         )
     return read_days(spark, place.name, found)
+
+
+def local_files(place: Place, days: int | None) -> list[Path] | None:
+    """The files of a place that are read; None where they are not on this machine."""
+    if place.file is not None:
+        return [place.file]
+    if place.folder is None or ("://" in place.folder and not place.folder.startswith("file:")):
+        return None
+    folder = local_path(place.folder)
+    landed = sorted(path for path in folder.glob("*/") if day_of(path.name))
+    wanted = [folder / str(place.day)] if place.day else landed[-(days or 0) :]
+    return [file for day in wanted for file in day.glob("*") if file.name.endswith(LANDED)]
 
 
 def landed_days(spark: SparkSession, folder: str) -> list[date]:

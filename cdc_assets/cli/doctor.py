@@ -36,7 +36,7 @@ from cdc_assets.cdc.config import (
     local_path,
 )
 from cdc_assets.cdc.errors import CdcError, ConfigError, JavaError, MissingTableError
-from cdc_assets.cdc.java import java_path, require_java
+from cdc_assets.cdc.java import class_archive, java_path, require_java
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.commits import TIMEZONE
@@ -84,7 +84,10 @@ Check = Callable[[Patient], Iterator[Line]]
 
 
 def examine(
-    config_file: str | None = None, quick: bool = False, only: Collection[str] = ()
+    config_file: str | None = None,
+    quick: bool = False,
+    only: Collection[str] = (),
+    begin: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Line]:
     """The checks in order, a line each as soon as it is known. Never raises.
 
@@ -92,11 +95,13 @@ def examine(
         config_file: cdc.yaml [default: the usual places].
         quick: start no Spark session; then topics and credentials of Kafka are not checked.
         only: names in :data:`CHECKS` [default: all]; most need the configuration's.
+        begin: called with the name of each check before it begins.
     """
     patient = Patient(config_file, quick)
     try:
         for name, check in CHECKS.items():
             if not only or name in only:
+                begin(name)
                 yield from _lines_of(name, check, patient)
     finally:
         if patient.spark is not None:
@@ -168,7 +173,7 @@ def _packages(patient: Patient) -> Iterator[Line]:
             continue
         if not requirement.specifier.contains(version, prereleases=True):
             wrong.append(f"{requirement.name} is {version}, needed is {requirement.specifier}")
-    remedy = "make the environment anew from requirements.lock (make setup)"
+    remedy = "install cdc-assets again, or make the environment anew (make setup)"
     found = "; ".join(wrong) or f"{len(needed)} packages fit"
     yield _line("packages", not wrong, found, remedy)
     spark = importlib.metadata.version("pyspark")
@@ -187,6 +192,12 @@ def _java(patient: Patient) -> Iterator[Line]:
     has = "jdk.incubator.vector" in _output(java_path(), "--list-modules")
     found = f"module jdk.incubator.vector is {'there' if has else 'missing'}"
     yield _line("java", has, found, "Spark asks for it: install a whole JRE, not a cut one")
+    archive = class_archive()
+    if archive.is_file():
+        yield Line("java", Status.ok, f"Spark's classes are mapped in from {archive}")
+    else:
+        remedy = "python -m cdc_assets.warm makes it, in a minute"
+        yield Line("java", Status.ok, f"{archive} is not there: Spark starts slower", remedy)
 
 
 def _output(*command: str) -> str:
@@ -541,7 +552,8 @@ def _dagster(patient: Patient) -> Iterator[Line]:
             "dagster",
             Status.warning,
             "no daemon is alive" if not beats else "the daemon has stopped",
-            "schedules, sensors and queued runs wait for it: make ui, or dagster-daemon run",
+            "schedules, sensors and queued runs wait for it: dagster dev -w workspace.yaml, or "
+            "dagster-daemon run",
         )
 
 

@@ -5,11 +5,11 @@ A record is judged as the stage `changes` would judge it if the file were all th
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from cdc_assets.cdc.changes.tombstones import judge_tombstones, tables_by_topic
 from cdc_assets.cdc.config import (
     FORMATS,
     Config,
-    LakeConfig,
     SourceConfig,
     local_path,
     parse_config,
@@ -36,7 +35,8 @@ from cdc_assets.cdc.errors import ConfigError, LandingError
 from cdc_assets.cdc.java_errors import root_cause
 from cdc_assets.cdc.lake.checkpoints import Kept, keeping
 from cdc_assets.cdc.landing.files import LandedDay, read_days
-from cdc_assets.cdc.spark import build_session
+from cdc_assets.cdc.spark import SHORT_RUN, SMALL_ROWS, SMALL_WORK, build_session
+from cdc_assets.cli.imports import import_without_pandas
 from cdc_assets.orchestration.interrupts import interruptible
 
 COLUMNS: tuple[str, ...] = (
@@ -50,6 +50,8 @@ DETAILS: tuple[str, ...] = (
     "payload",
 )  # fmt: skip
 NO_DAY = date(1970, 1, 1)  # of a file that lies in no day's folder
+_RECORD_BYTES = 3_500  # of a landed line, with its schema
+_COMPRESSION = 10
 
 Row = dict[str, Any]
 
@@ -174,7 +176,8 @@ def inspect_landing(
     with keeping() as kept:
         routed = _routed(kept.keep(landing), rules.source, kept)
         chosen = routed if offset is None else routed.where(F.col("offset") == offset)
-        rows = [row.asDict() for row in chosen.select(*_columns()).orderBy("line").collect()]
+        rows = [row.asDict() for row in chosen.select(*_columns()).collect()]
+    rows.sort(key=itemgetter("line"))
     shown = COLUMNS if offset is None else (*COLUMNS, *DETAILS)
     for row in rows:
         row["explanation"] = explain(row, rules)
@@ -196,16 +199,34 @@ def _routed(landing: DataFrame, source: SourceConfig, kept: Kept) -> DataFrame:
     return route(parsed, source, keys, schemas, verdicts, misfits)
 
 
+def is_small(files: Iterable[Path], limit: int | None = None) -> bool:
+    """Whether so little is read that Spark's start and planning take the time.
+
+    Args:
+        files: that are read, landed files of any kind.
+        limit: only so many records are read.
+    """
+    if limit is not None and limit <= SMALL_ROWS:
+        return True
+    return sum(_text_bytes(file) for file in files) <= SMALL_ROWS * _RECORD_BYTES
+
+
+def _text_bytes(file: Path) -> int:
+    size = file.stat().st_size
+    return size if file.name.endswith(".jsonl") else size * _COMPRESSION
+
+
 @contextmanager
-def session(config: Config) -> Iterator[SparkSession]:
-    """A session with the configuration's settings and a lake of its own, which stays empty."""
-    with tempfile.TemporaryDirectory(prefix="cdc-inspect-") as folder:
-        own = LakeConfig(warehouse=folder)
-        spark = interruptible(build_session, config.model_copy(update={"lake": own}))
-        try:
-            yield spark
-        finally:
-            spark.stop()
+def session(config: Config, is_small: bool) -> Iterator[SparkSession]:
+    """A session with the configuration's settings that reads landings and knows no lake."""
+    quick = {**SHORT_RUN, **SMALL_WORK} if is_small else {}
+    own = config.model_copy(update={"spark": {**quick, **config.spark}})
+    import_without_pandas("pyspark.testing.utils")
+    spark = interruptible(build_session, own, with_lake=False)
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _columns() -> list[Column]:

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import textwrap
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +18,19 @@ from threading import Lock
 from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from cdc_assets.orchestration.progress import Step
 
 FORMATS = ("table", "json", "csv")
 _CELL = 40  # characters of a value in a table
+_SAY_SECONDS = 30  # so often a line says how far a step is, where there is no terminal
 
 Row = Mapping[str, Any]
 
@@ -184,46 +190,93 @@ def _print_blocks(columns: Sequence[str], cells: Sequence[Sequence[str]], consol
                 console.print(Text(f"  {label:<{width}}  {line}"), no_wrap=True, crop=True)
 
 
-# --- a run
+# --- what is being done
 
 
-class Progress:
-    """Shows the steps of a run: a live line on a terminal and a line for each finished step."""
+class Activity:
+    """Says what a command is doing: a live line on a terminal, else a line each time."""
 
-    def __init__(self, out: IO[str]) -> None:
-        self.console = Console(file=out, highlight=False)
-        self._lock = Lock()
-        self._under_way: dict[tuple[str, str, str], None] = {}
-        self._status = self.console.status("starting Spark")
+    def __init__(self, text: str, out: IO[str] | None = None) -> None:
+        self.console = Console(file=out or sys.stderr, highlight=False)
+        self._text = text
+        self._spinner = Spinner("dots")
+        # What is written to stdout goes to stdout: see `paused`.
+        self._live = Live(
+            self._spinner,
+            console=self.console,
+            transient=True,
+            refresh_per_second=10,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
 
-    def __enter__(self) -> Progress:
-        if self.console.is_terminal:
-            self._status.start()
-        else:
-            self.line("starting Spark")
+    def __enter__(self) -> Self:
+        self.say(self._text)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._status.stop()
+        self._live.stop()
+
+    def say(self, text: str) -> None:
+        """What the command does from now on."""
+        if self.console.is_terminal:
+            self.show(text)
+        else:
+            self.line(text)
+
+    def show(self, text: str) -> None:
+        """As :meth:`say`, on a terminal only: what changes often, or is soon done."""
+        if self.console.is_terminal:
+            self._spinner.update(text=Text(_shown(text)))
+            self._live.start(refresh=True)
+
+    def line(self, text: str) -> None:
+        """A line that stays, above the live one."""
+        self.console.print(Text(_shown(text)), soft_wrap=True)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Without the live line, so that stdout can be written to on the same terminal."""
+        self._live.stop()
+        try:
+            yield
+        finally:
+            if self.console.is_terminal:
+                self._live.start(refresh=True)
+
+
+class Progress(Activity):
+    """Shows the steps of a run: those under way, and a line for each finished one."""
+
+    def __init__(self, text: str, out: IO[str] | None = None) -> None:
+        super().__init__(text, out)
+        self._lock = Lock()
+        self._under_way: dict[str, str] = {}  # what is known of each step
+        self._said: dict[str, float] = {}  # when a line was printed of it
 
     def __call__(self, step: Step) -> None:
-        """Take a step that begins (no seconds) or has ended."""
-        key = (step.source, step.stage, step.day)
+        """Take a step that begins, is under way (no seconds) or has ended."""
         with self._lock:
             if step.seconds is None:
-                self._under_way[key] = None
+                self._under_way[step.name] = step.text
+                self._say_now_and_then(step)
             else:
-                self._under_way.pop(key, None)
+                self._under_way.pop(step.name, None)
+                self._said.pop(step.name, None)
                 self.line(
                     f"{step.day:<21}  {f'{step.source}.{step.stage}':<32}  "
                     f"{step.seconds:>6.1f} s  {step.text}"
                 )
-            names = [f"{source}.{stage} {day}" for source, stage, day in self._under_way]
-            self._status.update(Text(", ".join(names) or "…"))
+            known = [f"{name}: {text}" for name, text in self._under_way.items()]
+            self.show(", ".join(text.removesuffix(": …") for text in known) or "…")
 
-    def line(self, text: str) -> None:
-        """A line of its own, above the live one."""
-        self.console.print(Text(_shown(text)), soft_wrap=True)
+    def _say_now_and_then(self, step: Step) -> None:
+        """Where nobody sees the live line, say how far a long step is."""
+        now = time.monotonic()
+        last = self._said.setdefault(step.name, now)
+        if not self.console.is_terminal and now - last >= _SAY_SECONDS:
+            self._said[step.name] = now
+            self.line(f"{step.day:<21}  {f'{step.source}.{step.stage}':<32}  {step.text}")
 
 
 @contextmanager

@@ -365,6 +365,7 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
             lake = _lake(context, spark)
             began = time.monotonic()
             with progress.step(name, "changes", _span(days)) as say:
+                progress.expect(lake.day_commits(lake.stage(name, "landing")).records(days))
                 again = changes.made_by_other_rules(lake, name, days)
                 changes.make_changes(lake, name, days, force=_is_forced(context))
                 seconds = time.monotonic() - began

@@ -12,6 +12,7 @@ from pydantic import Field, PrivateAttr
 from cdc_assets.cdc.config import load_config
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import build_session
+from cdc_assets.orchestration import progress
 
 # Steps run side by side, and the first one that asks starts Spark.
 _STARTING = Lock()
@@ -37,7 +38,9 @@ class SparkResource(LazyPySparkResource):
 
     def lake(self) -> Lake:
         """The lake of the configuration, in this session."""
-        return Lake(self.spark_session, load_config(self.config_path or None))
+        spark = self.spark_session
+        progress.name_jobs()
+        return Lake(spark, load_config(self.config_path or None))
 
     @property
     def is_canceled(self) -> bool:

@@ -115,7 +115,7 @@ def test_a_lake_that_is_not_there_exits_1() -> None:
     for arguments in (("show", "customers"), ("lag",)):
         result = call(*arguments)
         assert result.exit_code == 1
-        assert result.stderr.startswith("error: there is no lake in ")
+        assert result.stderr.splitlines()[-1].startswith("error: there is no lake in ")
 
 
 # -- Java
@@ -180,7 +180,9 @@ def test_without_java_one_line_says_so_and_nothing_is_recorded(
     (project / "dagster.yaml").write_text(DAGSTER_YAML, encoding="utf-8")
     before = sorted(project.rglob("*"))
     result = without_java(project, "cdc_assets.cli.app", *command)
-    assert (result.returncode, result.stdout, result.stderr) == (1, "", NO_JAVA)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert [line for line in result.stderr.splitlines(True) if "error" in line] == [NO_JAVA]
+    assert result.stderr.endswith(NO_JAVA)
     assert sorted(project.rglob("*")) == sorted([*before, project / "programs"])
 
 
@@ -250,7 +252,7 @@ def press_ctrl_c(process: subprocess.Popen[str], after: str, seconds: float) -> 
     return process.stdout.read()
 
 
-GOES_ON = "interrupted: what was finished is kept; the same command goes on where it stopped"
+GOES_ON = "interrupted: finished days are kept; run the same command again to continue"
 
 
 def test_ctrl_c_while_spark_starts_ends_a_run_with_130_and_one_line(project: Path) -> None:
@@ -356,6 +358,7 @@ def test_lag_of_days_that_are_not_made_says_what_to_run(project: Path, form: str
     result = call("lag", "--from", "2026-11-05", "--to", "2026-11-06", "--format", form)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
+        "reading the lag of the changes\n"
         "error: no lag for 2026-11-05 to 2026-11-06: shop.lag has 2026-11-01 to 2026-11-02. Make "
         "the days first: cdc-assets run --source shop --from 2026-11-05 --to 2026-11-06\n"
     )
@@ -368,7 +371,7 @@ def test_lag_of_made_days_without_changes_is_no_error(project: Path) -> None:
     lag_table(project, "2026-11-01", "2026-11-02")
     result = call("lag", "--from", "2026-11-02")
     assert result.exit_code == 0
-    assert "no change in them has a lag" in result.stderr
+    assert "no change with a measurable lag" in result.stderr
 
 
 # -- rows

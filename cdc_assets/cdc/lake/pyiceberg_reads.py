@@ -28,6 +28,7 @@ from cdc_assets.cdc.errors import (
     LakeError,
     MissingDayError,
     MissingTableError,
+    UnknownTableError,
     first_line,
 )
 from cdc_assets.cdc.lake.catalog import state_parts
@@ -45,14 +46,6 @@ if TYPE_CHECKING:
 _SORTED_ROWS = 200_000
 _HAS_TABLES = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'iceberg_tables'"
 _CATALOG_TYPES = {"rest": "rest", "glue": "glue", "hive": "hive", "jdbc": "sql"}
-
-
-class UnknownTableError(CdcError):
-    """Raised when a text names no table of the configuration, or several."""
-
-    def __init__(self, text: str, message: str) -> None:
-        self.text = text
-        super().__init__(f"no table {text!r}: {message}")
 
 
 # --- names

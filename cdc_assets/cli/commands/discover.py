@@ -1,0 +1,76 @@
+"""`cdc-assets discover`: from landings to a `sources:` block."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from cdc_assets.cli.options import STARTING_SPARK, ConfigFile, Verbose
+
+
+class DiscoverForm(str, Enum):
+    """How what was found is printed."""
+
+    yaml = "yaml"
+    json = "json"
+
+
+def discover(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE_OR_PATH",
+            help="A source of cdc.yaml; or a landing folder, a day's folder or a landed file.",
+        ),
+    ],
+    days: Annotated[
+        int | None, typer.Option("--days", min=1, help="Read only the newest N days.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Read only N records.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="Name of the source (default: that of the source or folder)."),
+    ] = None,
+    form: Annotated[
+        DiscoverForm,
+        typer.Option("--format", help="yaml, or json (a line a table).", show_default=True),
+    ] = DiscoverForm.yaml,
+    config_file: ConfigFile = None,
+    verbose: Verbose = False,
+) -> None:
+    """Read landings and print a sources: block for cdc.yaml: format, tables, keys, types.
+
+    Comments give the evidence for each setting, what could not be read, and what you have to
+    decide. A path needs no cdc.yaml.
+    """
+    from cdc_assets.cli import output
+    from cdc_assets.cli.spark_log import quiet
+
+    with quiet(verbose, f"looking at {place}") as (activity, _):
+        from cdc_assets.cli import discover as discovery
+        from cdc_assets.cli import inspect as inspection
+        from cdc_assets.orchestration.interrupts import interruptible
+
+        found_place, config = discovery.resolve(place, config_file, name)
+        activity.say(STARTING_SPARK)
+        files = discovery.local_files(found_place, days)
+        is_small = files is not None and inspection.is_small(files, limit)
+        with inspection.session(config, is_small) as spark:
+            activity.say(f"reading {place}")
+            found = interruptible(discovery.discover, spark, found_place, days, limit)
+    if found_place.kafka is not None:
+        bounds = [f"only the newest {discovery.KAFKA_RECORDS} offsets of each partition were read"]
+    else:
+        bounds = [f"only the newest {days} days were read"] if days else []
+    bounds += [f"only {limit} records were read"] if limit else []
+    if form is DiscoverForm.yaml:
+        sys.stdout.write(discovery.as_yaml(found, found_place, bounds))
+        return
+    output.print_rows((), discovery.as_rows(found, found_place), form.value)
+    for note in discovery.notes(found, found_place, bounds):
+        typer.echo(note, err=True)

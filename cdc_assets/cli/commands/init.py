@@ -1,0 +1,168 @@
+"""`cdc-assets init`: the files of a new project."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tempfile
+from datetime import date, datetime, timezone
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Annotated, Any
+
+import typer
+
+from cdc_assets.cdc.errors import ConfigError
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(help="The project's folder; it is made if missing.", file_okay=False)
+    ],
+    source: Annotated[
+        str, typer.Option("--source", metavar="NAME", help="The name of its source.")
+    ] = "inventory",
+    format_of: Annotated[
+        str,
+        typer.Option(
+            "--format-of",
+            metavar="FORMAT",
+            help="Of its events: debezium, debezium-flat, lindorm or dataworks.",
+        ),
+    ] = "debezium",
+    files: Annotated[
+        str | None,
+        typer.Option(
+            "--files",
+            metavar="PATH",
+            help="The folder where a folder a day lands [default: data/landing/NAME, made here]",
+        ),
+    ] = None,
+    kafka: Annotated[
+        str | None,
+        typer.Option("--kafka", metavar="SERVERS", help="Kafka's bootstrap servers, host:port,…"),
+    ] = None,
+    topics: Annotated[
+        str | None,
+        typer.Option("--topics", metavar="LIST", help="Kafka's topics, with commas between them."),
+    ] = None,
+) -> None:
+    """Write cdc.yaml, workspace.yaml and dagster.yaml of a new project; overwrite nothing."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", source):
+        raise typer.BadParameter(f"--source {source!r}: a source's name is letters, digits and _")
+    if kafka and files:
+        raise typer.BadParameter("give --files or --kafka, not both")
+    if bool(kafka) != bool(topics):
+        raise typer.BadParameter("--kafka and --topics belong together")
+    folder = folder.absolute()
+    own_files = f"data/landing/{source}"
+    landing: dict[str, Any] = {"files": _as_written(files, folder) if files else own_files}
+    if kafka and topics:
+        listed = [topic.strip() for topic in topics.split(",")]
+        if "" in listed:
+            raise typer.BadParameter(f"--topics {topics!r} holds an empty name")
+        landing = {"kafka": {"bootstrap_servers": kafka, "topics": listed}}
+    first = _first_landed(Path(files)) if files else None
+    texts = {
+        "cdc.yaml": _cdc_yaml(source, format_of, landing, first),
+        "workspace.yaml": _template("workspace.yaml"),
+        "dagster.yaml": _template("dagster.yaml"),
+    }
+    _check(texts["cdc.yaml"])
+    _write(folder, texts)
+    if not kafka and not files:
+        (folder / own_files).mkdir(parents=True, exist_ok=True)
+    typer.echo(f"wrote {', '.join(texts)} in {folder}", err=True)
+    typer.echo(_next(folder, source, landing, first))
+
+
+def _cdc_yaml(source: str, format_of: str, landing: dict[str, Any], first: date | None) -> str:
+    # JSON is YAML, and quotes what an option may hold.
+    lines = "\n".join(
+        f"      {kind}: {json.dumps(value, ensure_ascii=False)}" for kind, value in landing.items()
+    )
+    if "files" in landing:
+        lines += "   # <files>/<YYYY-MM-DD>/*.jsonl | .jsonl.gz | .parquet"
+    return Template(_template("cdc.yaml")).substitute(
+        source=source,
+        format=json.dumps(format_of),
+        landing=lines,
+        start_date=first or datetime.now(timezone.utc).date(),
+    )
+
+
+def _template(name: str) -> str:
+    return (resources.files("cdc_assets") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _as_written(files: str, folder: Path) -> str:
+    """A landing folder as cdc.yaml names it: from its own folder on, else whole."""
+    if "://" in files:
+        return files
+    path = Path(files).absolute()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
+
+def _first_landed(folder: Path) -> date | None:
+    """The first day that has landed in a folder of this machine."""
+    days = []
+    for path in folder.glob("????-??-??/") if folder.is_dir() else ():
+        try:
+            days.append(date.fromisoformat(path.name))
+        except ValueError:
+            continue
+    return min(days, default=None)
+
+
+def _check(text: str) -> None:
+    """See that cdc.yaml can be read, which names in it may prevent.
+
+    Raises:
+        ConfigError: it can't.
+    """
+    from cdc_assets.cdc.config import load_config
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "cdc.yaml"
+        file.write_text(text, encoding="utf-8")
+        try:
+            load_config(file)
+        except ConfigError as error:
+            raise ConfigError(error.faults) from None
+
+
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    """Write the files.
+
+    Raises:
+        ConfigError: one of them is there already, or the folder can't be written to.
+    """
+    if there := [name for name in texts if (folder / name).exists()]:
+        raise ConfigError(
+            [f"{folder} holds {', '.join(there)} already; nothing was written. Name another folder"]
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            with (folder / name).open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise ConfigError([f"{folder} can't be written to: {error}"]) from error
+
+
+def _next(folder: Path, source: str, landing: dict[str, Any], first: date | None) -> str:
+    land = (
+        "land a day's files in the folder YYYY-MM-DD there" if "files" in landing else "start Kafka"
+    )
+    day = first or "YYYY-MM-DD"
+    return f"""next:
+  cd {shlex.quote(str(folder))}
+  # {land}, then
+  cdc-assets discover {source}       # prints the tables: block for cdc.yaml
+  cdc-assets doctor                  # Java, jars, cdc.yaml, landings: what is missing
+  cdc-assets run --from {day}
+  DAGSTER_HOME="$PWD" dagster dev -w workspace.yaml   # on http://127.0.0.1:3000; it has no login
+  # once in each environment, a minute: Spark then starts in half the time
+  python -m cdc_assets.warm"""

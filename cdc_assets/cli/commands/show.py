@@ -1,0 +1,66 @@
+"""`cdc-assets show`: rows of a table, without Spark."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated
+
+import typer
+
+from cdc_assets.cli.imports import import_without_pandas
+from cdc_assets.cli.options import ConfigFile, Form, Format, load, parse_day
+
+
+def show(
+    table: Annotated[
+        str,
+        typer.Argument(help="public.customers, inventory.public.customers, inventory.changes …"),
+    ],
+    as_of: Annotated[
+        date | None,
+        typer.Option(
+            "--as-of",
+            parser=parse_day,
+            metavar="DAY",
+            help="State tables: rows at the end of this day. landing, changes …: records that "
+            "landed on it.",
+        ),
+    ] = None,
+    form: Format = Form.table,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            min=1,
+            help="Maximum number of rows (default: 20 for a table, otherwise all).",
+        ),
+    ] = None,
+    config_file: ConfigFile = None,
+) -> None:
+    """Print the rows of a table, as of its newest day or another."""
+    from cdc_assets.cli import output
+
+    if limit is None and form is Form.table:
+        limit = 20
+    with output.Activity(f"reading {table}"):
+        config = load(config_file)
+        from cdc_assets.cdc.lake import pyiceberg_reads as reads
+
+        found = reads.find_table(config, table)
+        import_without_pandas("pyarrow.dataset")
+        rows = reads.read_rows(config, found, as_of, None if limit is None else limit + 1)
+    more = limit is not None and rows.num_rows > limit
+    shown = rows.slice(0, limit)
+    is_messages = not found.is_state and found.name in ("landing", "quarantine")
+    printed = output.print_rows(
+        rows.column_names,
+        reads.messages(shown, form is Form.json) if is_messages else reads.records(shown),
+        form.value,
+        fold=False,
+    )
+    if form is Form.table:
+        known = reads.day_rows(config, found) if found.is_state else {}
+        day = as_of or (max(known) if known else None)
+        at = f"{found} at the end of {day}" if found.is_state else str(found)
+        of = f" of {known[day]}" if day in known else ""
+        typer.echo(f"{printed}{of} rows, {at}{'; --limit N for more' if more else ''}", err=True)

@@ -1,0 +1,87 @@
+"""What the commands have in common: options of the same name and meaning, and reading cdc.yaml."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import date
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from cdc_assets.cdc.config import Config
+
+
+def parse_day(text: str) -> date:
+    """A day as it is written on the command line.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+        try:
+            return date.fromisoformat(text)
+        except ValueError:
+            pass
+    raise typer.BadParameter(f"{text!r} is not a day; use YYYY-MM-DD, such as 2026-11-05")
+
+
+class Form(str, Enum):
+    """How rows are printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+ConfigFile = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Configuration file (default: CDC_CONFIG, else ./cdc.yaml).",
+    ),
+]
+Source = Annotated[str | None, typer.Option("--source", help="Only this source.")]
+From = Annotated[
+    date | None,
+    typer.Option("--from", parser=parse_day, metavar="DAY", help="First day, YYYY-MM-DD."),
+]
+To = Annotated[
+    date | None, typer.Option("--to", parser=parse_day, metavar="DAY", help="Last day, inclusive.")
+]
+Format = Annotated[
+    Form,
+    typer.Option(
+        "--format", help="Output format; json prints one object per line.", show_default=True
+    ),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Also print the logs of Spark and Dagster.")
+]
+
+STARTING_SPARK = "starting Spark, about 10 s"
+
+
+def load(file: str | None) -> Config:
+    """The configuration, which whatever is called from here finds, too.
+
+    Raises:
+        ConfigError: it is wrong, or not there.
+    """
+    from cdc_assets.cdc.config import config_path, load_config
+
+    os.environ["CDC_CONFIG"] = str(config_path(file))
+    return load_config()
+
+
+def check_range(first: date | None, last: date | None) -> None:
+    """See that a range of days does not end before it begins.
+
+    Raises:
+        typer.BadParameter: it does.
+    """
+    if first and last and last < first:
+        raise typer.BadParameter(f"{last} is before --from {first}", param_hint="'--to'")
