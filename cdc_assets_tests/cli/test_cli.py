@@ -70,7 +70,7 @@ def call(*arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("run", "--from", "2026-13-01"), "is no day"),
+        (("run", "--from", "2026-13-01"), "is not a day"),
         (("run", "--from", "20261101"), "YYYY-MM-DD"),
         (("run", "--from", "2026-11-02", "--to", "2026-11-01"), "before"),
         (("run", "--from", "2101-01-01"), "error: --from 2101-01-01 is in the future"),

@@ -75,6 +75,13 @@ def flat(text: str) -> str:
     return " ".join(text.replace("│", " ").split())
 
 
+def said(result: Any) -> str:
+    """What a command says on stderr behind its first words."""
+    first, _, rest = result.stderr.partition("\n")
+    assert first == "reading the quarantine"
+    return str(rest)
+
+
 def bad(value: bytes | None = b"{", **changes: Any) -> Row:
     """A row of quarantine."""
     return {
@@ -125,7 +132,7 @@ def make_lake(
         (("--reason", "malformed_jsn"), "did you mean malformed_json"),
         (("--reason", "nonsense"), f"is no reason; the reasons are {', '.join(REASONS)}"),
         (("--source", "nope"), "no source 'nope'"),
-        (("--day", "2026-13-01"), "is no day"),
+        (("--day", "2026-13-01"), "is not a day"),
         (("--day", "2026-11-01", "--from", "2026-11-01"), "give --day, or --from and --to"),
         (("--from", "2026-11-02", "--to", "2026-11-01"), "before"),
         (("--export", "bad.jsonl", "--format", "json"), "give --export or --format, not both"),
@@ -150,7 +157,7 @@ def test_an_export_is_of_one_source(project: Path) -> None:
 def test_without_a_lake_it_says_what_to_run() -> None:
     result = call("quarantine")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("error: there is no lake in ")
+    assert said(result).startswith("error: there is no lake in ")
 
 
 def test_a_source_that_is_not_made_hides_no_other(project: Path) -> None:
@@ -166,10 +173,10 @@ def test_days_that_are_not_made_are_no_days_without_a_bad_record() -> None:
     make_lake([], days=DAYS[:2])
     made = call("quarantine", "--day", "2026-11-02")
     assert (made.exit_code, made.stdout) == (0, "")
-    assert made.stderr == "shop: these days are made, and no record of them is in quarantine\n"
+    assert said(made) == "shop: these days are made, and no record of them is in quarantine\n"
     not_made = call("quarantine", "--from", "2026-11-03", "--to", "2026-11-04")
     assert (not_made.exit_code, not_made.stdout) == (1, "")
-    assert not_made.stderr == (
+    assert said(not_made) == (
         "error: no quarantine for 2026-11-03 to 2026-11-04: shop.quarantine has 2026-11-01 to "
         "2026-11-02. Make the days first: cdc-assets run --source shop --from 2026-11-03 --to "
         "2026-11-04\n"
@@ -180,7 +187,7 @@ def test_a_reason_that_does_not_occur_names_those_that_do() -> None:
     make_lake([bad(), bad(reason="missing_op"), bad(reason="missing_op", offset=8)])
     result = call("quarantine", "--reason", "unknown_op")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == (
+    assert said(result) == (
         "shop: no record of these days is in quarantine as unknown_op; there are missing_op 2, "
         "malformed_json 1\n"
     )
@@ -247,10 +254,10 @@ def test_a_table_shows_twenty_records_unless_it_is_told_how_many() -> None:
     make_lake([bad(offset=n) for n in range(30)])
     result = call("quarantine")
     assert result.stdout.count("part-0.jsonl") == 20
-    assert result.stderr == "20 of 30 records; --limit N for more\n"
-    assert call("quarantine", "--limit", "30").stderr == ""
+    assert said(result) == "20 of 30 records; --limit N for more\n"
+    assert said(call("quarantine", "--limit", "30")) == ""
     assert call("quarantine", "--format", "csv").stdout.count("part-0.jsonl") == 30
-    assert call("quarantine", "--format", "csv", "--limit", "2").stderr.startswith("2 of 30 ")
+    assert said(call("quarantine", "--format", "csv", "--limit", "2")).startswith("2 of 30 ")
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
@@ -362,14 +369,14 @@ def test_an_export_writes_what_is_selected_and_says_what_to_do_next(project: Pat
             "file": "part-0.jsonl",
         },
     }
-    said = result.stderr
-    assert said.startswith("3 records of shop written to bad.jsonl\n")
+    says = said(result)
+    assert says.startswith("3 records of shop written to bad.jsonl\n")
     landing = project / "landing"
-    assert f"     {landing}/2026-11-01/part-0.jsonl: 1\n" in said
-    assert f"     {landing}/2026-11-03/b.parquet: 2\n" in said
-    assert "   How they are read then: cdc-assets inspect bad.jsonl --source shop\n" in said
-    assert "3. cdc-assets run --source shop --from 2026-11-01 --to 2026-11-06\n" in said
-    assert "are no record" not in said
+    assert f"     {landing}/2026-11-01/part-0.jsonl: 1\n" in says
+    assert f"     {landing}/2026-11-03/b.parquet: 2\n" in says
+    assert "   How they are read then: cdc-assets inspect bad.jsonl --source shop\n" in says
+    assert "3. cdc-assets run --source shop --from 2026-11-01 --to 2026-11-06\n" in says
+    assert "are no record" not in says
     assert call("quarantine", "--limit", "1", "--export", "one.jsonl").exit_code == 0
     assert Path("one.jsonl").read_text("utf-8").count("\n") == 1
 
@@ -379,13 +386,13 @@ def test_an_export_overwrites_no_file() -> None:
     Path("bad.jsonl").write_text("mended with much work", "utf-8")
     result = call("quarantine", "--export", "bad.jsonl")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == (
+    assert said(result) == (
         "error: bad.jsonl is there already, and is not overwritten; name another file\n"
     )
     assert Path("bad.jsonl").read_text("utf-8") == "mended with much work"
     nowhere = call("quarantine", "--export", "nowhere/bad.jsonl")
     assert nowhere.exit_code == 1
-    assert nowhere.stderr.startswith("error: nowhere/bad.jsonl can't be written: No such file")
+    assert said(nowhere).startswith("error: nowhere/bad.jsonl can't be written: No such file")
 
 
 def test_an_export_to_standard_output_is_the_lines_alone() -> None:
@@ -486,7 +493,7 @@ def gone() -> str:
     assert "(gone)" in call("quarantine").stdout
     row = json.loads(call("quarantine", "--format", "json").stdout)
     assert (row["is_gone"], row["value"]) == (True, None)
-    return result.stderr
+    return said(result)
 
 
 def test_a_record_whose_bytes_are_gone_is_not_exported_as_a_tombstone() -> None:

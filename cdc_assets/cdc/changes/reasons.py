@@ -42,8 +42,7 @@ _LISTED = (
     Reason(
         "missing_op",
         "has no `op`",
-        "`detail` names the format if it is a known one that is not supported; otherwise fix the "
-        "producer",
+        "see `detail`, which names the format if it is a known one; otherwise fix the producer",
     ),
     Reason(
         "unknown_op",
