@@ -36,7 +36,7 @@ from cdc_assets.cdc.java_errors import root_cause
 from cdc_assets.cdc.lake.checkpoints import Kept, keeping
 from cdc_assets.cdc.landing.files import LandedDay, read_days
 from cdc_assets.cdc.spark import SHORT_RUN, SMALL_ROWS, SMALL_WORK, build_session
-from cdc_assets.cli.imports import import_without_pandas
+from cdc_assets.cli import imports
 from cdc_assets.orchestration.interrupts import interruptible
 
 COLUMNS: tuple[str, ...] = (
@@ -221,12 +221,14 @@ def session(config: Config, is_small: bool) -> Iterator[SparkSession]:
     """A session with the configuration's settings that reads landings and knows no lake."""
     quick = {**SHORT_RUN, **SMALL_WORK} if is_small else {}
     own = config.model_copy(update={"spark": {**quick, **config.spark}})
-    import_without_pandas("pyspark.testing.utils")
+    imports.import_without_pandas("pyspark.testing.utils")
     spark = interruptible(build_session, own, with_lake=False)
     try:
         yield spark
     finally:
-        spark.stop()
+        # A process of our own ends, and its JVM with it; to stop first takes a second.
+        if not imports.is_own_process:
+            spark.stop()
 
 
 def _columns() -> list[Column]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -155,7 +156,7 @@ def read_days(spark: SparkSession, source: str, days: Sequence[LandedDay]) -> Da
     Raises:
         LandingError: a file has gone, or a Parquet file can't be opened or lacks a column.
     """
-    frames = [spark.createDataFrame([], LANDING)]
+    frames = []
     texts = [path for day in days for path in day.texts]
     if texts:
         try:
@@ -165,10 +166,9 @@ def read_days(spark: SparkSession, source: str, days: Sequence[LandedDay]) -> Da
         frames.append(from_lines(lines.select("value", *_where_from())))
     for path in (path for day in days for path in day.parquets):
         frames.append(_from_parquet(spark, source, path))
-    records = frames[0]
-    for frame in frames[1:]:
-        records = records.unionByName(frame)
-    return records
+    if not frames:
+        return spark.createDataFrame([], LANDING)
+    return reduce(DataFrame.unionByName, frames).to(LANDING)
 
 
 def _literal_path(path: str) -> str:
