@@ -552,7 +552,7 @@ class TableSteps:
     def _day(self, day: date, is_forced: bool, is_last: bool) -> records.DayRecord:
         with progress.step(self.name, self.table, str(day)) as say:
             report = table_days.make_table_day(
-                self.lake, self.name, self.table, day, self.facts, is_forced
+                self.lake, self.name, self.table, day, self.facts, is_forced, self._state
             )
             again = ", made again: the rules have changed" if report.rules_changed else ""
             say(f"{report.rows} rows" + (again if report.made else " (as before)"))

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.errors import AuditError, ConcurrentRunError
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.commits import INPUTS, REPORT, DayBranch
+from cdc_assets.cdc.lake.commits import INPUTS, REPORT, DayBranch, TableState
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.positions import literal_position
 from cdc_assets.cdc.state import apply
@@ -59,9 +59,17 @@ class DayReport:
 
 
 def make_table_day(
-    lake: Lake, name: str, table: str, day: date, facts: Facts, force: bool = False
+    lake: Lake,
+    name: str,
+    table: str,
+    day: date,
+    facts: Facts,
+    force: bool = False,
+    state: TableState | None = None,
 ) -> DayReport:
     """Make and publish one day of one table, unless it was already made of the same inputs.
+
+    `state` is the table's metadata where the caller has just read it.
 
     Raises:
         MissingDayError: the day before, or the day's changes, are not there yet.
@@ -71,7 +79,7 @@ def make_table_day(
         ConcurrentRunError: another run published the day meanwhile, made of something else.
     """
     began = time.monotonic()
-    table_day = _read(lake, name, table, day, facts)
+    table_day = _read(lake, name, table, day, facts, state)
     inputs, state = table_day.inputs, table_day.state
     if state and not force and table_day.is_up_to_date:
         if state.refs.get("main") != state.tags[max(state.tags)]:
@@ -105,8 +113,16 @@ def make_table_day(
     return report
 
 
-def _read(lake: Lake, name: str, table: str, day: date, facts: Facts) -> TableDay:
-    state = lake.read_state(lake.state(name, TableName.parse(table)))
+def _read(
+    lake: Lake,
+    name: str,
+    table: str,
+    day: date,
+    facts: Facts,
+    state: TableState | None = None,
+) -> TableDay:
+    if state is None:
+        state = lake.read_state(lake.state(name, TableName.parse(table)))
     return TableDay(lake, name, table, day, facts, state)
 
 
