@@ -63,7 +63,7 @@ _CONDITION = (
     & ~_AC.in_progress()
     & ~_AC.any_deps_missing()
     & ~_AC.any_deps_in_progress()
-).with_label("missing or behind a corrected day")
+).with_label("missing, or built on a day that was made again")
 
 
 def build_assets(name: str, config: Config) -> list[dg.AssetsDefinition]:
@@ -269,7 +269,8 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
         name,
         "landing",
         config,
-        "Kafka's records as they came, bytes untouched, a row each: what all else is made of.",
+        "Kafka records as they landed, one row per record, bytes unchanged. All other tables are "
+        "built from them.",
         deps=[],
         kinds={"kafka" if from_kafka else "file"},
     )
@@ -604,7 +605,8 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
         name,
         "lag",
         config,
-        "How late changes came: a row a table, kind of lag and source hour, and one for the day.",
+        "Lag of the changes: one row per table, kind and source hour, and one per table, kind and "
+        "day.",
         deps=[dg.AssetKey([name, "changes"])],
     )
 

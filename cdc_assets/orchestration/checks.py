@@ -2,7 +2,7 @@
 
 A check is evaluated a day each, also in a range run, and states the healthy condition. The
 audit that stops a bad day runs before publishing, inside the step (see
-:mod:`cdc_assets.cdc.state.snapshots`); these tell what came of the day.
+:mod:`cdc_assets.cdc.state.stage`); these tell what came of the day.
 """
 
 from __future__ import annotations
@@ -44,13 +44,19 @@ LANDING = (
     ),
 )
 CHANGES = (
-    Check("nothing_lost", "Every landed record is in changes, control or quarantine, once."),
+    Check(
+        "nothing_lost", "Every landed record is in exactly one of changes, control and quarantine."
+    ),
     Check("op_codes_known", "No record was quarantined for its op code.", WARN),
     Check("keys_present", "No record was quarantined for its key.", WARN),
     Check("tables_configured", "Every table in the data is in the configuration.", WARN),
-    Check("positions_complete", "Every event says where it stands in its source's order.", WARN),
-    Check("positions_in_order", "No table's newest position fell behind the day before's.", WARN),
-    Check("no_hidden_changes", "No DDL that may have changed rows out of sight.", WARN),
+    Check("positions_complete", "Every event carries a complete source position.", WARN),
+    Check(
+        "positions_in_order", "No table's highest position is lower than on the day before.", WARN
+    ),
+    Check(
+        "no_hidden_changes", "No statement that may have changed rows without change events.", WARN
+    ),
     Check(
         "source_alive",
         "The source sent an event or a heartbeat within max_silence_minutes of the day's end, or "
@@ -64,7 +70,10 @@ QUARANTINE = (
     Check("contract", "The table's columns and types are as documented."),
 )
 TABLE = (
-    Check("keys_unique", "Each key that the day wrote stands once (audited before publishing)."),
+    Check(
+        "keys_unique",
+        "Each key written on this day exists exactly once (audited before publishing).",
+    ),
     Check("keys_readable", "Every event's key fits the table's key columns."),
     Check("keys_agree", "No row image contradicts the key of its event.", WARN),
     Check(
@@ -72,11 +81,14 @@ TABLE = (
         "Every event's position is made of the same source elements as the table's.",
         WARN,
     ),
-    Check("built_on_day_before", "The day was built on the day before as it is now."),
-    Check("late_within_window", "No event came later than late_days looks back.", WARN),
+    Check("built_on_day_before", "The day was built on the current version of the day before."),
+    Check("late_within_window", "No event arrived later than late_days.", WARN),
     Check("values_representable", "Every value fits its column.", WARN),
     Check("schema_compatible", "No column came with a type that its column can't take.", WARN),
-    Check("contract", "All columns are there that messages and configuration name, typed so."),
+    Check(
+        "contract",
+        "The table has all columns that messages and configuration name, with their types.",
+    ),
 )
 # Those that a table without a key does not have.
 OF_KEYS = ("keys_unique", "keys_readable", "keys_agree")

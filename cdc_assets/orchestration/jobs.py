@@ -28,6 +28,6 @@ SOURCE = "cdc/source"  # the source whose days were asked for
 daily = dg.define_asset_job(
     "daily",
     selection=dg.AssetSelection.all(),
-    description="A day of every source: landing, changes, tables and lag.",
+    description="Makes a day of every source: landing, changes, tables and lag.",
     executor_def=threads_executor,
 )

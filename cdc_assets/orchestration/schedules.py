@@ -97,7 +97,7 @@ def _open_day(config: Config, cron: str) -> dg.ScheduleDefinition:
         cron_schedule=cron,
         execution_timezone=config.timezone,
         name="open_day_schedule",
-        description="The open day again, with what has landed by now, of every source.",
+        description="Makes the open day of every source again with what has landed so far.",
         default_status=dg.DefaultScheduleStatus.RUNNING,
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:

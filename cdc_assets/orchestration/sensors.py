@@ -34,7 +34,8 @@ def build_sensors(config: Config) -> list[dg.SensorDefinition]:
     conditions = dg.AutomationConditionSensorDefinition(
         "missing_and_corrected_days",
         target=dg.AssetSelection.all(),
-        description="Days that are missing or stand behind a corrected one.",
+        description="Requests ended days that are missing, and days built on a day that was made "
+        "again.",
         default_status=_status(config.automation.conditions),
     )
     files = [_landed_files(config)] if _of_files(config) else []

@@ -238,7 +238,7 @@ def test_the_checks_of_a_day_have_passed(page: Page, dagster: DagsterDev, first_
     checks = checks_of(dagster, READINGS)
     expect(page.get_by_text("Succeeded", exact=True)).to_have_count(len(checks))
     page.get_by_text("keys_unique", exact=True).first.click()
-    expect(page.get_by_text("Each key that the day wrote stands once")).to_be_visible()
+    expect(page.get_by_text("Each key written on this day exists exactly once")).to_be_visible()
     expect(page.get_by_text("Passed", exact=True)).to_be_visible()
     expect(page.get_by_text(first_day, exact=True)).to_be_visible()
     assert {c: evaluations(dagster, READINGS, c) for c in checks} == {
@@ -296,7 +296,7 @@ def test_the_newest_day_is_shown_with_its_checks(
     page.screenshot(path=screenshots / "day.png")
     open_asset(page, READINGS, "Checks")
     page.get_by_text("keys_unique", exact=True).first.click()
-    expect(page.get_by_text("Each key that the day wrote stands once")).to_be_visible()
+    expect(page.get_by_text("Each key written on this day exists exactly once")).to_be_visible()
     expect(page.get_by_text(newest, exact=True)).to_be_visible()
     expect(page.locator("canvas").first).to_be_visible()
     page.screenshot(path=screenshots / "checks.png")
