@@ -625,6 +625,7 @@ class Config(_Model):
                     )
         return self
 
+    @model_validator(mode="after")
     def _somebody_reads_the_mails(self) -> Config:
         """Where e-mail is the only channel, alerts of every source must reach someone."""
         email = self.alerts.email

@@ -9,12 +9,14 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from subprocess import TimeoutExpired
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -287,7 +289,7 @@ def is_lost(error: BaseException | None) -> bool:
     if error is None:
         return False
     is_gone = isinstance(error, (Py4JNetworkError, ConnectionError)) or (
-        isinstance(error, Py4JError) and _is_jvm_dead()
+        isinstance(error, Py4JError) and _is_jvm_dead(patient=not isinstance(error, Py4JJavaError))
     )
     return is_gone or _says_lost(causes(error)) or is_lost(error.__cause__)
 
@@ -298,10 +300,17 @@ def _says_lost(chain: Sequence[Cause]) -> bool:
     )
 
 
-def _is_jvm_dead() -> bool:
-    """Py4J says of a dead JVM now this and now that; the process that PySpark started knows."""
+def _is_jvm_dead(patient: bool) -> bool:
+    """Py4J says of a dead JVM now this and now that; the process that PySpark started knows.
+
+    Patient: a JVM that has been killed a moment ago may not have ended yet.
+    """
     process = getattr(SparkContext._gateway, "proc", None)
-    return process is not None and process.poll() is not None
+    if process is None:
+        return False
+    with suppress(TimeoutExpired):
+        process.wait(1 if patient else 0)
+    return process.poll() is not None
 
 
 _adding_jars = Lock()

@@ -106,6 +106,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     known = Project(tmp_path_factory.mktemp("project"))
     for number, day in enumerate(DAYS):
         known.land(day, "first.jsonl", [10 * number + n for n in range(3)])
+    # Two processes that make Dagster's tables at once get into each other's way.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(known.folder)  # dagster.yaml's folders are relative
+        dg.DagsterInstance.from_config(str(known.folder)).dispose()
     daemon = known.start_daemon()
     try:
         yield known

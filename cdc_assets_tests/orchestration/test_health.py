@@ -178,15 +178,16 @@ def evaluation(passed: bool, newest: datetime = NOW, age_hours: float = 1) -> An
 def test_another_verdict_is_news_at_once_newer_data_hourly_and_age_alone_daily(
     instance: dg.DagsterInstance,
 ) -> None:
+    now = datetime.now(timezone.utc)  # of the event; this module may be older
     assert is_news(instance, evaluation(True))
     instance.report_runless_asset_event(evaluation(True))
-    later = NOW + timedelta(minutes=5)
+    later = now + timedelta(minutes=5)
     newer = evaluation(True, newest=later)
-    assert is_news(instance, evaluation(False), NOW)
-    assert not is_news(instance, evaluation(True, age_hours=2), NOW + timedelta(hours=23))
-    assert is_news(instance, evaluation(True, age_hours=26), NOW + timedelta(hours=25))
-    assert not is_news(instance, newer, NOW + timedelta(minutes=50))
-    assert is_news(instance, newer, NOW + timedelta(minutes=70))
+    assert is_news(instance, evaluation(False), now)
+    assert not is_news(instance, evaluation(True, age_hours=2), now + timedelta(hours=23))
+    assert is_news(instance, evaluation(True, age_hours=26), now + timedelta(hours=25))
+    assert not is_news(instance, newer, now + timedelta(minutes=50))
+    assert is_news(instance, newer, now + timedelta(minutes=70))
 
 
 def test_a_verdict_is_recorded_again_behind_a_run_that_did_not_come_to_it(
