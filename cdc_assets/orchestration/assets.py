@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import dagster as dg
+from pyspark.sql import DataFrame
 
 from cdc_assets.cdc import lag as lag_stage
 from cdc_assets.cdc.changes import stage as changes
@@ -560,38 +561,39 @@ class TableSteps:
         if report.made or self._state is None:
             self._state = self.lake.read_state(self.identifier)
             assert self._state is not None
-        snapshot = self._state.made_as(day)
-        found = records.as_recorded(self.known.get(day), snapshot)
-        is_known = found is not None
-        if found is None:
-            found = self._metadata(day, report, snapshot)
+        found = records.as_recorded(self.known.get(day), self._state.made_as(day))
+        findings: Sequence[checks.Finding] = ()
         # Of a run's last day all checks are evaluated, so that none is missing from the run.
-        findings = self._findings(day, report) if is_last or not is_known else ()
+        if found is None or is_last:
+            frame = self.lake.at(self.identifier, self._state.tags[day])
+            findings = self._findings(self._state, frame, day, report)
+            found = found or self._metadata(self._state, frame, day, report)
         return records.DayRecord(self.key, day, metadata.in_words(report), found, findings)
 
-    def _metadata(self, day: date, report: table_days.DayReport, snapshot: int) -> dict[str, Any]:
-        assert self._state is not None
-        schema = self.lake.at(self.identifier, self._state.tags[day]).schema
-        values = metadata.of_table(self.name, self.identifier, schema, self._state, report)
-        values[records.SNAPSHOT] = str(snapshot)
+    def _metadata(
+        self, state: TableState, frame: DataFrame, day: date, report: table_days.DayReport
+    ) -> dict[str, Any]:
+        values = metadata.of_table(self.name, self.identifier, frame.schema, state, report)
+        values[records.SNAPSHOT] = str(state.made_as(day))
         values[records.UNCHANGED] = not report.made
         if self.source.samples:
             hidden = self.source.tables[self.table].sensitive
-            shown = metadata.sample(self.lake, self.identifier, self._state.tags[day], hidden)
+            shown = metadata.sample(self.lake, self.identifier, state.tags[day], hidden)
             values = {"sample": dg.MetadataValue.md(shown), **values}
         return values
 
-    def _findings(self, day: date, report: table_days.DayReport) -> list[checks.Finding]:
-        assert self._state is not None
+    def _findings(
+        self, state: TableState, frame: DataFrame, day: date, report: table_days.DayReport
+    ) -> list[checks.Finding]:
         settings = self.source.tables[self.table]
-        found = checks.table_findings(self._state, day, report)
+        found = checks.table_findings(state, day, report)
         if settings.key in ("none", "row"):
             found = [f for f in found if f.name not in checks.OF_KEYS]
         faults = contracts.broken_of_table(
-            self.lake.at(self.identifier, self._state.tags[day]),
+            frame,
             settings,
             self.facts.columns_of(self.table, [day]),
-            self._state.key_columns,
+            state.key_columns,
         )
         return [*found, checks.listed("contract", faults)]
 

@@ -234,13 +234,15 @@ def sample(lake: Lake, identifier: str, snapshot: int, hidden: Sequence[str] = (
     Args:
         hidden: columns whose values are not shown, beside those whose names speak of secrets.
     """
-    state = lake.spark.table(identifier).columns
-    secret = {name for name in state if name in hidden or _SECRET.search(name)}
-    names, rows = first_rows(lake, identifier, snapshot, _SAMPLE_ROWS, secret)
+
+    def is_secret(name: str) -> bool:
+        return name in hidden or _SECRET.search(name) is not None
+
+    names, rows = first_rows(lake, identifier, snapshot, _SAMPLE_ROWS, is_secret)
     shown = [n for n, name in enumerate(names) if not name.startswith(RESERVED_PREFIX)]
     if not shown:
         return "no columns yet"
-    cells = [[_HIDDEN if names[n] in secret else row[n] for n in shown] for row in rows]
+    cells = [[_HIDDEN if is_secret(names[n]) else row[n] for n in shown] for row in rows]
     return markdown.table([names[n] for n in shown], cells, _SAMPLE_WIDTH)
 
 

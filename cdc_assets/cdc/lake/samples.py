@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Container
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -12,12 +12,12 @@ from cdc_assets.cdc.spark import GENERICS
 
 
 def first_rows(
-    lake: Lake, identifier: str, snapshot: int, limit: int, hidden: Container[str] = ()
+    lake: Lake, identifier: str, snapshot: int, limit: int, is_hidden: Callable[[str], bool]
 ) -> tuple[list[str], list[list[str | None]]]:
     """The names of a table's columns and some of its rows as texts, as of a snapshot.
 
     Args:
-        hidden: columns whose values are not read; they are None.
+        is_hidden: true of the columns whose values are not read; they are None.
 
     Returns:
         Names and rows. Bytes are base64, an empty text is ``""``, null is None.
@@ -33,7 +33,7 @@ def first_rows(
         kinds = [(field.name(), field.type().toString()) for field in fields]
         texts = [
             [
-                None if name in hidden else _text(row.get(n), kind)
+                None if is_hidden(name) else _text(row.get(n), kind)
                 for n, (name, kind) in enumerate(kinds)
             ]
             for row in read
