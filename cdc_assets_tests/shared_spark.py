@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import dagster as dg
 
+from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.orchestration.resources import SparkResource
 
@@ -20,6 +21,9 @@ class SharedSpark(SparkResource):
 
     def lake(self) -> Lake:
         return self.shared
+
+    def config(self) -> Config:
+        return self.shared.config
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Leave the session to the other tests."""

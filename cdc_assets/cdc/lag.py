@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.lake import schemas as columns
@@ -109,16 +110,7 @@ def make_lag(lake: Lake, name: str, days: Sequence[date], force: bool = False) -
     )
     made = lake.day_commits(lake.stage(name, "changes"))
     current = lake.day_commits(identifier)
-    inputs: dict[date, dict[str, Any]] = {}
-    for day in days:
-        if day not in made:
-            raise MissingDayError(
-                f"{name}.changes",
-                day,
-                f"Materialize it first: cdc-assets run --source {name} --from {day} --to {day}.",
-            )
-        complete = not lake.config.is_open(day)
-        inputs[day] = {"changes": made[day].snapshot_id, "complete": complete}
+    inputs = {day: inputs_of(lake.config, name, made, day) for day in days}
     stale = [d for d in days if force or current.get(d, DayCommit(0)).inputs != inputs[d]]
     if stale:
         lake = lake.sized(made.records(stale))
@@ -128,6 +120,23 @@ def make_lag(lake: Lake, name: str, days: Sequence[date], force: bool = False) -
         ordered = measured.coalesce(1).sortWithinPartitions("landing_date", "table_name", "hour")
         lake.overwrite_days(identifier, ordered, {d: inputs[d] for d in stale}, current.head)
     return stale
+
+
+def inputs_of(
+    config: Config, name: str, made: Mapping[date, DayCommit], day: date
+) -> dict[str, Any]:
+    """What lag(day) is made of: the snapshot of its changes, and whether the day was over.
+
+    Raises:
+        MissingDayError: the day has no changes.
+    """
+    if day not in made:
+        raise MissingDayError(
+            f"{name}.changes",
+            day,
+            f"Materialize it first: cdc-assets run --source {name} --from {day} --to {day}.",
+        )
+    return {"changes": made[day].snapshot_id, "complete": not config.is_open(day)}
 
 
 Rows = dict[date, list[dict[str, Any]]]

@@ -7,28 +7,27 @@ objects, so this module does not postpone them.)
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
+from itertools import chain
 from queue import SimpleQueue
 from typing import Any
 
 import dagster as dg
-from pyspark.sql import DataFrame
 
 from cdc_assets.cdc import lag as lag_stage
 from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import AuditError, CdcError, JavaError
+from cdc_assets.cdc.errors import CdcError, JavaError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, root_cause
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.commits import DayFiles, TableState
+from cdc_assets.cdc.lake.commits import DayFiles
 from cdc_assets.cdc.lake.errors import lake_error, one_line
 from cdc_assets.cdc.landing.stage import land
-from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.spark import is_lost
 from cdc_assets.cdc.state import contracts
 from cdc_assets.cdc.state import stage as table_days
@@ -41,14 +40,11 @@ from cdc_assets.orchestration import (
     progress,
     records,
 )
+from cdc_assets.orchestration.as_recorded import step_records
 from cdc_assets.orchestration.asset_keys import PARSED, table_key
+from cdc_assets.orchestration.jobs import ALLOW_LOSS, FORCE
 from cdc_assets.orchestration.resources import SparkResource
-
-# Merges of small tables wait more for the driver than for the cores.
-TABLES_AT_ONCE = 4
-
-# Tags of a run: land what Kafka, or the folder, still has; make again what is made already.
-ALLOW_LOSS, FORCE = "cdc/allow_loss", "cdc/force"
+from cdc_assets.orchestration.table_steps import TABLES_AT_ONCE, MadeTable, TableSteps
 
 StepEvent = dg.MaterializeResult[Any] | dg.AssetMaterialization | dg.AssetCheckEvaluation
 
@@ -200,33 +196,32 @@ class StageDays:
     """The days of a stage's asset: those that Dagster has recorded as they are, and the others."""
 
     key: dg.AssetKey
-    snapshots: Mapping[date, int]
+    versions: Mapping[date, records.Version]
     known: Mapping[date, dict[str, Any]]
 
     @property
     def fresh(self) -> list[date]:
         """The days that are to be recorded anew."""
-        return [day for day in self.snapshots if day not in self.known]
+        return [day for day in self.versions if day not in self.known]
 
 
 def _stage_days(
     context: dg.AssetExecutionContext, lake: Lake, key: dg.AssetKey, days: Sequence[date]
 ) -> StageDays:
     commits = lake.day_commits(lake.stage(key.path[0], key.path[1]))
-    snapshots = {day: commits[day].snapshot_id for day in days}
+    versions = records.stage_versions(lake.config, key.path[0], commits, days)
     before = records.recorded(context, key, days)
-    known = {day: records.as_recorded(before.get(day), id) for day, id in snapshots.items()}
-    return StageDays(key, snapshots, {day: of for day, of in known.items() if of is not None})
+    known = {day: version.as_recorded(before.get(day)) for day, version in versions.items()}
+    return StageDays(key, versions, {day: of for day, of in known.items() if of is not None})
 
 
 def _to_look_at(days: Sequence[date], *stages: StageDays) -> list[date]:
-    """Days that are not as recorded, those behind them, and the last one of the run.
+    """Days that are not as recorded, and the last one of the run.
 
-    A check compares a day with the one before it. Of a run's last day all checks are evaluated, so
-    that none is missing from the run.
+    Of a run's last day all checks are evaluated, so that none is missing from the run.
     """
     fresh = {day for stage in stages for day in stage.fresh}
-    return [d for d in days if d in fresh or d - timedelta(days=1) in fresh or d == days[-1]]
+    return [d for d in days if d in fresh or d == days[-1]]
 
 
 def _stage_records(
@@ -242,19 +237,14 @@ def _stage_records(
     state = lake.read_state(identifier)
     held = lake.day_files(identifier, stage.fresh) if stage.fresh else {}
     share = round(seconds / max(1, len(stage.fresh)), 2)
-    for day, snapshot in stage.snapshots.items():
+    for day, version in stage.versions.items():
         of_day = stage.known.get(day)
         if of_day is None:
             location = state.location if state else ""
             common = metadata.of_stage_day(
                 identifier, location, day, held.get(day, DayFiles()), share
             )
-            of_day = {
-                **facts[day],
-                **common,
-                records.SNAPSHOT: str(snapshot),
-                records.UNCHANGED: False,
-            }
+            of_day = {**facts[day], **common, **version.metadata()}
         yield records.DayRecord(
             stage.key, day, says.get(day, "as before"), of_day, findings.get(day, ())
         )
@@ -285,6 +275,10 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
     def landing(context: dg.AssetExecutionContext, spark: SparkResource) -> Iterator[StepEvent]:
         days = partitions.days_of(context)
         records.leave_out_missing_checks(context)
+        judged = {key: checks.LANDING}
+        if (before := _as_recorded(context, spark, name, judged, days)) is not None:
+            yield from before
+            return
         with _failures(context, config), progress.step(name, "landing", _span(days)) as say:
             lake = _lake(context, spark)
             began = time.monotonic()
@@ -298,9 +292,6 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
             say(_of_days(f"{sum(counts.values())} records", days, stage))
             findings = checks.landing_findings(lake, name, looked_at)
             facts = {d.day: metadata.of_landing(d, counts.get(d.day, 0), config) for d in landed}
-            # A day of files ends without a commit.
-            for day, known in stage.known.items():
-                known["complete"] = facts[day]["complete"]
             says = {day: f"{counts.get(day, 0)} records" for day in looked_at}
             yield from _recorded(
                 context, _stage_records(lake, stage, seconds, says, facts, findings), checks.LANDING
@@ -308,6 +299,26 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
         yield records.result(key)
 
     return landing
+
+
+def _as_recorded(
+    context: dg.AssetExecutionContext,
+    spark: SparkResource,
+    name: str,
+    judged: Mapping[dg.AssetKey, Sequence[checks.Check]],
+    days: Sequence[date],
+    tables: Mapping[dg.AssetKey, str] | None = None,
+) -> Iterable[StepEvent] | None:
+    """The events of a step whose days are as recorded; None where Spark is needed."""
+    began = time.monotonic()
+    of_days = step_records(context, spark.config(), name, judged, days, tables)
+    if of_days is None:
+        return None
+    stage = f"{len(judged)} tables" if tables else next(iter(judged)).path[1]
+    seconds = round(time.monotonic() - began, 1)
+    progress.tell(progress.Step(name, stage, _span(days), "up to date", seconds))
+    events = (event for of_day in of_days for event in of_day.events(context, judged[of_day.key]))
+    return chain(events, map(records.result, judged))
 
 
 def _recorded(
@@ -327,7 +338,7 @@ def _of_days(made: str, days: Sequence[date], stage: StageDays) -> str:
     return f"{made} ({left} of {len(days)} days as before)" if left else made
 
 
-def _span(days: list[date]) -> str:
+def _span(days: Sequence[date]) -> str:
     return str(days[0]) if len(days) == 1 else f"{days[0]}…{days[-1]}"
 
 
@@ -363,6 +374,10 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
         records.leave_out_missing_checks(context)
         # All three are made together; Dagster takes records of those that were asked for.
         chosen = {t: k for t, k in keys.items() if k in context.selected_asset_keys}
+        of_assets = {key: judged.get(table, ()) for table, key in chosen.items()}
+        if (before := _as_recorded(context, spark, name, of_assets, days)) is not None:
+            yield from before
+            return
         with _failures(context, config):
             lake = _lake(context, spark)
             began = time.monotonic()
@@ -449,6 +464,11 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
         days = partitions.days_of(context)
         records.leave_out_missing_checks(context)
         chosen = {t: k for t, k in keys.items() if k in context.selected_asset_keys}
+        of_assets = {key: judged[table] for table, key in chosen.items()}
+        before = _as_recorded(context, spark, name, of_assets, days, tables_by_key)
+        if before is not None:
+            yield from before
+            return
         with _failures(context, config):
             lake = _lake(context, spark)
             facts = table_days.gather(lake, name, chosen, days)
@@ -492,110 +512,15 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
     return tables
 
 
-def _says(table: str, description: str | None) -> str:
-    row = f"{markdown.literal(table)} as it stood at the end of the day, row by row."
-    return f"{description}\n\n{row}" if description else row
-
-
-@dataclass(frozen=True)
-class MadeTable:
-    """How a run's days of a table ended; a failed day stops those behind it."""
-
-    error: Exception | None = None
-    left_out: Sequence[date] = ()
-
-
 def _left_out(made: MadeTable) -> str:
     if not made.left_out:
         return ""
-    return f" (days behind it were not made: {_span(list(made.left_out))})"
+    return f" (days behind it were not made: {_span(made.left_out)})"
 
 
-class TableSteps:
-    """Makes the days of one table in order, and says what is recorded of each.
-
-    Args:
-        known: the metadata that Dagster has recorded of the table's days.
-    """
-
-    def __init__(
-        self,
-        lake: Lake,
-        name: str,
-        table: str,
-        key: dg.AssetKey,
-        facts: table_days.Facts,
-        known: Mapping[date, records.Metadata],
-        spark: SparkResource,
-    ) -> None:
-        self.lake, self.name, self.table, self.key = lake, name, table, key
-        self.facts, self.known, self.spark = facts, known, spark
-        self.source = lake.config.source(name)
-        self.identifier = lake.state(name, TableName.parse(table))
-        self._state: TableState | None = None
-
-    def make(
-        self, days: Sequence[date], is_forced: bool, came: Callable[[records.DayRecord], None]
-    ) -> MadeTable:
-        """The days in order, each handed to `came` as soon as it is done."""
-        start = self.lake.config.start_of(self.name, self.table)
-        for day in days:
-            if day < start or self.spark.is_canceled:
-                continue
-            try:
-                came(self._day(day, is_forced, is_last=day == days[-1]))
-            except Exception as error:
-                if isinstance(error, AuditError) and error.check is not None:
-                    failed = checks.Finding(error.check, False, {"audit": str(error)})
-                    came(records.DayRecord(self.key, error.day, findings=[failed]))
-                return MadeTable(error, left_out=[d for d in days if d > day])
-        return MadeTable()
-
-    def _day(self, day: date, is_forced: bool, is_last: bool) -> records.DayRecord:
-        with progress.step(self.name, self.table, str(day)) as say:
-            report = table_days.make_table_day(
-                self.lake, self.name, self.table, day, self.facts, is_forced, self._state
-            )
-            again = ", made again: the rules have changed" if report.rules_changed else ""
-            say(f"{report.rows} rows" + (again if report.made else " (as before)"))
-        if report.made or self._state is None:
-            self._state = self.lake.read_state(self.identifier)
-            assert self._state is not None
-        found = records.as_recorded(self.known.get(day), self._state.made_as(day))
-        findings: Sequence[checks.Finding] = ()
-        # Of a run's last day all checks are evaluated, so that none is missing from the run.
-        if found is None or is_last:
-            frame = self.lake.at(self.identifier, self._state.tags[day])
-            findings = self._findings(self._state, frame, day, report)
-            found = found or self._metadata(self._state, frame, day, report)
-        return records.DayRecord(self.key, day, metadata.in_words(report), found, findings)
-
-    def _metadata(
-        self, state: TableState, frame: DataFrame, day: date, report: table_days.DayReport
-    ) -> dict[str, Any]:
-        values = metadata.of_table(self.name, self.identifier, frame.schema, state, report)
-        values[records.SNAPSHOT] = str(state.made_as(day))
-        values[records.UNCHANGED] = not report.made
-        if self.source.samples:
-            hidden = self.source.tables[self.table].sensitive
-            shown = metadata.sample(self.lake, self.identifier, state.tags[day], hidden)
-            values = {"sample": dg.MetadataValue.md(shown), **values}
-        return values
-
-    def _findings(
-        self, state: TableState, frame: DataFrame, day: date, report: table_days.DayReport
-    ) -> list[checks.Finding]:
-        settings = self.source.tables[self.table]
-        found = checks.table_findings(state, day, report)
-        if settings.key in ("none", "row"):
-            found = [f for f in found if f.name not in checks.OF_KEYS]
-        faults = contracts.broken_of_table(
-            frame,
-            settings,
-            self.facts.columns_of(self.table, [day]),
-            state.key_columns,
-        )
-        return [*found, checks.listed("contract", faults)]
+def _says(table: str, description: str | None) -> str:
+    row = f"{markdown.literal(table)} as it stood at the end of the day, row by row."
+    return f"{description}\n\n{row}" if description else row
 
 
 # --- lag
@@ -621,6 +546,10 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
     def lag(context: dg.AssetExecutionContext, spark: SparkResource) -> Iterator[StepEvent]:
         days = partitions.days_of(context)
         records.leave_out_missing_checks(context)
+        judged = {key: checks.LAG}
+        if (before := _as_recorded(context, spark, name, judged, days)) is not None:
+            yield from before
+            return
         with _failures(context, config), progress.step(name, "lag", _span(days)) as say:
             lake = _lake(context, spark)
             began = time.monotonic()

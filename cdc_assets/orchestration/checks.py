@@ -26,6 +26,7 @@ from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets.orchestration import markdown
 
+AUDIT = "audit"  # metadata of a check whose audit kept a day from being published
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
 

@@ -24,6 +24,8 @@ def is_unfinished(instance: dg.DagsterInstance, **tags: str) -> bool:
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
 SOURCE = "cdc/source"  # the source whose days were asked for
+# Land what Kafka, or the folder, still has; make again what is made already.
+ALLOW_LOSS, FORCE = "cdc/allow_loss", "cdc/force"
 
 daily = dg.define_asset_job(
     "daily",

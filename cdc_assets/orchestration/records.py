@@ -1,23 +1,34 @@
 """What a run records of a day: a line in the log, a materialization with metadata, its checks.
 
 Each day is recorded as soon as it is done. A day that is still as Dagster has recorded it is
-recorded with the same metadata again, and nothing of it is looked up.
+recorded with the same metadata again, and nothing of it is looked up. It is so while the day is
+made by the same snapshot, and while its fingerprint is the same: that of the settings, and of the
+day before where checks compare the two.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import dagster as dg
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
+from dagster._core.event_api import PartitionKeyFilter
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.lake.commits import DayCommit, TableState
 from cdc_assets.orchestration.checks import Check, Finding
 
 SNAPSHOT, UNCHANGED = "iceberg_snapshot", "unchanged_since_last_made"
+FINGERPRINT = "fingerprint"
+# Raised when what is recorded of a day changes, so that days are recorded anew.
+_RECORDER_VERSION = 1
 # An output with this mark gets no materialization. Without it Dagster would record one of each day
 # of the run when the step ends, beside those that were recorded as the days were done.
 _RECORDED = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
@@ -85,8 +96,80 @@ def recorded(
     return {date.fromisoformat(e.partition): e.metadata for e in events if e and e.partition}
 
 
-def as_recorded(known: Metadata | None, snapshot: int) -> dict[str, Any] | None:
-    """The metadata of a day that is still what this commit made it; None where it is not."""
-    if known is None or SNAPSHOT not in known or known[SNAPSHOT].value != str(snapshot):
-        return None
-    return {**known, UNCHANGED: True}
+@dataclass(frozen=True)
+class Version:
+    """What a record of a day was made from: `snapshot` made the day; see :func:`fingerprint`."""
+
+    snapshot: int
+    fingerprint: str
+
+    def metadata(self, unchanged: bool = False) -> dict[str, Any]:
+        """What is recorded with the day, to know it by."""
+        return {
+            SNAPSHOT: str(self.snapshot),
+            FINGERPRINT: self.fingerprint,
+            UNCHANGED: unchanged,
+        }
+
+    def as_recorded(self, known: Metadata | None) -> dict[str, Any] | None:
+        """The recorded metadata where it is that of this version; None where it is not."""
+        mine = {SNAPSHOT: str(self.snapshot), FINGERPRINT: self.fingerprint}
+        if known is None or any(n not in known or known[n].value != v for n, v in mine.items()):
+            return None
+        return {**known, UNCHANGED: True}
+
+
+def stage_versions(
+    config: Config, name: str, commits: Mapping[date, DayCommit], days: Sequence[date]
+) -> dict[date, Version]:
+    """The versions of days of a stage; a check compares a day with the one before it."""
+    before = {day: commits.get(day - timedelta(days=1), DayCommit(0)) for day in days}
+    return {
+        day: Version(
+            commits[day].snapshot_id,
+            # A day of files ends without a commit.
+            fingerprint(config, name, before[day].snapshot_id, config.is_open(day)),
+        )
+        for day in days
+    }
+
+
+def table_versions(
+    config: Config, name: str, state: TableState, days: Iterable[date]
+) -> dict[date, Version]:
+    """The versions of days of a table; a day made on another day before is another snapshot."""
+    of_source = fingerprint(config, name)
+    return {day: Version(state.made_as(day), of_source) for day in days}
+
+
+def fingerprint(config: Config, name: str, *of_day: Any) -> str:
+    """Changes with the settings of a source that decide what is recorded, and with `of_day`.
+
+    Among them are limits of checks, and which values may be shown.
+    """
+    settings = config.source(name).model_dump(mode="json", exclude={"landing"})
+    text = json.dumps([_RECORDER_VERSION, settings, of_day], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+_ENDED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
+
+
+def newest_evaluations(
+    instance: dg.DagsterInstance, keys: Sequence[dg.AssetCheckKey], day: date
+) -> dict[dg.AssetCheckKey, dg.AssetCheckEvaluation]:
+    """The newest evaluation of each of these checks on a day, of those that have one."""
+    storage, of_day = instance.event_log_storage, PartitionKeyFilter(key=day.isoformat())
+    found = {}
+    for key, record in storage.get_latest_asset_check_execution_by_key(keys, of_day).items():
+        ended = [record]
+        if record.status not in _ENDED:  # a run is at it, such as this one
+            ended = list(
+                storage.get_asset_check_execution_history(
+                    key, limit=1, status=_ENDED, partition_filter=of_day
+                )
+            )
+        event = ended[0].event.dagster_event if ended and ended[0].event else None
+        if event is not None:
+            found[key] = event.asset_check_evaluation_data
+    return found

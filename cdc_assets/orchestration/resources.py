@@ -9,7 +9,7 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
 
-from cdc_assets.cdc.config import load_config
+from cdc_assets.cdc.config import Config, load_config
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import build_session
 from cdc_assets.orchestration import progress
@@ -32,7 +32,7 @@ class SparkResource(LazyPySparkResource):
     def _init_session(self) -> None:
         with _STARTING:
             if self._spark_session is None:
-                config = load_config(self.config_path or None)
+                config = self.config()
                 spark = {**self.spark_config, **config.spark}
                 self._spark_session = build_session(config.model_copy(update={"spark": spark}))
 
@@ -40,7 +40,11 @@ class SparkResource(LazyPySparkResource):
         """The lake of the configuration, in this session."""
         spark = self.spark_session
         progress.name_jobs()
-        return Lake(spark, load_config(self.config_path or None))
+        return Lake(spark, self.config())
+
+    def config(self) -> Config:
+        """The configuration; no Spark is started for it."""
+        return load_config(self.config_path or None)
 
     @property
     def is_canceled(self) -> bool:

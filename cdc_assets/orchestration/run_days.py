@@ -21,10 +21,17 @@ from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.java import require_java
 from cdc_assets.cdc.names import TableName
 from cdc_assets.orchestration.asset_keys import STAGES, asset_keys, table_key
-from cdc_assets.orchestration.assets import ALLOW_LOSS, FORCE, build_assets
+from cdc_assets.orchestration.assets import build_assets
 from cdc_assets.orchestration.health import build_health_checks
 from cdc_assets.orchestration.interrupts import interruptible
-from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, UNFINISHED, daily
+from cdc_assets.orchestration.jobs import (
+    ALLOW_LOSS,
+    FORCE,
+    RANGE_END,
+    RANGE_START,
+    UNFINISHED,
+    daily,
+)
 from cdc_assets.orchestration.resources import SparkResource
 
 # Tags of a run: the process that makes it, `host:pid`; what it was asked for, in words.

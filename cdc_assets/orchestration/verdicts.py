@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster._core.event_api import PartitionKeyFilter
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from cdc_assets.cdc.config import Config, config_path
 from cdc_assets.orchestration import markdown
 from cdc_assets.orchestration.asset_keys import PARSED, STAGES, asset_keys, table_key
 from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.records import newest_evaluations
 
 _TIMED = [stage for stage in STAGES if stage == "changes" or stage not in PARSED]
-_ENDED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
 
 
 @dataclass(frozen=True)
@@ -70,23 +68,9 @@ def newest_verdicts(
         for spec in asset.check_specs
     }
     names = _names(config, sources)
-    storage = instance.event_log_storage
     found = []
     for day in sorted(days):
-        of_day = PartitionKeyFilter(key=day.isoformat())
-        newest = storage.get_latest_asset_check_execution_by_key(list(specs), of_day)
-        for key, record in newest.items():
-            ended = [record]
-            if record.status not in _ENDED:  # a run is at it
-                ended = list(
-                    storage.get_asset_check_execution_history(
-                        key, limit=1, status=_ENDED, partition_filter=of_day
-                    )
-                )
-            entry = ended[0].event if ended else None
-            if entry is None or entry.dagster_event is None:
-                continue
-            evaluation = entry.dagster_event.asset_check_evaluation_data
+        for key, evaluation in newest_evaluations(instance, list(specs), day).items():
             found.append(
                 Verdict(
                     names[key.asset_key],

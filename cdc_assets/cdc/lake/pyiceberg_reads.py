@@ -32,7 +32,15 @@ from cdc_assets.cdc.errors import (
     first_line,
 )
 from cdc_assets.cdc.lake.catalog import state_parts
-from cdc_assets.cdc.lake.commits import KEY, REPORT, DayCommit, days_made, is_day
+from cdc_assets.cdc.lake.commits import (
+    KEY,
+    REPORT,
+    DayCommit,
+    Snapshot,
+    TableState,
+    days_made,
+    is_day,
+)
 from cdc_assets.cdc.landing.lines import LandedRecord, instant_text, text_of
 from cdc_assets.cdc.names import TableName, escape
 from cdc_assets.cdc.spark import CATALOG, sqlite_folder
@@ -302,6 +310,19 @@ def days_of(table: Table, is_state: bool) -> dict[date, Mapping[str, Any]]:
 def day_commits(table: Table) -> dict[date, DayCommit]:
     """For each day of a stage table the commit that wrote it last."""
     return days_made(_summaries(table).items())
+
+
+def table_state(table: Table) -> TableState:
+    """What the table's metadata says, as :meth:`Lake.read_state` reads it with Spark."""
+    summaries = _summaries(table)
+    snapshots = {
+        s.snapshot_id: Snapshot(
+            s.snapshot_id, summaries[s.snapshot_id], s.timestamp_ms, s.parent_snapshot_id
+        )
+        for s in table.snapshots()
+    }
+    refs = {name: ref.snapshot_id for name, ref in table.refs().items()}
+    return TableState(refs, snapshots, table.properties, table.location())
 
 
 def _summaries(table: Table) -> dict[int, dict[str, str]]:

@@ -12,6 +12,7 @@ from pyspark.sql import Row
 from cdc_assets.cdc.changes.facts import read_facts
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas, known_schemas
 from cdc_assets.cdc.changes.protected import protected_schemas
+from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit
@@ -127,21 +128,21 @@ def gather(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -
     )
 
 
-def window_of(lake: Lake, name: str, day: date) -> list[date]:
+def window_of(config: Config, name: str, day: date) -> list[date]:
     """The days whose changes a day looks back on (O12), oldest first, without the day."""
-    first = max(lake.config.start_date, day - timedelta(days=lake.config.source(name).late_days))
+    first = max(config.start_date, day - timedelta(days=config.source(name).late_days))
     return [first + timedelta(days=i) for i in range((day - first).days)]
 
 
-def pair_window_of(lake: Lake, name: str, day: date) -> list[date]:
+def pair_window_of(config: Config, name: str, day: date) -> list[date]:
     """The days that hold halves of updates completed on the days looked back on (W2).
 
     The first half of an update that was completed in the window may be older than the window.
     """
-    days = window_of(lake, name, day)
-    if not days or lake.config.source(name).format != "dataworks":
+    days = window_of(config, name, day)
+    if not days or config.source(name).format != "dataworks":
         return days
-    return [*window_of(lake, name, days[0]), *days]
+    return [*window_of(config, name, days[0]), *days]
 
 
 def survey(
@@ -150,7 +151,7 @@ def survey(
     """What the days hold for some tables, with the days that they look back on."""
     if not days:
         return {}
-    window = [*window_of(lake, name, days[0]), *days]
+    window = [*window_of(lake.config, name, days[0]), *days]
     parts: dict[tuple[str, date], list[Row]] = {}
     for fact in read_facts(lake, name, sorted({*window}), list(tables)):
         if fact.destination == "changes":

@@ -81,10 +81,10 @@ def make_table_day(
     began = time.monotonic()
     table_day = _read(lake, name, table, day, facts, state)
     inputs, state = table_day.inputs, table_day.state
-    if state and not force and table_day.is_up_to_date:
+    if state and not force and inputs.is_up_to_date:
         if state.refs.get("main") != state.tags[max(state.tags)]:
             lake.mend_main(table_day.identifier)
-        return _report_of(table_day.summary)
+        return _report_of(inputs.summary)
     _check_quarantine(table_day)
     base = table_day.base
     columns = TableColumns(table_day)
@@ -98,7 +98,7 @@ def make_table_day(
             lake.start(branch)
         report = _build(table_day, branch if has_rows else None, columns, began)
         summary = {
-            INPUTS: json.dumps(inputs, sort_keys=True),
+            INPUTS: inputs.text,
             REPORT: json.dumps(asdict(report), ensure_ascii=False),
         }
         lake.publish(branch, summary, is_started=has_rows)
@@ -146,7 +146,7 @@ def _build(
         too_late=_too_late(day),
         highest=day.highest,
         bases={str(epoch): basis for epoch, basis in day.bases.items()},
-        rules_changed=day.rules_changed,
+        rules_changed=day.inputs.rules_changed,
         other_basis=sum(r.count for r in ranges)
         - sum(r.count for r in day.survey.of_bases(day.bases)),
         seconds=round(time.monotonic() - began, 2),
@@ -163,8 +163,8 @@ def _made_meanwhile(day: TableDay, branch: DayBranch, error: Exception) -> DayRe
     now = _read(day.lake, day.name, day.table, day.day, day.facts)
     if now.state is None or now.state.tags.get(day.day) == branch.replaces:
         return None
-    if now.summary.get(INPUTS) == json.dumps(day.inputs, sort_keys=True):
-        return _report_of(now.summary)
+    if now.inputs.summary.get(INPUTS) == day.inputs.text:
+        return _report_of(now.inputs.summary)
     raise ConcurrentRunError(day.label, [day.day]) from error
 
 

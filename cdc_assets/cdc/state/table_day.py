@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date, timedelta
 from functools import cached_property
 from typing import Any
@@ -12,18 +11,15 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import SourceConfig, TableConfig
-from cdc_assets.cdc.errors import ConfigError, MissingDayError
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.commits import INPUTS, REPORT, DayCommit, TableState
+from cdc_assets.cdc.lake.commits import REPORT, TableState
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.positions import is_all_after, on_basis
 from cdc_assets.cdc.spark import is_small
+from cdc_assets.cdc.state.day_inputs import DayInputs
 from cdc_assets.cdc.state.facts import Facts, Survey, bases_of, pair_window_of, window_of
 
-# Raised when the making of days changes, so that days made before are made again.
-MERGER_VERSION = 5
 # A row of the table is read and written again in a quarter of the time that an event takes.
 _ROWS_AN_EVENT = 4
 _REWRITTEN_BYTES = 4_000_000
@@ -49,9 +45,10 @@ class TableDay:
         self.facts, self.state = facts, state
         self.source: SourceConfig = lake.config.source(name)
         self.config: TableConfig = self.source.tables[table]
-        self.start = lake.config.start_of(name, table)
-        self.window = window_of(lake, name, day)
-        self.pair_window = pair_window_of(lake, name, day)
+        self.inputs = DayInputs(lake.config, name, table, day, facts.commits, state)
+        self.start = self.inputs.start
+        self.window = window_of(lake.config, name, day)
+        self.pair_window = pair_window_of(lake.config, name, day)
         self.survey = facts.surveys.get((table, day), Survey())
         self.past = [facts.surveys.get((table, d), Survey()) for d in self.window]
         self.identifier = lake.state(name, TableName.parse(table))
@@ -72,43 +69,7 @@ class TableDay:
         summary = self.state.day_summary(self.day - timedelta(days=1)) if self.state else {}
         return int(summary.get(figure, 0))
 
-    # --- what the day is made of
-
-    @cached_property
-    def inputs(self) -> dict[str, Any]:
-        """The commits and rules that the day is made of: a day of the same ones is up to date.
-
-        Raises:
-            ConfigError: the table starts later than a day that is made already.
-            MissingDayError: the day before, or the day's changes, are not there yet.
-        """
-        self._check_start()
-        commits = self.facts.commits
-        expected = changes.inputs_of(self.lake.config, self.name, commits["landing"], self.day)
-        for table in ("quarantine", "control", "changes"):
-            if commits[table].get(self.day, DayCommit(0)).inputs != expected:
-                raise MissingDayError(
-                    f"{self.name}.{table}",
-                    self.day,
-                    "It is missing, or older than its landing. Materialize it first: "
-                    f"cdc-assets run --source {self.name} --from {self.day} --to {self.day}.",
-                )
-        made_of = {
-            str(d): commits["changes"][d].snapshot_id
-            for d in [*self.pair_window, self.day]
-            if d in commits["changes"]
-        }
-        return {"day_before": self._day_before(), "changes": made_of, "rules": self._rules()}
-
-    @property
-    def is_up_to_date(self) -> bool:
-        """Whether the published day was made of the same."""
-        return self.summary.get(INPUTS) == json.dumps(self.inputs, sort_keys=True)
-
-    @property
-    def summary(self) -> Mapping[str, str]:
-        """The summary of the published day; empty where there is none."""
-        return self.state.day_summary(self.day) if self.state else {}
+    # --- what it starts from
 
     @cached_property
     def base(self) -> int | None:
@@ -123,7 +84,7 @@ class TableDay:
         before = self.day - timedelta(days=1)
         for needed in (before, min([self.day, *self.window]) - timedelta(days=1)):
             if needed >= self.start and self.state.is_expired(needed):
-                raise self._missing(needed)
+                raise self.inputs.missing(needed)
         return self.state.tags[before]
 
     @property
@@ -138,63 +99,11 @@ class TableDay:
         """The rows of the table at the end of the day before."""
         return int(self._before.get("rows", 0))
 
-    @property
-    def rules_changed(self) -> bool:
-        """Whether the day was made before, by other rules: an older version or configuration."""
-        state = self.state
-        made_of = state.made_of(self.day) if state and self.day in state.tags else {}
-        return bool(made_of) and made_of.get("rules") != self._rules()
-
     def report_on(self, day: date) -> dict[str, Any]:
         """What a published day came to; empty where it is not published."""
         summary = self.state.day_summary(day) if self.state and day >= self.start else {}
         found: dict[str, Any] = json.loads(summary.get(REPORT, "{}"))
         return found
-
-    def _check_start(self) -> None:
-        """A later start would leave days that no run can make again."""
-        made = sorted(self.state.tags) if self.state else []
-        if made and made[0] < self.start:
-            raise ConfigError(
-                [
-                    f"{self.label}: start_date {self.start} is later than {made[0]}, which is "
-                    f"made already. Set start_date: {made[0]}, or drop the table first"
-                ]
-            )
-
-    def _day_before(self) -> int | None:
-        if self.day <= self.start:
-            return None
-        made = self.state.day_before(self.day) if self.state else None
-        if made is None:
-            raise self._missing(self.day - timedelta(days=1))
-        return made
-
-    def _missing(self, day: date) -> MissingDayError:
-        if self.state and self.state.is_expired(day):
-            return MissingDayError(
-                self.label,
-                day,
-                f"It has expired (keep_days: {self.source.keep_days}), and {self.day} can't be "
-                "made without it. What was made stays as it is; to make the table anew from its "
-                f"first day: cdc-assets run --source {self.name} --table '{self.table}' "
-                f"--from {self.start} --to {max(self.state.tags)}.",
-            )
-        missing, tags = self.start, self.state.tags if self.state else {}
-        while missing in tags:
-            missing += timedelta(days=1)
-        return MissingDayError(self.label, day, f"Materialize it first, or run --from {missing}.")
-
-    def _rules(self) -> str:
-        rules = [
-            MERGER_VERSION,
-            changes.rules_fingerprint(self.lake.config, self.name),
-            self.source.missing_columns,
-            self.source.unavailable_value,
-            self.source.late_days,
-            self.config.rename,
-        ]
-        return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
 
     # --- what its events are
 

@@ -1,0 +1,142 @@
+"""What a day of a table is made of, and whether it is up to date: metadata alone, no Spark."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import date, timedelta
+from functools import cached_property
+from typing import Any
+
+from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import ConfigError, MissingDayError
+from cdc_assets.cdc.lake.commits import INPUTS, DayCommit, TableState
+from cdc_assets.cdc.state.facts import pair_window_of
+
+# Raised when the making of days changes, so that days made before are made again.
+MERGER_VERSION = 5
+
+
+class DayInputs:
+    """The snapshots and rules that a day of a table is made of.
+
+    Args:
+        config: cdc.yaml.
+        name: the source.
+        table: the table's name in the configuration.
+        day: the day.
+        commits: for each stage table its days.
+        state: what the table's metadata says, None where there is no table yet.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        name: str,
+        table: str,
+        day: date,
+        commits: Mapping[str, Mapping[date, DayCommit]],
+        state: TableState | None,
+    ) -> None:
+        self.config, self.name, self.table, self.day = config, name, table, day
+        self.commits, self.state = commits, state
+        self.source = config.source(name)
+        self.start = config.start_of(name, table)
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        """The snapshots and rules: a day that was made of the same ones is up to date.
+
+        Raises:
+            ConfigError: the table starts later than a day that is made already.
+            MissingDayError: the day before, or the day's changes, are not there yet.
+        """
+        self._check_start()
+        expected = changes.inputs_of(self.config, self.name, self.commits["landing"], self.day)
+        for table in ("quarantine", "control", "changes"):
+            if self.commits[table].get(self.day, DayCommit(0)).inputs != expected:
+                raise MissingDayError(
+                    f"{self.name}.{table}",
+                    self.day,
+                    "It is missing, or older than its landing. Materialize it first: "
+                    f"cdc-assets run --source {self.name} --from {self.day} --to {self.day}.",
+                )
+        of_days = [*pair_window_of(self.config, self.name, self.day), self.day]
+        made = self.commits["changes"]
+        return {
+            "day_before": self._day_before(),
+            "changes": {str(day): made[day].snapshot_id for day in of_days if day in made},
+            "rules": self._rules(),
+        }
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether the published day was made of the same."""
+        return self.summary.get(INPUTS) == self.text
+
+    @property
+    def text(self) -> str:
+        """The inputs as the day's snapshot records them."""
+        return json.dumps(self.values, sort_keys=True)
+
+    @property
+    def summary(self) -> Mapping[str, str]:
+        """The summary of the published day; empty where there is none."""
+        return self.state.day_summary(self.day) if self.state else {}
+
+    @property
+    def rules_changed(self) -> bool:
+        """Whether the day was made before, by other rules: an older version or configuration."""
+        state = self.state
+        made_of = state.made_of(self.day) if state and self.day in state.tags else {}
+        return bool(made_of) and made_of.get("rules") != self._rules()
+
+    def missing(self, day: date) -> MissingDayError:
+        """The error of an earlier day that this one can't be made without."""
+        if self.state and self.state.is_expired(day):
+            return MissingDayError(
+                f"{self.name}.{self.table}",
+                day,
+                f"It has expired (keep_days: {self.source.keep_days}), and {self.day} can't be "
+                "made without it. What was made stays as it is; to make the table anew from its "
+                f"first day: cdc-assets run --source {self.name} --table '{self.table}' "
+                f"--from {self.start} --to {max(self.state.tags)}.",
+            )
+        missing, tags = self.start, self.state.tags if self.state else {}
+        while missing in tags:
+            missing += timedelta(days=1)
+        return MissingDayError(
+            f"{self.name}.{self.table}", day, f"Materialize it first, or run --from {missing}."
+        )
+
+    def _check_start(self) -> None:
+        """A later start would leave days that no run can make again."""
+        made = sorted(self.state.tags) if self.state else []
+        if made and made[0] < self.start:
+            raise ConfigError(
+                [
+                    f"{self.name}.{self.table}: start_date {self.start} is later than {made[0]}, "
+                    f"which is made already. Set start_date: {made[0]}, or drop the table first"
+                ]
+            )
+
+    def _day_before(self) -> int | None:
+        if self.day <= self.start:
+            return None
+        made = self.state.day_before(self.day) if self.state else None
+        if made is None:
+            raise self.missing(self.day - timedelta(days=1))
+        return made
+
+    def _rules(self) -> str:
+        rules = [
+            MERGER_VERSION,
+            changes.rules_fingerprint(self.config, self.name),
+            self.source.missing_columns,
+            self.source.unavailable_value,
+            self.source.late_days,
+            self.source.tables[self.table].rename,
+        ]
+        return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
