@@ -12,6 +12,7 @@ from pathlib import Path
 from cdc_assets.cdc.errors import JavaError, first_line
 
 OLDEST = 17  # that Spark 4 runs on
+STARTING_SPARK = "starting Spark, about 10 s"  # what is said meanwhile
 
 
 def java_path() -> str:

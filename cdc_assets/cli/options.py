@@ -62,8 +62,6 @@ Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also print the logs of Spark and Dagster.")
 ]
 
-STARTING_SPARK = "starting Spark, about 10 s"
-
 
 def load(file: str | None) -> Config:
     """The configuration, which whatever is called from here finds, too.

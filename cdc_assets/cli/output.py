@@ -254,21 +254,27 @@ class Progress(Activity):
         self._under_way: dict[str, str] = {}  # what is known of each step
         self._said: dict[str, float] = {}  # when a line was printed of it
 
-    def __call__(self, step: Step) -> None:
-        """Take a step that begins, is under way (no seconds) or has ended."""
+    def __call__(self, news: Step | str) -> None:
+        """Take a step that begins, is under way (no seconds) or has ended; or a sentence."""
         with self._lock:
-            if step.seconds is None:
-                self._under_way[step.name] = step.text
-                self._say_now_and_then(step)
+            if isinstance(news, str):
+                self.say(news)
             else:
-                self._under_way.pop(step.name, None)
-                self._said.pop(step.name, None)
-                self.line(
-                    f"{step.day:<21}  {f'{step.source}.{step.stage}':<32}  "
-                    f"{step.seconds:>6.1f} s  {step.text}"
-                )
-            known = [f"{name}: {text}" for name, text in self._under_way.items()]
-            self.show(", ".join(text.removesuffix(": …") for text in known) or "…")
+                self._take(news)
+
+    def _take(self, step: Step) -> None:
+        if step.seconds is None:
+            self._under_way[step.name] = step.text
+            self._say_now_and_then(step)
+        else:
+            self._under_way.pop(step.name, None)
+            self._said.pop(step.name, None)
+            self.line(
+                f"{step.day:<21}  {f'{step.source}.{step.stage}':<32}  "
+                f"{step.seconds:>6.1f} s  {step.text}"
+            )
+        known = [f"{name}: {text}" for name, text in self._under_way.items()]
+        self.show(", ".join(text.removesuffix(": …") for text in known) or "…")
 
     def _say_now_and_then(self, step: Step) -> None:
         """Where nobody sees the live line, say how far a long step is."""

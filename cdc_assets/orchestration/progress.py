@@ -34,14 +34,16 @@ class Step:
         return f"{self.source}.{self.stage} {self.day}"
 
 
-_listeners: list[Callable[[Step], None]] = []
+Listener = Callable[[Step | str], None]  # a step, or a sentence of the run as a whole
+
+_listeners: list[Listener] = []
 _under_way: dict[str, Step] = {}
 _rows_expected: dict[str, int] = {}
 _of_thread = threading.local()  # `step`: the one that this thread makes
 
 
 @contextmanager
-def listen(callback: Callable[[Step], None]) -> Iterator[None]:
+def listen(callback: Listener) -> Iterator[None]:
     """Call `callback` for each step as long as the block lasts, and while one takes long."""
     _listeners.append(callback)
     ended = threading.Event()
@@ -51,14 +53,20 @@ def listen(callback: Callable[[Step], None]) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        _listeners.remove(callback)
+        with suppress(ValueError):
+            _listeners.remove(callback)
         watch.join(1)  # it may wait for a JVM that is gone
 
 
-def tell(step: Step) -> None:
-    """Tell all listeners of a step."""
+def tell(news: Step | str) -> None:
+    """Tell all listeners of a step, or of what the run does."""
     for listener in list(_listeners):
-        listener(step)
+        listener(news)
+
+
+def mute() -> None:
+    """Tell nobody any more: what becomes of the steps of a run that was stopped is no news."""
+    _listeners.clear()
 
 
 @contextmanager

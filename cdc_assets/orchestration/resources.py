@@ -10,6 +10,7 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
 
 from cdc_assets.cdc.config import Config, load_config
+from cdc_assets.cdc.java import STARTING_SPARK
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import build_session
 from cdc_assets.orchestration import progress
@@ -33,6 +34,7 @@ class SparkResource(LazyPySparkResource):
         with _STARTING:
             if self._spark_session is None:
                 config = self.config()
+                progress.tell(STARTING_SPARK)
                 spark = {**self.spark_config, **config.spark}
                 self._spark_session = build_session(config.model_copy(update={"spark": spark}))
 

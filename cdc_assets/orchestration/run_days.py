@@ -20,6 +20,7 @@ from cdc_assets.cdc.config import Config, config_path, load_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.java import require_java
 from cdc_assets.cdc.names import TableName
+from cdc_assets.orchestration import progress
 from cdc_assets.orchestration.asset_keys import STAGES, asset_keys, table_key
 from cdc_assets.orchestration.assets import build_assets
 from cdc_assets.orchestration.health import build_health_checks
@@ -100,6 +101,7 @@ def run_days(
                 selection=selection,
             )
         except KeyboardInterrupt:
+            progress.mute()
             _cancel(instance, process)
             raise
         outcome.run_ids.append(result.run_id)

@@ -24,7 +24,7 @@ from cdc_assets.cli import report_page
 from cdc_assets.cli.app import app
 from cdc_assets.cli.report import Count, Figures, Seconds, Size, gather
 from cdc_assets.cli.report_page import headline, page, page_data
-from cdc_assets.orchestration import verdicts
+from cdc_assets.orchestration import checks, verdicts
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -326,7 +326,8 @@ def test_the_newest_verdict_of_a_check_and_day_is_read(project: Path) -> None:
         ("shop.public.customers", "keys_unique", DAYS[1], False),
     ]
     assert found[1].severity == "WARN"
-    assert found[1].holds.startswith("Each key that the day wrote")
+    spoken = {check.name: check.description for check in checks.TABLE}
+    assert found[1].holds == spoken["keys_unique"]
     assert "faults: 2" in found[1].says
     assert "- a.b: 1\n- c|d" in found[1].says
     assert Path.cwd() == project

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cdc_assets.cli.options import STARTING_SPARK, ConfigFile, Verbose
+from cdc_assets.cdc.java import STARTING_SPARK
+from cdc_assets.cli.options import ConfigFile, Verbose
 
 
 class DoctorForm(str, Enum):

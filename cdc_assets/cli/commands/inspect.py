@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cdc_assets.cli.options import STARTING_SPARK, ConfigFile, Form, Format, Verbose, load
+from cdc_assets.cdc.java import STARTING_SPARK
+from cdc_assets.cli.options import ConfigFile, Form, Format, Verbose, load
 
 if TYPE_CHECKING:
     from cdc_assets.cli.inspect import Rules

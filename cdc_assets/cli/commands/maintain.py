@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cdc_assets.cli.options import STARTING_SPARK, ConfigFile, Form, Format, Source, Verbose, load
+from cdc_assets.cdc.java import STARTING_SPARK
+from cdc_assets.cli.options import ConfigFile, Form, Format, Source, Verbose, load
 
 
 def maintain(

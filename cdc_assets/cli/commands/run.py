@@ -13,7 +13,6 @@ import typer
 
 from cdc_assets.cdc.errors import CdcError, ConfigError, UnknownTableError
 from cdc_assets.cli.options import (
-    STARTING_SPARK,
     ConfigFile,
     Source,
     Verbose,
@@ -25,6 +24,9 @@ from cdc_assets.cli.options import (
 if TYPE_CHECKING:
     from cdc_assets.cdc.config import Config
     from cdc_assets.cli.output import Progress
+
+
+LOOKING = "looking which days are up to date"
 
 
 def run(
@@ -100,7 +102,7 @@ def make_days(
     require_java()
     home = Path(os.environ.get("DAGSTER_HOME") or Path.cwd()).absolute()
     log = None if verbose else home / ".dagster" / "spark.log"
-    with output.own_stderr(log) as err, output.Progress(STARTING_SPARK, err) as shown:
+    with output.own_stderr(log) as err, output.Progress(LOOKING, err) as shown:
         from cdc_assets.orchestration import progress
         from cdc_assets.orchestration import run_days as runs
 
