@@ -314,9 +314,10 @@ def _as_recorded(
     of_days = step_records(context, spark.config(), name, judged, days, tables)
     if of_days is None:
         return None
-    stage = f"{len(judged)} tables" if tables else next(iter(judged)).path[1]
+    stage = "tables" if tables else next(iter(judged)).path[1]
     seconds = round(time.monotonic() - began, 1)
-    progress.tell(progress.Step(name, stage, _span(days), "up to date", seconds))
+    text = f"{len(judged)} up to date" if tables else "up to date"
+    progress.tell(progress.Step(name, stage, _span(days), text, seconds))
     events = (event for of_day in of_days for event in of_day.events(context, judged[of_day.key]))
     return chain(events, map(records.result, judged))
 

@@ -29,6 +29,8 @@ def test_days_are_made_and_read_with_a_catalog_in_postgresql(tmp_path: Path) -> 
     ev.write_landing(tmp_path / "landed", log.landed)
     (driver,) = JARS.glob("postgresql-*.jar")
 
+    said: list[str] = []  # by each command on stderr
+
     def cli(*arguments: str) -> str:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("CDC_")}
         environment |= {"DAGSTER_HOME": str(tmp_path), "PG_PASSWORD": "b0ok%@ keeper"}
@@ -42,11 +44,12 @@ def test_days_are_made_and_read_with_a_catalog_in_postgresql(tmp_path: Path) -> 
         )
         assert done.returncode == 0, done.stdout + done.stderr
         assert environment["PG_PASSWORD"] not in done.stdout + done.stderr
+        said.append(done.stderr)
         return done.stdout
 
     def rows(day: str) -> list[dict[str, Any]]:
-        said = cli("show", "shop.public.customers", "--as-of", day, "--format", "json")
-        return [json.loads(line) for line in said.splitlines()]
+        shown = cli("show", "shop.public.customers", "--as-of", day, "--format", "json")
+        return [json.loads(line) for line in shown.splitlines()]
 
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     with Postgres(tmp_path) as postgres:
@@ -75,6 +78,9 @@ def test_days_are_made_and_read_with_a_catalog_in_postgresql(tmp_path: Path) -> 
         cli("run", "--from", str(first), "--to", str(second))
         assert [row["name"] for row in rows(str(first))] == ["Ann"]
         assert [row["name"] for row in rows(str(second))] == ["Anna"]
+        cli("run", "--from", str(first), "--to", str(second))
+        assert "1 up to date" in said[-1]
+        assert "starting Spark" not in said[-1]
         assert "catalog: jdbc: " in cli("doctor", "--quick")
         cli("maintain")
         assert [row["name"] for row in rows(str(first))] == ["Ann"]

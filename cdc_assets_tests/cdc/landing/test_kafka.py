@@ -20,6 +20,7 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.kafka import read_latest
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.landing.stage import land
+from cdc_assets.cdc.up_to_date import UpToDate
 from cdc_assets.cli import discover as discovery
 from cdc_assets.orchestration import checks
 from cdc_assets_tests import events as ev
@@ -176,6 +177,23 @@ def test_an_open_day_grows_and_is_closed_at_its_end(
     assert isinstance(second, KafkaDay)
     assert (first.closed, second.closed) == (True, False)
     assert offsets(lake, name) == {DAY_1: [0, 1, 2], DAY_2: [3]}
+
+
+def test_a_closed_day_is_up_to_date_without_asking_kafka_and_an_open_one_is_not(
+    broker: Broker, lake_of: LakeOf, name: str, clock: Clock
+) -> None:
+    topic = Topic(broker, name)
+    topic.put(["a"], at(DAY_1))
+    lake = of(lake_of, name, kafka_source(broker, [name]))
+    clock.today = DAY_1
+    land(lake, name, [DAY_1])
+    assert UpToDate(lake.config, name).stage("landing", [DAY_1]) is None
+    clock.today = DAY_2
+    land(lake, name, [DAY_1])
+    landed_days = UpToDate(lake.config, name).stage("landing", [DAY_1])
+    assert landed_days is not None
+    assert landed_days[DAY_1] == lake.day_commits(lake.stage(name, "landing"))[DAY_1]
+    assert UpToDate(lake.config, name).stage("landing", [DAY_1, DAY_2]) is None
 
 
 def test_an_open_day_without_news_is_left_as_it_is(
