@@ -575,7 +575,7 @@ def test_the_doctor_looks_at_topics_and_credentials(
     }
     assert found["right"] == (
         "ok",
-        f"{broker.sasl_servers}: 1 topics, 2 partitions, 3 offsets that are still there",
+        f"{broker.sasl_servers}: 1 topics, 2 partitions, 3 offsets retained",
     )
     for source, says in (
         ("refused", "the credentials were refused"),
