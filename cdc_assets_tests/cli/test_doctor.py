@@ -30,21 +30,19 @@ SHOP: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is in order: cdc.yaml, dagster.yaml, a landed day."""
-    write_config(tmp_path)
-    storage = {"sqlite": {"base_dir": str(tmp_path / ".dagster")}}
-    (tmp_path / "dagster.yaml").write_text(
+def project(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder without problems: cdc.yaml, dagster.yaml, a landed day."""
+    write_config(project)
+    storage = {"sqlite": {"base_dir": str(project / ".dagster")}}
+    (project / "dagster.yaml").write_text(
         yaml.safe_dump({"storage": storage, "telemetry": {"enabled": False}})
     )
-    day = tmp_path / "landing" / "2026-11-01"
+    day = project / "landing" / "2026-11-01"
     day.mkdir(parents=True)
     (day / "events.jsonl").write_text("{}\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CDC_CONFIG", "cdc.yaml")
-    for name in ("CDC_WAREHOUSE", "DAGSTER_HOME", "CDC_SPARK_JARS", "JAVA_HOME"):
+    for name in ("CDC_SPARK_JARS", "JAVA_HOME"):
         monkeypatch.delenv(name, raising=False)
-    return tmp_path
+    return project
 
 
 def write_config(folder: Path, source: dict[str, Any] | None = None, **top: Any) -> None:

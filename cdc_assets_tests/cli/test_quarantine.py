@@ -48,14 +48,9 @@ Row = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with cdc.yaml, which is the working directory."""
-    configure(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    # Set, so that what the commands set is undone with it.
-    monkeypatch.setenv("CDC_CONFIG", "cdc.yaml")
-    monkeypatch.delenv("CDC_WAREHOUSE", raising=False)
-    return tmp_path
+def project(project: Path) -> Path:
+    configure(project)
+    return project
 
 
 def configure(project: Path, sources: Sequence[str] = ("shop",), **options: Any) -> None:
