@@ -321,7 +321,7 @@ def test_the_newest_verdict_of_a_check_and_day_is_read(project: Path) -> None:
         ("shop.public.customers", "keys_unique", DAYS[1], False),
     ]
     assert found[1].severity == "WARN"
-    assert found[1].holds.startswith("Each key that the day wrote")
+    assert found[1].holds.startswith("Each key written on this day")
     assert "faults: 2" in found[1].says
     assert "- a.b: 1\n- c|d" in found[1].says
     assert Path.cwd() == project
