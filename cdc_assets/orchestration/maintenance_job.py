@@ -39,8 +39,8 @@ def maintenance_job(config: Config) -> dg.JobDefinition:
 
     @dg.job(
         name="maintenance",
-        description="Compacts the newest day of each table, and removes days, snapshots and files that "
-        "are older than cdc.yaml keeps.",
+        description="Compacts the newest day of each table, and removes days, snapshots and files "
+        "that are older than cdc.yaml keeps.",
         executor_def=dg.in_process_executor,
     )
     def job() -> None:
@@ -64,7 +64,7 @@ def maintenance_schedule(config: Config, job: dg.JobDefinition) -> dg.ScheduleDe
             cron_schedule=cron or _CRON,
             execution_timezone=config.timezone,
             default_status=status(cron is not None),
-            description="Runs the job maintenance for every source, at the times of maintenance.cron.",
+            description="Runs the job maintenance for every source, as maintenance.cron sets.",
         )
 
 

@@ -58,8 +58,8 @@ def _daily(config: Config) -> dg.ScheduleDefinition:
         execution_timezone=config.timezone,
         name="daily_schedule",
         description=(
-            "Requests the ended days that are missing, oldest first, in one run per source. Days of "
-            "a missed or failed night are requested again the next night."
+            "Requests the ended days that are missing, oldest first, in one run per source. Days "
+            "of a missed or failed night are requested again the next night."
         ),
         default_status=status(automation.daily_at is not None),
     )
@@ -97,7 +97,7 @@ def _open_day(config: Config, cron: str) -> dg.ScheduleDefinition:
         cron_schedule=cron,
         execution_timezone=config.timezone,
         name="open_day_schedule",
-        description="Makes the open day of every source again, with the records that have landed so far.",
+        description="Makes the open day of every source again, with what has landed so far.",
         default_status=dg.DefaultScheduleStatus.RUNNING,
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:

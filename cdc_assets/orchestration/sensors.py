@@ -62,7 +62,9 @@ class RequestedDays:
     fingerprint: str
 
 
-def days_to_request(config: Config, name: str, folder: str, now: float | None = None) -> RequestedDays | None:
+def days_to_request(
+    config: Config, name: str, folder: str, now: float | None = None
+) -> RequestedDays | None:
     """The days from the first one with new or changed files to the newest day that landed.
 
     Days after a changed one are built on it, so they are made again with it. The files are compared
@@ -140,7 +142,9 @@ def _landed_files(config: Config) -> dg.SensorDefinition:
             raise dg.Failure("\n".join(faults))
         for fault in faults:
             context.log.error(fault)
-        reason = f"{', '.join(busy)}: the previous run has not ended yet" if busy else "no new files"
+        reason = (
+            f"{', '.join(busy)}: the previous run has not ended yet" if busy else "no new files"
+        )
         return dg.SensorResult(requests, skip_reason=None if requests else reason)
 
     return sensor

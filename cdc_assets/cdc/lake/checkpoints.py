@@ -1,7 +1,7 @@
 """Local checkpoints: rows that are computed once and read several times.
 
-A cached DataFrame keeps its plan, and Spark compares every later plan with it, which costs more than
-the work itself for the wide plans here. A local checkpoint truncates the plan.
+A cached DataFrame keeps its plan, and Spark compares every later plan with it, which for the wide
+plans here costs more than the work itself. A local checkpoint truncates the plan.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kept:
 
 @contextmanager
 def keeping() -> Iterator[Kept]:
-    """Local checkpoints until the end of a block: ``with keeping() as kept: rows = kept.keep(frame)``."""
+    """Checkpoints for a block: ``with keeping() as kept: rows = kept.keep(frame)``."""
     kept = Kept()
     try:
         yield kept

@@ -78,7 +78,7 @@ class Figures:
 
     @property
     def bytes_saved(self) -> int | None:
-        """How much smaller the folder is; negative where tags still reference the rewritten files."""
+        """How much smaller the folder is; negative where tags still need the rewritten files."""
         if self.bytes_before is None or self.bytes_after is None:
             return None
         return self.bytes_before - self.bytes_after
@@ -394,7 +394,7 @@ class _Work:
     # --- 4. files
 
     def _remove_orphans(self) -> int:
-        """Remove files that no snapshot references: those of crashed runs, and replaced metadata."""
+        """Remove files that no snapshot references: of crashed runs, and replaced metadata."""
         before = self.at - timedelta(hours=self.settings.orphan_hours)
         return self._call(
             "remove_orphan_files",

@@ -114,7 +114,7 @@ def _committed_ms(table: Table, snapshot_id: int) -> int | None:
 
 
 def _days_of_files(table: Table) -> Iterator[tuple[date, list[DataFile]]]:
-    """The days that have rows, newest first, each with its files; reads as few manifests as needed."""
+    """The days that have rows, newest first, each with its files; reads few manifests."""
     from pyiceberg.manifest import ManifestContent
 
     snapshot = table.current_snapshot()
