@@ -41,7 +41,7 @@ def read_yaml(text: str) -> YamlFile:
     loader = _Loader(text) if "\0" not in text else None
     if loader is None:
         line = text[: text.index("\0")].count("\n") + 1
-        found.faults.append(f"line {line}: no YAML: a NUL character; the file is binary or cut")
+        found.faults.append(f"line {line}: not YAML: a NUL character; the file is binary or cut")
         return found
     try:
         node = loader.get_single_node()
@@ -153,7 +153,7 @@ def _broken(error: yaml.YAMLError) -> str:
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     cure = next((text for sign, text in _CURES.items() if sign in problem), None)
     where = f"line {mark.line + 1}: " if mark else ""
-    return f"{where}no YAML: {f'{cure} ({problem})' if cure else problem}"
+    return f"{where}not YAML: {f'{cure} ({problem})' if cure else problem}"
 
 
 def written_of(written: Mapping[YamlPath, str], place: YamlPath, value: Any) -> str:

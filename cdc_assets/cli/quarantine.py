@@ -409,7 +409,7 @@ def _files_advice(config: Config, source: str, done: Exported, file: str) -> lis
         "the offset lands twice: the bad record stays in quarantine and the check "
         "offsets_contiguous fails.",
         f"3. {_run(source, first, newest)}",
-        "   It lands the changed days again and makes the days behind them anew; Dagster's sensor "
+        "   It lands the changed days again and makes the days after them again; Dagster's sensor "
         "landed_files does so by itself, where it is on.",
         "",
         "Where landed days may not change, put the mended lines into a newer day's folder, as a "

@@ -381,11 +381,11 @@ def test_a_file_that_is_no_report_is_not_overwritten(lake: Lake, project: Path) 
     before = (project / "cdc.yaml").read_bytes()
     result = call("--out", "cdc.yaml")
     assert result.exit_code == 2
-    assert "is no report of cdc-assets" in result.stderr
+    assert "is not a report of cdc-assets" in result.stderr
     assert (project / "cdc.yaml").read_bytes() == before
     nowhere = call("--out", "nowhere/r.html")
     assert nowhere.exit_code == 2
-    assert "there is no folder" in nowhere.stderr
+    assert "does not exist; create it" in nowhere.stderr
 
 
 def test_a_page_that_fails_leaves_the_older_one(

@@ -244,11 +244,11 @@ def test_a_failed_run_is_told_and_the_run_that_makes_it_good(
 ) -> None:
     daemon = Daemon(instance, config_of({"webhook": webhook(web), "dagster_url": "http://d:1"}))
     daemon.tick()
-    failed = run_of(instance, days=(DAY, "2026-11-06"), fails="notes.csv is no landed file")
+    failed = run_of(instance, days=(DAY, "2026-11-06"), fails="notes.csv is not a landed file")
     daemon.tick()
     (alert,) = alerts_of(web)
     assert alert["title"] == f"shop: run failed ({DAY}…2026-11-06)"
-    assert alert["got"] == "shop__changes: notes.csv is no landed file"
+    assert alert["got"] == "shop__changes: notes.csv is not a landed file"
     assert (alert["run_id"], alert["link"]) == (failed, f"http://d:1/runs/{failed}")
 
     run_of(instance, days=(DAY, DAY))
@@ -570,7 +570,7 @@ MAIL = {"host": "mail.example.org", "from": "d@example.org", "to": ["d@example.o
 @pytest.mark.parametrize(
     ("alerts", "says"),
     [
-        ({"webhook": {"url": "ftp://x"}}, "alerts.webhook.url: no web address; expected http"),
+        ({"webhook": {"url": "ftp://x"}}, "alerts.webhook.url: not a web address; expected http"),
         ({"webhook": "http://x"}, "alerts.webhook: got 'http://x'; expected a mapping"),
         ({"webhok": {}}, "alerts.webhok: unknown key; did you mean webhook?"),
         ({"slack": {"token": "t"}}, "alerts.slack.channel: is missing"),

@@ -146,7 +146,7 @@ def plan(source: str, asked: Asked, found: Found, allow_loss: bool) -> KafkaDay:
         if gone > read_from:
             faults.append(
                 f"{_named(place)}: offsets {read_from} to {gone - 1} are gone before they were "
-                f"landed (retention, or deleted); the first still there is {found.first[place]}"
+                f"landed (retention, or deleted); the first one left is {found.first[place]}"
             )
             lost.setdefault(place[0], {})[place[1]] = (read_from, gone)
         elif fault := _nothing_left(asked, place, topic_id, found):

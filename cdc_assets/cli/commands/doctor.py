@@ -23,11 +23,12 @@ def doctor(
         bool,
         typer.Option(
             "--quick",
-            help="Do not start Spark. Only a session proves that Java, jars and catalog work.",
+            help="Do not start Spark; Java, jars and catalog are then not tested together.",
         ),
     ] = False,
     form: Annotated[
-        DoctorForm, typer.Option("--format", help="table or json (a line each).", show_default=True)
+        DoctorForm,
+        typer.Option("--format", help="table, or json (one object per line).", show_default=True),
     ] = DoctorForm.table,
     config_file: ConfigFile = None,
     verbose: Verbose = False,

@@ -171,7 +171,7 @@ def break_catalog(folder: Path, how: str) -> Path:
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ("garbage", "is damaged or no SQLite database (SQLiteException: [SQLITE_NOTADB]"),
+        ("garbage", "is damaged or not an SQLite database (SQLiteException: [SQLITE_NOTADB]"),
         ("folder", "can't be used (SQLiteException: [SQLITE_CANTOPEN]"),
     ],
 )
@@ -270,7 +270,7 @@ KAFKA_FAILURES = [
     ("kafka.common.errors.UnknownTopicOrPartitionException", "a topic has just gone"),
     (
         "kafka.common.errors.OffsetOutOfRangeException",
-        "records went away while they were read, by retention or with their topic",
+        "records were removed while they were read, by retention or with their topic",
     ),
     ("kafka.common.config.ConfigException", "an option is wrong"),
 ]
@@ -431,7 +431,7 @@ def assert_one_line(done: subprocess.CompletedProcess[str], says: str) -> None:
 
 def test_a_session_is_not_started_over_a_warehouse_that_cannot_be_made(tmp_path: Path) -> None:
     file_as_warehouse(tmp_path)
-    with pytest.raises(LakeError, match=r"the warehouse .* can't be made \(File exists"):
+    with pytest.raises(LakeError, match=r"the warehouse .* can't be created \(File exists"):
         build_session(config_of(tmp_path))
     done = command(tmp_path, "run", "--from", str(DAY))
     assert_one_line(done, "shop__landing: the warehouse ")
