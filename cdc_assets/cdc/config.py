@@ -113,8 +113,8 @@ class TableConfig(_Model):
         default_factory=dict, description="Own columns that must have another name in the lake."
     )
     description: str | None = None
-    owners: Owners = Field(default=(), description="Beside the source's.")
-    tags: Tags = Field(default_factory=dict, description="Beside the source's.")
+    owners: Owners = Field(default=(), description="In addition to the source's.")
+    tags: Tags = Field(default_factory=dict, description="In addition to the source's.")
     sensitive: tuple[str, ...] = Field(
         default=(), description="Columns whose values are in no sample; the lake has them."
     )

@@ -439,7 +439,7 @@ def _sizes_panel(figures: Figures) -> Panel:
 
 
 def _seconds_panel(figures: Figures) -> Panel:
-    says = "Nothing says how long these days took."
+    says = "The duration of these days is not recorded."
     if figures.seconds:
         slowest = max(figures.seconds, key=lambda one: one.seconds)
         says = (

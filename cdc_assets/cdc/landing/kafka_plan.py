@@ -280,5 +280,5 @@ def _nothing_left(asked: Asked, place: TopicPartition, topic_id: str, found: Fou
         return None  # there are records from before the day, so all of the day's are there
     return (
         f"{_named(place)}: its first {first} offsets are gone (retention, or deleted), and "
-        f"records of {asked.day} may have been among them; no earlier record is left to tell"
+        f"records of {asked.day} may have been among them; no earlier record is left to check"
     )
