@@ -345,7 +345,8 @@ class InventoryScenes(InventoryWork):
     @scene(
         "5 10:00",
         "D8",
-        "Replica identity NOTHING: a delete of customer 22 without images; the key identifies the row",
+        "Replica identity NOTHING: a delete of customer 22 without images; the key identifies the "
+        "row",
     )
     def delete_without_images(self) -> None:
         # D8
