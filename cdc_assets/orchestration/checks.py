@@ -1,8 +1,8 @@
-"""Standing asset checks: what must hold of a day, with figures and examples.
+"""Asset checks of a day, with figures and examples.
 
-A check is evaluated a day each, also in a range run, and states the healthy condition. The
+A check is evaluated per day, also in a range run, and states the healthy condition. The
 audit that stops a bad day runs before publishing, inside the step (see
-:mod:`cdc_assets.cdc.state.stage`); these tell what came of the day.
+:mod:`cdc_assets.cdc.state.stage`); these checks describe the published day.
 """
 
 from __future__ import annotations
