@@ -33,7 +33,7 @@ ui-test: setup ## Dagster's pages in a real Chromium: materialize, checks, a bac
 	@sh scripts/ui.sh
 	$(BIN)/pytest -q -m ui $(ARGS)
 
-screenshots: ui-test ## take the pictures of README and docs anew
+screenshots: ui-test ## take the pictures of README and docs again
 	cp $(addprefix .ui/,$(addsuffix .png,graph day checks)) docs/images/
 
 check: setup ## formatting, lint and types
@@ -41,7 +41,7 @@ check: setup ## formatting, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: setup ## format the code and mend what lint can mend
+format: setup ## format the code and fix what lint can fix
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
@@ -61,7 +61,7 @@ bench-tables: setup ## measure 200 small tables of three sources, side by side a
 sample: setup ## write the sample events in data/landing again
 	$(BIN)/python data/make_landing.py
 
-lock: ## pin the dependencies anew in requirements.lock (ARGS=--upgrade for newer ones)
+lock: ## pin the dependencies again in requirements.lock (ARGS=--upgrade for newer ones)
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.10 --generate-hashes \
 		--no-header --no-emit-index-url --no-emit-find-links --quiet \
 		--output-file requirements.lock $(ARGS)

@@ -113,8 +113,8 @@ class TableConfig(_Model):
         default_factory=dict, description="Own columns that must have another name in the lake."
     )
     description: str | None = None
-    owners: Owners = Field(default=(), description="Beside the source's.")
-    tags: Tags = Field(default_factory=dict, description="Beside the source's.")
+    owners: Owners = Field(default=(), description="In addition to the source's.")
+    tags: Tags = Field(default_factory=dict, description="In addition to the source's.")
     sensitive: tuple[str, ...] = Field(
         default=(), description="Columns whose values are in no sample; the lake has them."
     )
@@ -228,7 +228,9 @@ class KafkaConfig(_Model):
         try:
             re.compile(value or "")
         except re.error as error:
-            raise ValueError(f"got {value!r}, no regular expression: {error}") from error
+            raise ValueError(
+                f"got {value!r}, which is not a regular expression: {error}"
+            ) from error
         return value
 
     @model_validator(mode="after")
@@ -481,7 +483,7 @@ _SALT = 16  # characters, at least
 def _http(value: str | None) -> str | None:
     # The address may hold a secret: it is not repeated.
     if value is not None and not re.match(r"https?://[^\s/]", value):
-        raise ValueError("no web address; expected http://… or https://…")
+        raise ValueError("not a web address; expected http://… or https://…")
     return value
 
 
@@ -522,7 +524,7 @@ Mail = Annotated[str, AfterValidator(_mail)]
 class EmailConfig(_Model):
     """Alerts by e-mail.
 
-    Everything goes to `to`; owners that are e-mail addresses are told of their sources and tables.
+    All alerts go to `to`; owners that are e-mail addresses get those of their sources and tables.
     """
 
     host: str = Field(min_length=1)
@@ -545,7 +547,7 @@ class EmailConfig(_Model):
 
 
 class AlertsConfig(_Model):
-    """Who is told of failed runs, failed checks and sources without new data."""
+    """The receivers of alerts: failed runs, failed checks and sources without new data."""
 
     webhook: WebhookConfig | None = None
     slack: SlackConfig | None = None
@@ -635,7 +637,8 @@ class Config(_Model):
         if unread:
             raise ValueError(
                 f"alerts.email.to: is empty, and no owner of {', '.join(unread)} is an e-mail "
-                "address; nobody would be told. Name addresses in to, or owners of the sources"
+                "address; nobody would get the alerts. Name addresses in to, or owners of the "
+                "sources"
             )
         return self
 
@@ -742,7 +745,7 @@ def load_config(path: str | Path | None = None) -> Config:
     ``lake.warehouse``.
 
     Raises:
-        ConfigError: the file is missing, is no YAML, or breaks a rule; one line per fault.
+        ConfigError: the file is missing, is not YAML, or breaks a rule; one line per fault.
     """
     file = config_path(path)
     try:
@@ -760,7 +763,7 @@ def load_config(path: str | Path | None = None) -> Config:
         raise ConfigError(found.faults, str(file))
     raw = found.value
     if not isinstance(raw, dict):
-        raise ConfigError(["got no mapping; expected start_date, sources, …"], str(file))
+        raise ConfigError(["not a mapping; expected start_date, sources, …"], str(file))
     faults = _plain_secrets(raw)
     raw = _expand(raw, "", faults)
     if faults:

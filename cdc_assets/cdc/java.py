@@ -47,7 +47,7 @@ def require_java() -> str:
     major = int(version[2] or 0 if version[1] == "1" else version[1]) if version else 0
     # Java also says which options it takes from the environment, before its version.
     lines = [line for line in said.splitlines() if 'version "' in line] or said.splitlines()
-    found = f"{lines[0] if lines else 'it says nothing'}, at {java}"
+    found = f"{lines[0] if lines else 'it printed nothing'}, at {java}"
     if major < OLDEST:
         raise _java_error(found)
     return found

@@ -264,8 +264,8 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LakeError(
-            f"the warehouse {folder} can't be made ({error.strerror}: {error.filename}). Make it "
-            "a folder that this user may write, or change lake.warehouse"
+            f"the warehouse {folder} can't be created ({error.strerror}: {error.filename}). Make "
+            "it a folder that this user may write, or change lake.warehouse"
         ) from error
 
 

@@ -16,11 +16,11 @@ _KINDS = {"bool": "a boolean", "int": "a number", "float": "a number", "timestam
 _DEEPEST = 20
 # What PyYAML says, and what to do about it.
 _CURES = {
-    "found character '\\t'": "a tab stands where YAML takes spaces only; indent with spaces",
-    "that cannot start any token": "a value that starts with @, `, % or * stands in quotes",
-    "expected alphabetic or numeric": "a value that starts with * or & stands in quotes",
-    "undefined alias": "a value that starts with * stands in quotes",
-    "mapping values are not allowed": "a value that holds a colon and a space stands in quotes; "
+    "found character '\\t'": "a tab where YAML allows only spaces; indent with spaces",
+    "that cannot start any token": "a value that starts with @, `, % or * needs quotes",
+    "expected alphabetic or numeric": "a value that starts with * or & needs quotes",
+    "undefined alias": "a value that starts with * needs quotes",
+    "mapping values are not allowed": "a value that holds a colon and a space needs quotes; "
     "else look at the indentation",
     "unexpected end of stream": "a quote or a bracket is not closed",
 }
@@ -41,7 +41,7 @@ def read_yaml(text: str) -> YamlFile:
     loader = _Loader(text) if "\0" not in text else None
     if loader is None:
         line = text[: text.index("\0")].count("\n") + 1
-        found.faults.append(f"line {line}: no YAML: a NUL character; the file is binary or cut")
+        found.faults.append(f"line {line}: not YAML: a NUL character; the file is binary or cut")
         return found
     try:
         node = loader.get_single_node()
@@ -111,7 +111,7 @@ def _look_at_mapping(node: yaml.MappingNode, place: YamlPath, found: YamlFile) -
         if not isinstance(key, yaml.ScalarNode):
             found.faults.append(
                 f"{where}line {line}: got a list or a mapping as a key; expected a text. A value "
-                "that starts with { or [ stands in quotes"
+                "that starts with { or [ needs quotes"
             )
             continue
         kind = _KINDS.get(key.tag.rpartition(":")[2])
@@ -153,7 +153,7 @@ def _broken(error: yaml.YAMLError) -> str:
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     cure = next((text for sign, text in _CURES.items() if sign in problem), None)
     where = f"line {mark.line + 1}: " if mark else ""
-    return f"{where}no YAML: {f'{cure} ({problem})' if cure else problem}"
+    return f"{where}not YAML: {f'{cure} ({problem})' if cure else problem}"
 
 
 def written_of(written: Mapping[YamlPath, str], place: YamlPath, value: Any) -> str:

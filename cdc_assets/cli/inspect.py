@@ -82,7 +82,7 @@ def rules_of_source(config: Config, name: str | None, file: Path) -> Rules:
             return Rules(known, source, config)
     raise ConfigError(
         [
-            f"{file} lies under no source's landing folder; say by whose rules to read it: "
+            f"{file} is not in the landing folder of a source; name its source or format: "
             f"--source {' | '.join(config.sources)}, or --format-of {'|'.join(FORMATS)}"
         ]
     )
@@ -151,7 +151,7 @@ def read_file(
     is_text = path.endswith((".jsonl", ".jsonl.gz"))
     if not is_text and not path.endswith(".parquet"):
         raise LandingError(
-            name, f"{path} is no landed file; expected *.jsonl, *.jsonl.gz or *.parquet", path
+            name, f"{path} is not a landed file; expected *.jsonl, *.jsonl.gz or *.parquet", path
         )
     texts, parquets = ((path,), ()) if is_text else ((), (path,))
     rows = read_days(spark, name, [LandedDay(NO_DAY, texts, parquets, fingerprint="")])

@@ -1,7 +1,7 @@
-"""Which columns each table has, as landed records and the lake's message schemas say; no Spark.
+"""The columns of each table in landed records and in the lake's message schemas, without Spark.
 
-For the doctor, who compares them with the keys of cdc.yaml. A glance, not a reader: what it can't
-understand it passes over, for the stage `changes` to judge.
+`cdc-assets doctor` compares them with cdc.yaml. A quick look, not a full reader: records that it
+can't read are skipped, and the stage `changes` quarantines them.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def reason_fault(text: str) -> str | None:
         return None
     close = difflib.get_close_matches(text, REASONS, n=2, cutoff=0.6)
     hint = f" (did you mean {' or '.join(close)}?)" if close else ""
-    return f"{text!r} is no reason{hint}; the reasons are {', '.join(REASONS)}"
+    return f"{text!r} is not a reason{hint}; the reasons are {', '.join(REASONS)}"
 
 
 def export_fault(to: str) -> str | None:
@@ -265,9 +265,9 @@ def _then(selection: Selection) -> list[str]:
             first = min(day for day, _ in counts)
             made = reads.quarantine_days(selection.config, source)
             lines += [
-                f"{source}: after a change of cdc.yaml the days are made again of what landed: "
+                f"{source}: after a change of cdc.yaml, make the days again from landing: "
                 f"{_run(source, first, max(made))}",
-                f"{source}: to mend messages, and land them again: "
+                f"{source}: to correct messages and land them again: "
                 f"{_PROGRAM} quarantine --source {source} --export FILE.jsonl",
             ]
     return lines
@@ -361,13 +361,13 @@ def advice(config: Config, source: str, done: Exported, to: str) -> list[str]:
     said = [f"{done.records} records of {source} written to {where}"]
     if done.gone:
         said.append(
-            f"{done.gone} left out: neither quarantine nor landing has their bytes any more, or "
-            "the landing has several records at their place; take them from the producer"
+            f"{done.gone} left out: neither quarantine nor landing still has their bytes, or "
+            "landing has several records at their offset; get them from the producer"
         )
     if done.too_long:
         said.append(
             f"{done.too_long} left out: no landed line can hold a key or value of more than "
-            "20,000,000 characters; mend them as Parquet"
+            "20,000,000 characters; correct them as Parquet"
         )
     if not done.records:
         return said
@@ -386,55 +386,54 @@ def _files_advice(config: Config, source: str, done: Exported, file: str) -> lis
         landed = [*landed[:_LISTED], f"     … and {len(landed) - _LISTED} files more"]
     no_record = (
         [
-            f"   {done.lines_without_place} of the lines are no record: give them topic, partition "
-            "and offset, or delete them."
+            f"   {done.lines_without_place} of the lines are not records: give them topic, "
+            "partition and offset, or delete them."
         ]
         if done.lines_without_place
         else []
     )
-    name = "mended.jsonl" if file != Path(file).name else file
+    name = "corrected.jsonl" if file != Path(file).name else file
     return [
         "",
-        "Next, where the messages are at fault:",
-        f"1. Mend key and value in {file}; delete the lines that stay in quarantine. Leave topic, "
-        "partition, offset and timestamp. `quarantined` says why a record is there; the landing "
-        "passes it over.",
+        "Next, where the messages are wrong:",
+        f"1. Correct key and value in {file}; delete the lines that stay in quarantine. Leave "
+        "topic, partition, offset and timestamp. `quarantined` is the reason; the landing ignores "
+        "it.",
         *no_record,
         *_inspect_advice(source, file),
-        "2. Put each line in place of the bad one, in the folder of the same day, so that its "
-        "offset still lands once:",
+        "2. Replace each bad line in the folder of the same day, so that its offset lands once:",
         *map(output.printable, landed),
-        "   Replace it in the file; or take it out of the file, which Parquet needs, and put the "
-        f"mended lines beside it, in {folder}/DAY/{name}. With both there the table is right, but "
-        "the offset lands twice: the bad record stays in quarantine and the check "
+        "   Replace it in the file; or remove it from the file, as Parquet requires, and put the "
+        f"corrected lines into {folder}/DAY/{name}. With both records there, the table is right, "
+        "but the offset lands twice: the bad record stays in quarantine and the check "
         "offsets_contiguous fails.",
         f"3. {_run(source, first, newest)}",
-        "   It lands the changed days again and makes the days behind them anew; Dagster's sensor "
+        "   It lands the changed days again and makes the days after them again; Dagster's sensor "
         "landed_files does so by itself, where it is on.",
         "",
-        "Where landed days may not change, put the mended lines into a newer day's folder, as a "
-        "file of their own, and run that day. Then:",
+        "Where landed days must not change, put the corrected lines into a newer day's folder, as "
+        "a separate file, and run that day. Then:",
         "- earlier days stay as they are, and the records stay in their quarantine;",
-        "- the offsets are in two days: offsets_contiguous fails on the newer one, and may on "
-        "the day behind it;",
+        "- the offsets are in two days: offsets_contiguous fails on the newer one, and may fail "
+        "on the day after it;",
         *_order_advice(config, source),
     ]
 
 
 def _inspect_advice(source: str, file: str) -> list[str]:
     read = f"{_PROGRAM} inspect {shlex.quote(file)} --source {source}"
-    return [f"   How they are read then: {read}"]
+    return [f"   Show how they are read: {read}"]
 
 
 def _kafka_advice(config: Config, source: str, file: str) -> list[str]:
     return [
         "",
-        "Next, where the messages are at fault:",
-        f"1. Mend key and value in {file}; delete the lines that stay in quarantine.",
+        "Next, where the messages are wrong:",
+        f"1. Correct key and value in {file}; delete the lines that stay in quarantine.",
         *_inspect_advice(source, file),
-        "2. Send each message to its topic again, with key, value and headers, by a producer of "
-        "yours. It gets a new offset and lands in the open day. A source that lands from Kafka "
-        "lands no files.",
+        "2. Send each message to its topic again, with key, value and headers, with your own "
+        "producer. It gets a new offset and lands in the open day. A source in Kafka "
+        "does not land files.",
         f"3. {_run(source, config.today())}",
         "",
         "Then:",
@@ -444,7 +443,7 @@ def _kafka_advice(config: Config, source: str, file: str) -> list[str]:
 
 
 def _order_advice(config: Config, source: str) -> list[str]:
-    """What holds of a message that lands on a later day than its neighbours."""
+    """The effect of a message that lands on a later day than it was sent."""
     settings = config.source(source)
     said = [
         "- the position in the message decides, not the day or the offset: a newer change of the "
@@ -455,8 +454,8 @@ def _order_advice(config: Config, source: str) -> list[str]:
     ]
     if settings.on_quarantine == "block":
         said.append(
-            "- on_quarantine: block goes on holding back the tables of the earlier days; "
-            "`publish` lets them go."
+            "- on_quarantine: block still blocks the tables of the earlier days; "
+            "set publish to publish them."
         )
     return said
 

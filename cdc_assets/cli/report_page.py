@@ -49,13 +49,15 @@ def check_out(out: Path) -> None:
         ConfigError: the folder is missing, or there is a file that is no report.
     """
     if not out.absolute().parent.is_dir():
-        raise ConfigError([f"--out {out}: there is no folder {out.absolute().parent}; make it"])
+        raise ConfigError(
+            [f"--out {out}: the folder {out.absolute().parent} does not exist; create it"]
+        )
     if out.exists():
         with out.open("rb") as file:
             is_report = f'content="{GENERATOR} '.encode() in file.read(1_000)
         if not is_report:
             raise ConfigError(
-                [f"--out {out}: it exists and is no report of cdc-assets; name another file"]
+                [f"--out {out}: it exists and is not a report of cdc-assets; name another file"]
             )
 
 
@@ -437,7 +439,7 @@ def _sizes_panel(figures: Figures) -> Panel:
 
 
 def _seconds_panel(figures: Figures) -> Panel:
-    says = "Nothing says how long these days took."
+    says = "The duration of these days is not recorded."
     if figures.seconds:
         slowest = max(figures.seconds, key=lambda one: one.seconds)
         says = (

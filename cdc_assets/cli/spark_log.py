@@ -25,7 +25,7 @@ class SparkLog:
         self.config: Config | None = None  # once it is read: some errors name its settings
 
     def keep(self) -> None:
-        """Leave the file for the user, who is told of it."""
+        """Keep the file; the error names it."""
         self.is_kept = True
 
 

@@ -1,9 +1,10 @@
-"""Who is told of what goes wrong: the sensor `alerts`.
+"""The sensor `alerts`: sends failures and recoveries to the channels of cdc.yaml.
 
-Each channel has a position in the instance's events and what it has said to be wrong so far. A
-tick reads what has happened since, says it in one message, and moves the position on once the
-receiver has it. So a receiver that is down loses nothing and holds up no other, and what was
-said is not said again: neither while it stays wrong, nor after a restart of the daemon.
+The sensor's cursor holds for each channel a position in the instance's events and the open
+problems that it has reported. A tick reads the events since that position, sends one message, and
+advances the position once the receiver has accepted it. A receiver that is down therefore misses
+nothing and delays no other channel, and a problem is reported once: not again while it lasts, nor
+after a restart of the daemon.
 """
 
 from __future__ import annotations
@@ -26,39 +27,39 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.orchestration import checks, health
 from cdc_assets.orchestration.asset_keys import asset_keys, table_key
 from cdc_assets.orchestration.event_feed import (
-    Evaluated,
-    Happening,
+    CheckEvaluated,
+    Event,
     Position,
     RunEnded,
     days_of,
-    happened,
+    events_since,
 )
 from cdc_assets.orchestration.jobs import daily
 from cdc_assets.orchestration.senders import Channel, Message, SendError, channels_of
 
 EVERY_SECONDS = 60
-# Beyond, what is wrong for longest is forgotten: it may be said once more.
-_MOST_WRONG = 2_000
-# Dagster gives a sensor 60 seconds; a channel that has not begun by then waits for the next tick.
-_BEGIN_WITHIN_SECONDS = 20
+# Beyond it the oldest open problems are dropped from the cursor; they may be reported once more.
+_MAX_OPEN = 2_000
+# Dagster stops a tick after 60 seconds; a channel whose turn comes later waits for the next tick.
+_START_WITHIN_SECONDS = 20
 
-Kind = Literal["run failed", "check failed", "not fresh", "silent", "well again"]
-# Of several; in this order, the worst first.
-_COUNTED: dict[Kind, str] = {
+Kind = Literal["run failed", "check failed", "not fresh", "silent", "resolved"]
+# The plural of each kind; the worst first.
+_PLURALS: dict[Kind, str] = {
     "run failed": "runs failed",
     "check failed": "checks failed",
     "not fresh": "not fresh",
     "silent": "silent",
-    "well again": "well again",
+    "resolved": "resolved",
 }
-_KINDS = {health.FRESH.name: "not fresh", health.SENDING.name: "silent"}
+_KINDS = {health.FRESH.name: "not fresh", health.ALIVE.name: "silent"}
 
 
 @dataclass(frozen=True)
 class Alert:
-    """One thing that went wrong, or is well again; instants are ISO texts in the project's zone.
+    """A problem, or the end of one; instants are ISO texts in the project's timezone.
 
-    `id` is the same whenever the same thing is said, so that a receiver can know a repeat.
+    The same alert always has the same `id`, so that a receiver can recognise a repeat.
     """
 
     id: str
@@ -79,15 +80,15 @@ class Alert:
 
     @property
     def lines(self) -> list[str]:
-        """What is said below the title."""
-        said = {"got": self.got, "expected": self.expected, "since": self.since}
-        said |= {"run": self.run_id or "", "see": self.link or ""}
-        return [f"{name}: {text}" for name, text in said.items() if text]
+        """The lines below the title."""
+        lines = {"got": self.got, "expected": self.expected, "since": self.since}
+        lines |= {"run": self.run_id or "", "see": self.link or ""}
+        return [f"{name}: {text}" for name, text in lines.items() if text]
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """What a channel has said to be wrong: since when, and by the events of which run."""
+class OpenProblem:
+    """A problem that a channel has reported: since when, and the run that had it."""
 
     since: float
     run_id: str | None = None
@@ -95,43 +96,43 @@ class Wrong:
 
 @dataclass(frozen=True)
 class State:
-    """Where a channel stands: what it has been told, and of what.
+    """The state of a channel in the cursor: events read, and problems reported and not resolved.
 
-    `is_new` until its first tick has reached the receiver: that one also says which sources are
-    not well already.
+    `is_new` until the first message is accepted: that one also has the sources that are not fresh
+    or silent already.
     """
 
     position: Position
-    wrong: Mapping[str, Wrong] = field(default_factory=dict)
+    open: Mapping[str, OpenProblem] = field(default_factory=dict)
     is_new: bool = True
 
     @classmethod
     def load(cls, raw: Mapping[str, Any]) -> State:
-        """A state of the cursor."""
-        wrong = {key: Wrong(**value) for key, value in raw["wrong"].items()}
-        return cls(Position(**raw["position"]), wrong, raw["is_new"])
+        """A state from the cursor's JSON."""
+        problems = {key: OpenProblem(**value) for key, value in raw["open"].items()}
+        return cls(Position(**raw["position"]), problems, raw["is_new"])
 
 
-# --- what there is to say
+# --- from events to alerts
 
 
-def news(
-    config: Config, instance: dg.DagsterInstance, state: State, happenings: Iterable[Happening]
-) -> tuple[list[Alert], dict[str, Wrong]]:
-    """The alerts of what has happened, and what is wrong behind it."""
-    teller, wrong = _Teller(config, instance), dict(state.wrong)
+def alerts_of(
+    config: Config, instance: dg.DagsterInstance, state: State, events: Iterable[Event]
+) -> tuple[list[Alert], dict[str, OpenProblem]]:
+    """The alerts of some events, and the problems that are open after them."""
+    builder, problems = _AlertBuilder(config, instance), dict(state.open)
     alerts: list[Alert] = []
-    for happening in happenings:
-        if isinstance(happening, Evaluated):
-            alerts += teller.of_check(happening, wrong)
+    for event in events:
+        if isinstance(event, CheckEvaluated):
+            alerts += builder.of_check(event, problems)
         else:
-            alerts += teller.of_run(happening, wrong)
-    newest = sorted(wrong.items(), key=lambda item: item[1].since)[-_MOST_WRONG:]
+            alerts += builder.of_run(event, problems)
+    newest = sorted(problems.items(), key=lambda item: item[1].since)[-_MAX_OPEN:]
     return alerts, dict(newest)
 
 
-class _Teller:
-    """Alerts of single happenings; each keeps up what is wrong."""
+class _AlertBuilder:
+    """Builds the alerts of an event, and updates the open problems."""
 
     def __init__(self, config: Config, instance: dg.DagsterInstance) -> None:
         self.config, self.instance = config, instance
@@ -142,42 +143,42 @@ class _Teller:
         }
         self.expected = {check.name: check.description for check in _all_checks()}
 
-    def of_check(self, happening: Evaluated, wrong: dict[str, Wrong]) -> list[Alert]:
-        found = happening.evaluation
+    def of_check(self, event: CheckEvaluated, problems: dict[str, OpenProblem]) -> list[Alert]:
+        found = event.evaluation
         if found.asset_key.path[0] not in self.config.sources:
             return []
-        is_wrong = not found.passed and (
+        is_problem = not found.passed and (
             found.severity == dg.AssetCheckSeverity.ERROR or found.check_name in health.NAMES
         )
         asset = found.asset_key.to_user_string()
         key = f"{asset} {found.check_name} {found.partition or ''}".strip()
-        if is_wrong == (key in wrong):
+        if is_problem == (key in problems):
             return []
-        since = wrong.pop(key).since if not is_wrong else happening.at
-        if is_wrong:
-            wrong[key] = Wrong(since, happening.run_id)
+        since = problems.pop(key).since if not is_problem else event.at
+        if is_problem:
+            problems[key] = OpenProblem(since, event.run_id)
         of_day = f" on {found.partition}" if found.partition else ""
         source, what = found.asset_key.path[0], self._what(found)
         level = "" if found.passed else f" ({found.severity.value})"
-        kind: Any = _KINDS.get(found.check_name, "check failed") if is_wrong else "well again"
+        kind: Any = _KINDS.get(found.check_name, "check failed") if is_problem else "resolved"
         return [
             self._alert(
                 key,
                 kind=kind,
                 title=f"{source}: {what}{of_day}{level}"
-                if is_wrong
-                else f"{source}: well again: {found.check_name} of {asset}{of_day}",
+                if is_problem
+                else f"{source}: resolved: {found.check_name} of {asset}{of_day}",
                 sources=(source,),
                 table=self.tables.get(asset),
                 asset=asset,
                 check=found.check_name,
                 day=found.partition,
-                severity=found.severity.value if is_wrong else None,
+                severity=found.severity.value if is_problem else None,
                 got=_got(found),
-                expected=self.expected.get(found.check_name, "") if is_wrong else "",
+                expected=self.expected.get(found.check_name, "") if is_problem else "",
                 since=since,
-                at=happening.at,
-                run_id=happening.run_id,
+                at=event.at,
+                run_id=event.run_id,
                 page=f"assets/{'/'.join(quote(p, safe='') for p in found.asset_key.path)}"
                 f"?view=checks&checkDetail={quote(found.check_name, safe='')}",
             )
@@ -187,84 +188,84 @@ class _Teller:
         kind = _KINDS.get(found.check_name)
         return kind or f"{found.check_name} of {found.asset_key.to_user_string()} failed"
 
-    def of_run(self, happening: RunEnded, wrong: dict[str, Wrong]) -> list[Alert]:
-        run = happening.run
-        keys = {_run_key(run, source): source for source in self._sources(happening)}
-        if happening.failed:
-            return self._failed(happening, wrong, keys) if keys else []
+    def of_run(self, event: RunEnded, problems: dict[str, OpenProblem]) -> list[Alert]:
+        run = event.run
+        keys = {_run_key(run, source): source for source in self._sources(event)}
+        if event.failed:
+            return self._failed(event, problems, keys) if keys else []
         return [
-            self._made_good(happening, wrong.pop(key).since, source)
+            self._resolved(event, problems.pop(key).since, source)
             for key, source in keys.items()
-            if key in wrong and self._makes_good(happening, wrong[key], source)
+            if key in problems and self._resolves(event, problems[key], source)
         ]
 
     def _failed(
-        self, happening: RunEnded, wrong: dict[str, Wrong], keys: Mapping[str, str]
+        self, event: RunEnded, problems: dict[str, OpenProblem], keys: Mapping[str, str]
     ) -> list[Alert]:
-        run = happening.run
+        run = event.run
         for key in keys:
-            since = wrong[key].since if key in wrong else happening.at
-            wrong[key] = Wrong(since, run.run_id)
+            since = problems[key].since if key in problems else event.at
+            problems[key] = OpenProblem(since, run.run_id)
         sources = tuple(source for source in keys.values() if source)
-        again = run.tags.get("dagster/will_retry") == "true"
+        is_retried = run.tags.get("dagster/will_retry") == "true"
         return [
             self._alert(
                 f"run {run.run_id}",
                 kind="run failed",
-                title=f"{', '.join(sources) or run.job_name}: run failed{_days(happening)}",
+                title=f"{', '.join(sources) or run.job_name}: run failed{_days(event)}",
                 sources=sources,
-                day=str(happening.days[-1]) if happening.days else None,
+                day=str(event.days[-1]) if event.days else None,
                 severity="ERROR",
-                got="; ".join(f"{step}: {why}" for step, why in happening.reasons.items()),
-                expected="the run succeeds" + (". Dagster starts it again" if again else ""),
-                since=min(wrong[key].since for key in keys),
-                at=happening.at,
+                got="; ".join(f"{step}: {why}" for step, why in event.reasons.items()),
+                expected="the run succeeds" + (". Dagster retries it" if is_retried else ""),
+                since=min(problems[key].since for key in keys),
+                at=event.at,
                 run_id=run.run_id,
                 page=f"runs/{run.run_id}",
             )
         ]
 
-    def _made_good(self, happening: RunEnded, since: float, source: str) -> Alert:
-        run = happening.run
+    def _resolved(self, event: RunEnded, since: float, source: str) -> Alert:
+        run = event.run
         return self._alert(
             f"{_run_key(run, source)} {run.run_id}",
-            kind="well again",
-            title=f"{source or run.job_name}: well again: run succeeded{_days(happening)}",
+            kind="resolved",
+            title=f"{source or run.job_name}: resolved: run succeeded{_days(event)}",
             sources=(source,) if source else (),
-            day=str(happening.days[-1]) if happening.days else None,
+            day=str(event.days[-1]) if event.days else None,
             got="the run succeeded",
             expected="",
             since=since,
-            at=happening.at,
+            at=event.at,
             run_id=run.run_id,
             page=f"runs/{run.run_id}",
         )
 
-    def _makes_good(self, happening: RunEnded, wrong: Wrong, source: str) -> bool:
-        """Has a run made what the failed one was to make, up to its last day?"""
-        failed = self.instance.get_run_by_id(wrong.run_id) if wrong.run_id else None
+    def _resolves(self, event: RunEnded, problem: OpenProblem, source: str) -> bool:
+        """Whether a run has made the assets and the last day of the failed one."""
+        failed = self.instance.get_run_by_id(problem.run_id) if problem.run_id else None
         if failed is None or not source:
             return True
-        days, failed_days = happening.days, days_of(failed)
+        days, failed_days = event.days, days_of(failed)
         if days and failed_days and not days[0] <= failed_days[1] <= days[1]:
             return False
-        return self._assets(failed, source) <= self._assets(happening.run, source)
+        return self._assets(failed, source) <= self._assets(event.run, source)
 
     def _assets(self, run: dg.DagsterRun, source: str) -> set[dg.AssetKey]:
         if run.asset_selection is None:
             return set(asset_keys(source, self.config))
         return {key for key in run.asset_selection if key.path[0] == source}
 
-    def _sources(self, happening: RunEnded) -> list[str]:
-        """The sources that a run is about, of a failed one those that failed.
+    def _sources(self, event: RunEnded) -> list[str]:
+        """The sources of a run; of a failed run those that failed.
 
-        One empty text of a run of the project that is about none; nothing of another project's.
+        One empty text for the job `maintenance`, none for the runs of other projects.
         """
-        run, names = happening.run, self.config.sources
+        run, names = event.run, self.config.sources
         if _is_of_assets(run):
             chosen = {key.path[0] for key in run.asset_selection or ()} or set(names)
             known = [name for name in names if name in chosen]
-            failed = [n for n in known if any(_is_step_of(step, n) for step in happening.reasons)]
+            failed = [n for n in known if any(_is_step_of(step, n) for step in event.reasons)]
             return failed or known
         return [""] if run.job_name == "maintenance" else []
 
@@ -288,8 +289,8 @@ class _Teller:
 
 
 def _all_checks() -> list[checks.Check]:
-    of_days = (checks.LANDING, checks.CHANGES, checks.QUARANTINE, checks.TABLE, checks.LAG)
-    return [*(c for group in of_days for c in group), health.FRESH, health.SENDING]
+    stages = (checks.LANDING, checks.CHANGES, checks.QUARANTINE, checks.TABLE, checks.LAG)
+    return [*(c for group in stages for c in group), health.FRESH, health.ALIVE]
 
 
 def _is_of_assets(run: dg.DagsterRun) -> bool:
@@ -304,15 +305,15 @@ def _is_step_of(step: str, source: str) -> bool:
     return step in {f"{source}__{stage}" for stage in ("landing", "changes", "tables", "lag")}
 
 
-def _days(happening: RunEnded) -> str:
-    if happening.days is None:
+def _days(event: RunEnded) -> str:
+    if event.days is None:
         return ""
-    first, last = happening.days
+    first, last = event.days
     return f" ({first})" if first == last else f" ({first}…{last})"
 
 
 def _got(found: dg.AssetCheckEvaluation) -> str:
-    """What a check found: its sentence, else its figures. Texts may hold values of the data."""
+    """The description of an evaluation, else its figures. Texts may hold values of the data."""
     if found.description:
         return found.description
     figures = {
@@ -323,11 +324,11 @@ def _got(found: dg.AssetCheckEvaluation) -> str:
     return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in figures.items())
 
 
-# --- what a tick does
+# --- the sensor
 
 
 def build_alerts_sensor(config: Config) -> dg.SensorDefinition | None:
-    """The sensor `alerts`, which runs from the start; None where no channel is configured.
+    """The sensor `alerts`, which is on from the start; None where no channel is configured.
 
     Raises:
         ConfigError: a channel's package is not installed.
@@ -339,8 +340,8 @@ def build_alerts_sensor(config: Config) -> dg.SensorDefinition | None:
     @dg.sensor(
         name="alerts",
         minimum_interval_seconds=EVERY_SECONDS,
-        description="Tells the channels of cdc.yaml of failed runs, failed checks and sources "
-        "without new data, and when all is well again.",
+        description="Alerts the channels of cdc.yaml to failed runs, failed checks and sources "
+        "without new data, and reports when each is resolved.",
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
@@ -352,87 +353,87 @@ def build_alerts_sensor(config: Config) -> dg.SensorDefinition | None:
 @dataclass(frozen=True)
 class _Outcome:
     state: State
-    says: str
+    message: str
     is_error: bool = False
 
 
 def _tick(
     context: dg.SensorEvaluationContext, config: Config, channels: Sequence[Channel]
 ) -> dg.SensorResult:
-    begin_until = time.monotonic() + _BEGIN_WITHIN_SECONDS
+    deadline = time.monotonic() + _START_WITHIN_SECONDS
     known = _states(context.cursor)
     before = {c.name: known[c.name] for c in channels if c.name in known}
     if len(before) < len(channels):
         start = State(Position.newest(context.instance))
         before = {c.name: known.get(c.name, start) for c in channels}
-    # Channels that stand at the same place, as they mostly do, share what is read.
-    read: dict[Position, tuple[list[Happening], Position]] = {}
+    # Channels at the same position, as they mostly are, share the events read.
+    read: dict[Position, tuple[list[Event], Position]] = {}
     for state in before.values():
         if state.position not in read:
-            read[state.position] = happened(context.instance, state.position)
+            read[state.position] = events_since(context.instance, state.position)
     is_any_new = any(state.is_new for state in before.values())
-    already = _unwell(config, context.instance) if is_any_new else []
+    already = _health_events(config, context.instance) if is_any_new else []
 
-    def tell(channel: Channel) -> _Outcome:
+    def notify(channel: Channel) -> _Outcome:
         state = before[channel.name]
-        happenings, position = read[state.position]
+        events, position = read[state.position]
         if state.is_new:
-            happenings = [*already, *happenings]
-        alerts, wrong = news(config, context.instance, state, happenings)
-        behind = State(position, wrong, is_new=False)
-        alerts = [alert for alert in alerts if channel.wants(alert.sources, alert.table)]
+            events = [*already, *events]
+        alerts, problems = alerts_of(config, context.instance, state, events)
+        after = State(position, problems, is_new=False)
+        alerts = [alert for alert in alerts if channel.accepts(alert.sources, alert.table)]
         if not alerts:
-            return _Outcome(behind, "")
-        if time.monotonic() > begin_until:
+            return _Outcome(after, "")
+        if time.monotonic() > deadline:
             return _Outcome(state, f"{channel.name}: waits for the next tick", is_error=True)
         try:
             channel.send(_message(alerts))
         except SendError as error:
-            says = f"{channel.name}: {len(alerts)} alerts not sent: {error}. The next tick does"
-            return _Outcome(state, says, is_error=True)
-        except Exception as error:  # a fault of one channel is none of the others
-            says = f"{channel.name}: {len(alerts)} alerts not sent: {type(error).__name__}"
-            return _Outcome(state, says, is_error=True)
-        return _Outcome(behind, f"{channel.name}: {len(alerts)} alerts sent")
+            text = f"{channel.name}: {len(alerts)} alerts not sent: {error}. The next tick retries"
+            return _Outcome(state, text, is_error=True)
+        except Exception as error:  # it must not stop the other channels
+            text = f"{channel.name}: {len(alerts)} alerts not sent: {type(error).__name__}"
+            return _Outcome(state, text, is_error=True)
+        return _Outcome(after, f"{channel.name}: {len(alerts)} alerts sent")
 
     with ThreadPoolExecutor(8) as pool:
-        outcomes = dict(zip(before, pool.map(tell, channels), strict=True))
+        outcomes = dict(zip(before, pool.map(notify, channels), strict=True))
     for outcome in outcomes.values():
         if outcome.is_error:
-            context.log.error(outcome.says)
-    says = "; ".join(outcome.says for outcome in outcomes.values() if outcome.says)
+            context.log.error(outcome.message)
+    text = "; ".join(outcome.message for outcome in outcomes.values() if outcome.message)
     states = {name: asdict(outcome.state) for name, outcome in outcomes.items()}
     return dg.SensorResult(
-        skip_reason=says or "nothing new", cursor=json.dumps(states, sort_keys=True)
+        skip_reason=text or "nothing new", cursor=json.dumps(states, sort_keys=True)
     )
 
 
 def _states(cursor: str | None) -> dict[str, State]:
-    """The channels' states; one that can't be read, as of another version, begins anew."""
+    """The channels' states; none where the cursor can't be read, such as another version's."""
     try:
         return {name: State.load(raw) for name, raw in json.loads(cursor or "{}").items()}
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}
 
 
-def _unwell(config: Config, instance: dg.DagsterInstance) -> list[Happening]:
-    """The newest verdicts on the sources: a new channel is told of what is wrong already."""
-    found: list[Happening] = []
+def _health_events(config: Config, instance: dg.DagsterInstance) -> list[Event]:
+    """The latest evaluations of the health checks, for the first message of a new channel."""
+    found: list[Event] = []
     for name in config.sources:
         for check in health.NAMES:
             record = health.last_recorded(instance, dg.AssetKey([name, "changes"]), check)
             if record is not None and record.event and record.evaluation:
-                found.append(Evaluated(record.event.timestamp, record.evaluation))
+                found.append(CheckEvaluated(record.event.timestamp, record.evaluation))
     return found
 
 
 def _message(alerts: Sequence[Alert]) -> Message:
-    """The worst first."""
-    ordered = sorted(alerts, key=lambda alert: list(_COUNTED).index(alert.kind))
+    """All alerts as one message, the worst first."""
+    ordered = sorted(alerts, key=lambda alert: list(_PLURALS).index(alert.kind))
     counts = Counter(alert.kind for alert in ordered)
     title = ordered[0].title
     if len(ordered) > 1:
         title = ", ".join(
-            f"{count} {_COUNTED[kind] if count > 1 else kind}" for kind, count in counts.items()
+            f"{count} {_PLURALS[kind] if count > 1 else kind}" for kind, count in counts.items()
         )
     return Message(title, [(a.title, a.lines) for a in ordered], [asdict(a) for a in ordered])

@@ -1,8 +1,8 @@
-"""Standing asset checks: what must hold of a day, with figures and examples.
+"""Asset checks of a day, with figures and examples.
 
-A check is evaluated a day each, also in a range run, and states the healthy condition. The
+A check is evaluated per day, also in a range run, and states the healthy condition. The
 audit that stops a bad day runs before publishing, inside the step (see
-:mod:`cdc_assets.cdc.state.stage`); these tell what came of the day.
+:mod:`cdc_assets.cdc.state.stage`); these checks describe the published day.
 """
 
 from __future__ import annotations
@@ -105,15 +105,15 @@ def specs(asset: dg.AssetKey, checks: Sequence[Check]) -> list[dg.AssetCheckSpec
 class Finding:
     """What a check found on a day.
 
-    `severity` is how bad it is this time, where that is not the check's own; `says` puts it in
-    a sentence, without a value of the data.
+    `severity` overrides the check's own; `description` is the finding as a sentence, without values
+    of the data.
     """
 
     name: str
     passed: bool
     metadata: Mapping[str, Any] = field(default_factory=dict)
     severity: dg.AssetCheckSeverity | None = None
-    says: str | None = None
+    description: str | None = None
 
     def evaluation(
         self, asset: dg.AssetKey, checks: Sequence[Check], day: date | None = None
@@ -126,7 +126,7 @@ class Finding:
             passed=self.passed,
             metadata=dict(self.metadata),
             severity=self.severity or usual,
-            description=self.says,
+            description=self.description,
             partition=day.isoformat() if day else None,
         )
 
@@ -345,7 +345,7 @@ def _quarantine_finding(
     limits = f"{source.quarantine_error_percent:g} %" + (
         f" or {limit}" if limit is not None else ""
     )
-    says = (
+    description = (
         f"{count} of {landed} landed records ({percent:.3g} %) are in quarantine: "
         f"{listed_reasons}. More than {limits} is an error"
     )
@@ -354,7 +354,7 @@ def _quarantine_finding(
         not count,
         metadata,
         severity=ERROR if count and is_error else WARN,
-        says=says if count else None,
+        description=description if count else None,
     )
 
 

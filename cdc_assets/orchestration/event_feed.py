@@ -1,8 +1,8 @@
-"""What has happened in a Dagster instance since a position: ended runs and evaluated checks.
+"""Events of a Dagster instance since a position: runs that ended and checks that were evaluated.
 
-Runs of every process count, also those that `cdc-assets run` makes, which no code location owns.
-What a run evaluated is read once it has ended; verdicts outside of runs at once. Everything is
-read forward from a position, so that nothing is met twice and nothing is left out.
+Runs of all processes count, also those of `cdc-assets run`, which belong to no code location.
+Evaluations of a run are read when the run has ended, runless evaluations at once. Events are read
+forward from a position, so that none is read twice and none is skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dagster._core.event_api import EventLogCursor, RunStatusChangeEventType
 from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
 from cdc_assets.orchestration.run_days import failure_reason
 
-_RUNLESS = ""  # the run of events that belong to none
+_RUNLESS = ""  # Dagster's run id of events that belong to no run
 _ENDED: tuple[RunStatusChangeEventType, ...] = (
     dg.DagsterEventType.RUN_SUCCESS,
     dg.DagsterEventType.RUN_FAILURE,
@@ -29,10 +29,10 @@ RUNS_AT_ONCE, EVENTS_AT_ONCE = 50, 2_000
 
 @dataclass(frozen=True)
 class Position:
-    """How far the events of an instance are read.
+    """A position in the events of an instance.
 
-    `run` is the storage id of the newest event of an ended run, `of_run` how far the events of
-    the next one are read, `runless` of those that belong to no run.
+    `run` is the storage id of the last run end that was read, `of_run` the cursor in the events of
+    the next run, `runless` the cursor in the runless events.
     """
 
     run: int
@@ -41,7 +41,7 @@ class Position:
 
     @classmethod
     def newest(cls, instance: dg.DagsterInstance) -> Position:
-        """Behind all that has happened so far."""
+        """The position after all events so far."""
         ended = [
             record.storage_id
             for kind in _ENDED
@@ -55,8 +55,8 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """A check was evaluated; `at` is in seconds since 1970."""
+class CheckEvaluated:
+    """An evaluation of a check; `at` is in seconds since 1970."""
 
     at: float
     evaluation: dg.AssetCheckEvaluation
@@ -65,7 +65,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """A run succeeded or failed; `reasons` says why, a failed step each."""
+    """A run that succeeded or failed; `reasons` has the error of each failed step."""
 
     at: float
     run: dg.DagsterRun
@@ -73,20 +73,20 @@ class RunEnded:
 
     @property
     def failed(self) -> bool:
-        """True of a failed run; a canceled one is none."""
+        """True for a failed run, False for a canceled one."""
         return self.run.status == dg.DagsterRunStatus.FAILURE
 
     @property
     def days(self) -> tuple[date, date] | None:
-        """The first and the last day that the run was to make."""
+        """The first and the last day that the run was asked for."""
         return days_of(self.run)
 
 
-Happening = Evaluated | RunEnded
+Event = CheckEvaluated | RunEnded
 
 
 def days_of(run: dg.DagsterRun) -> tuple[date, date] | None:
-    """The first and the last day of a run; None of one without days."""
+    """The first and the last day of a run; None for a run without partitions."""
     one = run.tags.get("dagster/partition")
     first, last = run.tags.get(RANGE_START, one), run.tags.get(RANGE_END, one)
     try:
@@ -95,10 +95,10 @@ def days_of(run: dg.DagsterRun) -> tuple[date, date] | None:
         return None  # another project's partitions
 
 
-def happened(instance: dg.DagsterInstance, position: Position) -> tuple[list[Happening], Position]:
-    """What has happened since a position in order of time, and the position behind it.
+def events_since(instance: dg.DagsterInstance, position: Position) -> tuple[list[Event], Position]:
+    """The events since a position in order of time, and the position after them.
 
-    Of much only the first part: the rest is found from the new position.
+    At most about `EVENTS_AT_ONCE`; call it again with the new position for the rest.
     """
     runless = instance.get_records_for_run(
         _RUNLESS,
@@ -106,7 +106,7 @@ def happened(instance: dg.DagsterInstance, position: Position) -> tuple[list[Hap
         of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION,
         limit=EVENTS_AT_ONCE,
     )
-    found: list[Happening] = [_evaluated(record) for record in runless.records]
+    found: list[Event] = [_evaluated(record) for record in runless.records]
     if runless.records:
         last = EventLogCursor.from_storage_id(runless.records[-1].storage_id).to_string()
         position = replace(position, runless=last)
@@ -129,8 +129,8 @@ def happened(instance: dg.DagsterInstance, position: Position) -> tuple[list[Hap
     return _in_order(found), position
 
 
-def _in_order(found: list[Happening]) -> list[Happening]:
-    return sorted(found, key=lambda happening: happening.at)
+def _in_order(found: list[Event]) -> list[Event]:
+    return sorted(found, key=lambda event: event.at)
 
 
 def _ended_runs(instance: dg.DagsterInstance, after: int) -> Sequence[dg.EventLogRecord]:
@@ -145,21 +145,21 @@ def _ended_runs(instance: dg.DagsterInstance, after: int) -> Sequence[dg.EventLo
         ).records
         found += records
         if len(records) == RUNS_AT_ONCE:
-            # Of this kind there may be more, which come before later ones of the other kinds.
+            # More of this kind may follow; later ones of the other kinds have to wait for them.
             last = records[-1].storage_id
             horizon = last if horizon is None else min(horizon, last)
     ordered = sorted(found, key=lambda record: record.storage_id)
     return [r for r in ordered if horizon is None or r.storage_id <= horizon]
 
 
-def _evaluated(record: dg.EventLogRecord) -> Evaluated:
+def _evaluated(record: dg.EventLogRecord) -> CheckEvaluated:
     entry = record.event_log_entry
     data: Any = entry.dagster_event.event_specific_data if entry.dagster_event else None
     assert isinstance(data, dg.AssetCheckEvaluation)
-    return Evaluated(entry.timestamp, data, entry.run_id or None)
+    return CheckEvaluated(entry.timestamp, data, entry.run_id or None)
 
 
-def _end_of(instance: dg.DagsterInstance, run: dg.DagsterRun, at: float) -> list[Happening]:
+def _end_of(instance: dg.DagsterInstance, run: dg.DagsterRun, at: float) -> list[Event]:
     if run.status == dg.DagsterRunStatus.SUCCESS:
         return [RunEnded(at, run)]
     if run.status != dg.DagsterRunStatus.FAILURE:
@@ -175,5 +175,5 @@ def _end_of(instance: dg.DagsterInstance, run: dg.DagsterRun, at: float) -> list
     }
     if steps:
         return [RunEnded(at, run, steps)]
-    said = [e.message for e in events if e is not None and e.message]
-    return [RunEnded(at, run, {"run": said[-1] if said else "its process died"})]
+    messages = [e.message for e in events if e is not None and e.message]
+    return [RunEnded(at, run, {"run": messages[-1] if messages else "its process died"})]

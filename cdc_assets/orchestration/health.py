@@ -1,7 +1,7 @@
-"""Is a source's data new, and does the source still send? Judged now, by the newest data.
+"""Whether a source is fresh and still sends: its newest data compared with the clock.
 
-Unlike the checks of a day these hold of no day: a run evaluates them behind `changes`, and the
-sensor `health` while none does. Both read the lake's metadata, without Spark.
+These checks belong to no day: a run evaluates them after `changes`, and between runs the sensor
+`health` does. Both read the lake's metadata, without Spark.
 
 (Dagster reads the annotations of bodies as objects, so this module does not postpone them.)
 """
@@ -25,25 +25,25 @@ from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.newest import NewestData, newest_data
 from cdc_assets.orchestration.checks import WARN, Check, Finding, specs
 
-FRESH = Check("fresh", "The source's newest data is not older than fresh_within_hours, now.", WARN)
-SENDING = Check(
+FRESH = Check("fresh", "The source's newest data is not older than fresh_within_hours.", WARN)
+ALIVE = Check(
     "source_alive_now",
-    "The source's newest event or heartbeat is not older than max_silence_minutes, now.",
+    "The source's newest event or heartbeat is not older than max_silence_minutes.",
     WARN,
 )
-NAMES = (FRESH.name, SENDING.name)
+NAMES = (FRESH.name, ALIVE.name)
 
 EVERY_SECONDS = 300
 _VERDICT = {True: "passes", False: "fails"}
-# While the verdict stays, an event is recorded for newer data and, so that the age is not too far
-# from true, without any.
+# While the result stays the same, an evaluation is recorded this often: with newer data, and
+# without, so that the recorded age is not too old.
 _NEWER_DATA, _SAME_DATA = timedelta(hours=1), timedelta(hours=24)
 
 
 def checks_of(config: Config, name: str) -> list[Check]:
-    """Those of the two checks that a source is configured for; they are on its `changes`.
+    """The health checks that a source is configured for; they are on its `changes`.
 
-    None of a lake whose catalog can be read in Spark alone.
+    None where only Spark can read the lake's catalog.
     """
     if config.lake.catalog:
         try:
@@ -52,21 +52,21 @@ def checks_of(config: Config, name: str) -> list[Check]:
             return []
     source = config.source(name)
     checks = [FRESH] if source.fresh_within_hours is not None else []
-    return checks + ([SENDING] if source.max_silence_minutes is not None else [])
+    return checks + ([ALIVE] if source.max_silence_minutes is not None else [])
 
 
 def findings_of(config: Config, name: str, now: datetime | None = None) -> list[Finding]:
-    """The verdicts on a source, by what has landed of it.
+    """Evaluate the health checks of a source.
 
     Raises:
-        MissingTableError: nothing of the source was made yet.
+        MissingTableError: no day of the source is made yet.
         LakeError: the lake can't be read.
     """
     source, now = config.source(name), now or datetime.now(timezone.utc)
     newest = newest_data(config, name)
     limits = {
         FRESH.name: (source.fresh_within_hours or 0) * 3600,
-        SENDING.name: (source.max_silence_minutes or 0) * 60,
+        ALIVE.name: (source.max_silence_minutes or 0) * 60,
     }
     return [
         _finding(config, check.name, newest, timedelta(seconds=limits[check.name]), now)
@@ -84,7 +84,9 @@ def _finding(
     }
     landed = _landed(config, newest)
     if newest.record is None:
-        return Finding(name, False, known, says=f"no record that has landed says a time; {landed}")
+        return Finding(
+            name, False, known, description=f"no landed record has a timestamp; {landed}"
+        )
     age = max(now - newest.record, timedelta())
     return Finding(
         name,
@@ -94,7 +96,7 @@ def _finding(
             "age_hours": round(age / timedelta(hours=1), 2),
             **known,
         },
-        says=f"the newest record that has landed is of {_local(config, newest.record)}, "
+        description=f"the newest record that has landed is of {_local(config, newest.record)}, "
         f"{_span(age)} ago (limit {_span(limit)}), landed day {newest.day}; {landed}",
     )
 
@@ -108,7 +110,7 @@ def _landed(config: Config, newest: NewestData) -> str:
         else f"the newest day that landed is {newest.landed_day}; "
     )
     if newest.landed_at is None:
-        return f"{day}when it landed is not known any more"
+        return f"{day}when it landed is no longer known"
     return f"{day}no run has landed anything since {_local(config, newest.landed_at)}"
 
 
@@ -125,14 +127,14 @@ def _span(span: timedelta) -> str:
 
 
 def build_health_checks(config: Config) -> list[dg.AssetChecksDefinition]:
-    """The checks as a run evaluates them; they can also be asked for alone."""
+    """The checks that runs evaluate; they can also be run alone."""
     return [_checks(config, name) for name in config.sources if checks_of(config, name)]
 
 
 def _checks(config: Config, name: str) -> dg.AssetChecksDefinition:
     key = _key(name)
 
-    # Apart from the asset: of a part of it each would belong to a day.
+    # Not part of the asset: there each evaluation would belong to a partition.
     @dg.multi_asset_check(
         name=f"{name}__health", specs=specs(key, checks_of(config, name)), can_subset=True
     )
@@ -141,8 +143,9 @@ def _checks(config: Config, name: str) -> dg.AssetChecksDefinition:
         try:
             findings = findings_of(config, name)
         except CdcError as error:
-            # The days are made all the same.
-            findings = [Finding(name, False, says=f"can't be judged: {error}") for name in NAMES]
+            # The days are made; only the checks fail.
+            text = f"can't be evaluated: {error}"
+            findings = [Finding(name, False, description=text) for name in NAMES]
         for finding in findings:
             if finding.name in chosen:
                 yield dg.AssetCheckResult(
@@ -151,7 +154,7 @@ def _checks(config: Config, name: str) -> dg.AssetChecksDefinition:
                     passed=finding.passed,
                     metadata=dict(finding.metadata),
                     severity=WARN,
-                    description=finding.says,
+                    description=finding.description,
                 )
 
     return body
@@ -162,7 +165,7 @@ def _key(name: str) -> dg.AssetKey:
 
 
 def build_health_sensor(config: Config) -> dg.SensorDefinition | None:
-    """The sensor `health`, which runs from the start; None where no source asks for a check."""
+    """The sensor `health`, which is on from the start; None where no source has a health check."""
     names = [name for name in config.sources if checks_of(config, name)]
     if not names:
         return None
@@ -170,8 +173,8 @@ def build_health_sensor(config: Config) -> dg.SensorDefinition | None:
     @dg.sensor(
         name="health",
         minimum_interval_seconds=EVERY_SECONDS,
-        description="Evaluates whether the newest data of each source is new, and whether the "
-        "source still sends; records what has changed.",
+        description="Evaluates fresh and source_alive_now of each source from the lake's metadata, "
+        "and records them when the result or the newest data changes.",
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
@@ -183,32 +186,34 @@ def build_health_sensor(config: Config) -> dg.SensorDefinition | None:
 def _tick(
     context: dg.SensorEvaluationContext, config: Config, names: Sequence[str]
 ) -> dg.SkipReason:
-    faults, said = [], []
+    faults, messages = [], []
     for name in names:
         try:
             findings = findings_of(config, name)
         except MissingTableError:
-            said.append(f"{name}: nothing has landed yet")
+            messages.append(f"{name}: nothing has landed yet")
             continue
         except CdcError as error:
             faults.append(f"{name}: {error}")
             continue
         for finding in findings:
             evaluation = finding.evaluation(_key(name), checks_of(config, name))
-            if is_news(context.instance, evaluation):
+            if is_worth_recording(context.instance, evaluation):
                 context.instance.report_runless_asset_event(evaluation)
-            said.append(f"{name}: {finding.name} {_VERDICT[finding.passed]}: {finding.says}")
-    if faults and not said:
+            messages.append(
+                f"{name}: {finding.name} {_VERDICT[finding.passed]}: {finding.description}"
+            )
+    if faults and not messages:
         raise dg.Failure("\n".join(faults))
     for fault in faults:
         context.log.error(fault)
-    return dg.SkipReason("; ".join(said))
+    return dg.SkipReason("; ".join(messages))
 
 
-def is_news(
+def is_worth_recording(
     instance: dg.DagsterInstance, evaluation: dg.AssetCheckEvaluation, now: datetime | None = None
 ) -> bool:
-    """Is an evaluation worth an event, after the one that was recorded last?"""
+    """Whether an evaluation differs enough from the last recorded one."""
     key = evaluation.asset_check_key
     last = last_recorded(instance, key.asset_key, key.name)
     if last is None or (was := last.evaluation) is None or last.event is None:
@@ -217,7 +222,7 @@ def is_news(
         return True
     latest = instance.get_latest_asset_check_evaluation_record(key)
     if latest is not None and latest.status == AssetCheckExecutionRecordStatus.PLANNED:
-        # A run that was to evaluate it and did not would stand there as the newest word.
+        # A run that planned the check and did not evaluate it would hide the last evaluation.
         run = instance.get_run_by_id(latest.run_id)
         if run is None or run.is_finished:
             return True
@@ -229,7 +234,7 @@ def is_news(
 def last_recorded(
     instance: dg.DagsterInstance, asset: dg.AssetKey, check: str
 ) -> AssetCheckExecutionRecord | None:
-    """The newest evaluation of a check; one that a run has only planned is none."""
+    """The newest evaluation of a check; a planned one does not count."""
     history = instance.event_log_storage.get_asset_check_execution_history(
         dg.AssetCheckKey(asset, check), limit=1, status=COMPLETED
     )

@@ -1,4 +1,4 @@
-"""The job that makes a day of everything."""
+"""The job `daily`, and the run tags of its days."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ UNFINISHED = [
 
 
 def is_unfinished(instance: dg.DagsterInstance, **tags: str) -> bool:
-    """True while a run with these tags waits or goes on."""
+    """True while a run with these tags is queued or running."""
     return bool(instance.get_runs(dg.RunsFilter(statuses=UNFINISHED, tags=tags), limit=1))
 
 
-# A run over several days: all of them in one process, in order.
+# Dagster's tags of a run over several days, which are made in order in one process.
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
-SOURCE = "cdc/source"  # the source whose days were asked for
+SOURCE = "cdc/source"  # the source whose days are requested
 # Land what Kafka, or the folder, still has; make again what is made already.
 ALLOW_LOSS, FORCE = "cdc/allow_loss", "cdc/force"
 

@@ -1,4 +1,4 @@
-"""The job `maintenance` and its schedule: an op a source, figures on each table's own page.
+"""The job `maintenance` and its schedule: an op per source, figures as asset observations.
 
 (Dagster reads the annotations of an op's body as objects, so this module does not postpone them.)
 """
@@ -20,7 +20,7 @@ from cdc_assets.orchestration.asset_keys import STAGES, table_key
 from cdc_assets.orchestration.resources import SparkResource
 from cdc_assets.orchestration.schedules import cron_of, status
 
-# Sunday, 04:00: between the daily runs, where nobody says otherwise.
+# The default: Sunday 04:00, between the daily runs.
 _CRON = "0 4 * * 0"
 _SUMS = (
     "files_before",
@@ -35,12 +35,12 @@ _SUMS = (
 
 
 def maintenance_job(config: Config) -> dg.JobDefinition:
-    """Every source's tables, source after source, in one Spark session."""
+    """Maintain the tables of all sources, one source after another, in one Spark session."""
 
     @dg.job(
         name="maintenance",
-        description="Compacts the newest days, and removes days, commits and files that are "
-        "older than the configuration keeps.",
+        description="Compacts the newest day of each table, and removes days, snapshots and files "
+        "that are older than cdc.yaml keeps.",
         executor_def=dg.in_process_executor,
     )
     def job() -> None:
@@ -51,10 +51,10 @@ def maintenance_job(config: Config) -> dg.JobDefinition:
 
 
 def maintenance_schedule(config: Config, job: dg.JobDefinition) -> dg.ScheduleDefinition:
-    """On from the start where cdc.yaml says when, else off until someone switches it on.
+    """The schedule of the job; on from the start where `maintenance.cron` is set.
 
     Raises:
-        ConfigError: `maintenance.cron` is no cron expression.
+        ConfigError: `maintenance.cron` is not a cron expression.
     """
     cron = config.maintenance.cron
     with cron_of("maintenance.cron", cron):
@@ -64,15 +64,15 @@ def maintenance_schedule(config: Config, job: dg.JobDefinition) -> dg.ScheduleDe
             cron_schedule=cron or _CRON,
             execution_timezone=config.timezone,
             default_status=status(cron is not None),
-            description="Maintenance of every source, as maintenance.cron says.",
+            description="Runs the job maintenance for every source, as maintenance.cron sets.",
         )
 
 
 def _op(name: str) -> dg.OpDefinition:
     @dg.op(
         name=f"maintain_{name}",
-        pool=f"cdc_{name}",  # neither beside a run of the source, nor a run beside it
-        description=f"Maintains the tables of {name}.",
+        pool=f"cdc_{name}",  # not at the same time as a run of the source
+        description=f"Compacts the tables of {name} and removes what has expired.",
         out=dg.Out(dg.Nothing),
     )
     def op(context: dg.OpExecutionContext, spark: SparkResource) -> None:
@@ -85,7 +85,7 @@ def _op(name: str) -> dg.OpDefinition:
         done: list[Figures] = []
         failures: list[Exception] = []
         for table in tables:
-            # A table that fails leaves the others their turn.
+            # A table that fails does not stop the others.
             with progress.step(name, table, "maintenance") as say:
                 try:
                     figures = maintenance.maintain_table(lake, name, table)
@@ -109,26 +109,26 @@ def _op(name: str) -> dg.OpDefinition:
 
 
 def _asset_key(name: str, table: str) -> dg.AssetKey | None:
-    """None for `schemas`, which stands behind `changes` and is no asset."""
+    """The asset of a table; None for a table that is not an asset, such as `schemas`."""
     if table in OWN_ASSETS:
         return dg.AssetKey([name, table]) if table in STAGES else None
     return table_key(name, table)
 
 
 def summary(figures: Figures) -> str:
-    """Figures in a few words."""
-    said = {
+    """Figures in one line."""
+    counts = {
         "data files rewritten": figures.data_files,
         "days expired": figures.days_expired,
-        "commits expired": figures.snapshots_expired,
+        "snapshots expired": figures.snapshots_expired,
         "orphan files": figures.orphan_files,
     }
-    words = [f"{count} {what}" for what, count in said.items() if count]
+    words = [f"{count} {what}" for what, count in counts.items() if count]
     return ", ".join(words) or "nothing to do"
 
 
 def _metadata(figures: Figures) -> Mapping[str, Any]:
-    """Figures as Dagster shows and plots them; nothing where nothing is known."""
+    """Figures as metadata that Dagster shows and plots; unknown ones are left out."""
     known = {
         f"maintenance_{k}": v
         for k, v in dataclasses.asdict(figures).items()

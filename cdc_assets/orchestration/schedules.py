@@ -1,4 +1,4 @@
-"""When days are made by the clock."""
+"""The daily schedule, and the schedule of the open day."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, SOURCE, daily,
 
 
 def build_schedules(config: Config) -> list[dg.ScheduleDefinition]:
-    """The daily schedule and, where `automation.open_day` is set, that of the open day.
+    """The daily schedule and, where `automation.open_day` is set, the schedule of the open day.
 
     Raises:
-        ConfigError: `automation.open_day` is no cron expression.
+        ConfigError: `automation.open_day` is not a cron expression.
     """
     found = [_daily(config)]
     if config.automation.open_day:
@@ -29,13 +29,13 @@ def build_schedules(config: Config) -> list[dg.ScheduleDefinition]:
 
 
 def status(is_on: bool) -> dg.DefaultScheduleStatus:
-    """Whether a schedule runs before anyone has switched it."""
+    """The default status of a schedule, until somebody switches it."""
     return dg.DefaultScheduleStatus.RUNNING if is_on else dg.DefaultScheduleStatus.STOPPED
 
 
 @contextmanager
 def cron_of(path: str, cron: str | None) -> Iterator[None]:
-    """Dagster knows which minutes and days there are; its error then names no setting."""
+    """Name the setting in the error that Dagster raises for an invalid cron expression."""
     try:
         yield
     except dg.DagsterInvalidDefinitionError as error:
@@ -45,10 +45,10 @@ def cron_of(path: str, cron: str | None) -> Iterator[None]:
 
 
 def _daily(config: Config) -> dg.ScheduleDefinition:
-    """The days that have ended and are missing, of each source from the oldest on.
+    """Request the ended days that each source lacks, oldest first.
 
-    Dagster's `build_schedule_from_partitioned_job` would ask for the newest partition, which
-    is the open day and still empty.
+    Dagster's `build_schedule_from_partitioned_job` would request the newest partition, which is the
+    open day and still empty.
     """
     automation = config.automation
 
@@ -58,8 +58,8 @@ def _daily(config: Config) -> dg.ScheduleDefinition:
         execution_timezone=config.timezone,
         name="daily_schedule",
         description=(
-            "The days that have ended and are missing, from the oldest on: one run a source, in "
-            "order. A missed or failed night is made up for by the next one."
+            "Requests the ended days that are missing, oldest first, in one run per source. Days "
+            "of a missed or failed night are requested again the next night."
         ),
         default_status=status(automation.daily_at is not None),
     )
@@ -81,8 +81,8 @@ def _daily(config: Config) -> dg.ScheduleDefinition:
 
 
 def _catch_up_request(name: str, ended: date, run: CatchUp) -> dg.RunRequest:
-    # The night is in the key: a tick that is evaluated twice asks once, and the night after a
-    # failure asks for the same days again.
+    # The night is in the key: a tick that is evaluated twice requests one run, and the night after
+    # a failure requests the same days again.
     run_key = f"{ended} {name}" + (f" behind from {run.first}" if run.is_behind else "")
     return dg.RunRequest(
         run_key=run_key,
@@ -97,7 +97,7 @@ def _open_day(config: Config, cron: str) -> dg.ScheduleDefinition:
         cron_schedule=cron,
         execution_timezone=config.timezone,
         name="open_day_schedule",
-        description="Makes the open day of every source again with what has landed so far.",
+        description="Makes the open day of every source again, with what has landed so far.",
         default_status=dg.DefaultScheduleStatus.RUNNING,
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
@@ -105,7 +105,7 @@ def _open_day(config: Config, cron: str) -> dg.ScheduleDefinition:
         if at.date() < config.start_date:
             return dg.SkipReason(f"{at.date()} is before start_date {config.start_date}")
         if is_unfinished(context.instance, **{"dagster/schedule_name": "open_day_schedule"}):
-            return dg.SkipReason("the run before has not ended yet")
+            return dg.SkipReason("the previous run has not ended yet")
         return dg.RunRequest(run_key=at.isoformat(), partition_key=str(at.date()))
 
     return schedule

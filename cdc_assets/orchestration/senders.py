@@ -1,7 +1,7 @@
-"""The channels that alerts go through: a webhook, Slack, e-mail.
+"""The channels of alerts: webhook, Slack and e-mail.
 
-What is sent holds names and error texts that may come from data: it goes as plain text, with
-nothing in it that a receiver takes for markup. Addresses, tokens and passwords are in no error.
+Messages hold names and error texts that may come from data: they are sent as plain text, without
+anything that a receiver could render as markup. No error shows an address, token or password.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ log = logging.getLogger(__name__)
 
 _TIMEOUT_SECONDS = 5
 _ATTEMPTS = 3
-_SHOWN = 20  # alerts that a text has in full; the others are counted
+_SHOWN = 20  # alerts that a text shows in full; the others are counted
 _WIDTH = 500  # of a line
 _SLACK_CHARACTERS = 3_500  # Slack advises 4,000 with the title
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
 
 class SendError(Exception):
-    """Raised when a receiver has not taken a message; `passes` where a moment later it may."""
+    """Raised when a receiver does not accept a message; `is_transient` where a retry may help."""
 
-    def __init__(self, message: str, passes: bool = False) -> None:
-        self.passes = passes
+    def __init__(self, message: str, is_transient: bool = False) -> None:
+        self.is_transient = is_transient
         super().__init__(message)
 
 
 @dataclass(frozen=True)
 class Message:
-    """Alerts that are sent together: of each its title and lines, and all of it as plain data."""
+    """Alerts that are sent together: title and lines of each, and all of them as plain data."""
 
     title: str
     parts: Sequence[tuple[str, Sequence[str]]]
     alerts: Sequence[Mapping[str, Any]]
 
     def text(self, characters: int = 100_000) -> str:
-        """All of it as plain text; what is too much is counted."""
+        """All alerts as plain text; those that do not fit are counted."""
         blocks: list[str] = []
         for title, lines in self.parts[:_SHOWN]:
             block = "\n".join([_line(title), *(f"  {_line(line)}" for line in lines)])
@@ -71,35 +71,35 @@ def _line(text: str) -> str:
 
 @dataclass(frozen=True)
 class Channel:
-    """A receiver: its name in the sensor's cursor, how it is sent to, and what it is told of.
+    """A receiver: its name in the sensor's cursor, its sender, and what it subscribes to.
 
-    `of_tables` are the sources, each with the tables, that it is told of; a source with None of
-    all of it. None: of everything.
+    `subscriptions` maps sources to their tables, None for all tables of a source. Without
+    `subscriptions` the channel gets every alert.
     """
 
     name: str
     post: Callable[[Message], None] = field(repr=False)
-    of_tables: Mapping[str, frozenset[str] | None] | None = None
+    subscriptions: Mapping[str, frozenset[str] | None] | None = None
 
-    def wants(self, sources: Sequence[str], table: str | None) -> bool:
-        """Is it told of something of these sources, or of this table?"""
-        if self.of_tables is None:
+    def accepts(self, sources: Sequence[str], table: str | None) -> bool:
+        """Whether an alert about these sources, or about this table, goes to the channel."""
+        if self.subscriptions is None:
             return True
         for source in sources:
-            if source in self.of_tables:
-                tables = self.of_tables[source]
+            if source in self.subscriptions:
+                tables = self.subscriptions[source]
                 if tables is None or table in tables:
                     return True
         return False
 
     def send(self, message: Message) -> None:
-        """Send a message, a few times where the receiver is busy or away for a moment.
+        """Send a message; transient errors are retried.
 
         Raises:
-            SendError: the receiver has not taken it.
+            SendError: the receiver has not accepted it.
         """
         attempts = Retrying(
-            retry=retry_if_exception(lambda e: isinstance(e, SendError) and e.passes),
+            retry=retry_if_exception(lambda e: isinstance(e, SendError) and e.is_transient),
             stop=stop_after_attempt(_ATTEMPTS),
             wait=wait_exponential(multiplier=0.5, max=2),
             reraise=True,
@@ -125,15 +125,15 @@ def channels_of(config: Config) -> list[Channel]:
     if alerts.email is not None:
         if alerts.email.to:
             found.append(Channel("email", partial(_mail, alerts.email, alerts.email.to)))
-        for address, of_tables in _owners(config).items():
+        for address, subscriptions in _owners(config).items():
             if address not in alerts.email.to:
                 post = partial(_mail, alerts.email, (address,))
-                found.append(Channel(f"email {address}", post, of_tables))
+                found.append(Channel(f"email {address}", post, subscriptions))
     return found
 
 
 def _owners(config: Config) -> dict[str, dict[str, frozenset[str] | None]]:
-    """What each owner that is an e-mail address owns."""
+    """The subscriptions of the owners that are e-mail addresses."""
     found: dict[str, dict[str, frozenset[str] | None]] = {}
     for name, source in config.sources.items():
         for table in source.tables:
@@ -160,11 +160,11 @@ def _post(config: WebhookConfig, message: Message) -> None:
             allow_redirects=False,
         )
     except (requests.RequestException, ValueError) as error:
-        # The error's text has the address, which may be the secret.
-        raise SendError(f"no answer ({type(error).__name__})", passes=True) from None
+        # The error's text contains the URL, which may be a secret.
+        raise SendError(f"no answer ({type(error).__name__})", is_transient=True) from None
     if not 200 <= answer.status_code < 300:
-        passes = answer.status_code == 429 or answer.status_code >= 500
-        raise SendError(f"the receiver answered {answer.status_code}, expected 2xx", passes)
+        is_transient = answer.status_code == 429 or answer.status_code >= 500
+        raise SendError(f"the receiver answered {answer.status_code}, expected 2xx", is_transient)
 
 
 # --- Slack
@@ -189,16 +189,16 @@ def _post_to_slack(config: SlackConfig, message: Message) -> None:
             unfurl_media=False,
         )
     except SlackApiError as error:
-        says = str(error.response.get("error", "no reason"))[:80]
+        reason = str(error.response.get("error", "no reason"))[:80]
         status = error.response.status_code
-        passes = status == 429 or status >= 500
-        raise SendError(f"Slack answered {says!r} ({status})", passes) from None
-    except OSError as error:  # of urllib, which has no other
-        raise SendError(f"no answer ({type(error).__name__})", passes=True) from None
+        is_transient = status == 429 or status >= 500
+        raise SendError(f"Slack answered {reason!r} ({status})", is_transient) from None
+    except OSError as error:  # the base of all errors of urllib
+        raise SendError(f"no answer ({type(error).__name__})", is_transient=True) from None
 
 
 def _slack_literal(text: str) -> str:
-    """`<!channel>` and `<https://…|name>` of a text stay what they are."""
+    """Escape a text, so that `<!channel>` and `<https://…|name>` in it stay plain text."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -219,16 +219,16 @@ def _mail(config: EmailConfig, to: Sequence[str], message: Message) -> None:
     except smtplib.SMTPRecipientsRefused:
         raise SendError("the server refused every recipient") from None
     except smtplib.SMTPResponseException as error:
-        passes = 400 <= error.smtp_code < 500
-        raise SendError(f"the server answered {error.smtp_code}", passes) from None
+        is_transient = 400 <= error.smtp_code < 500
+        raise SendError(f"the server answered {error.smtp_code}", is_transient) from None
     except (smtplib.SMTPException, OSError) as error:
-        raise SendError(f"{type(error).__name__}: {first_line(error)}", passes=True) from None
+        raise SendError(f"{type(error).__name__}: {first_line(error)}", is_transient=True) from None
     if refused:
         log.warning("alerts.email: the server refused %d of %d recipients", refused, len(to))
 
 
 def _hand_over(config: EmailConfig, mail: EmailMessage, to: Sequence[str]) -> int:
-    """Give a mail to the server; returns how many recipients it refused of several."""
+    """Give a mail to the server; returns the number of recipients that it refused."""
     place = (config.host, config.port)
     if config.tls == "ssl":
         context = ssl.create_default_context()
@@ -242,7 +242,7 @@ def _hand_over(config: EmailConfig, mail: EmailMessage, to: Sequence[str]) -> in
             server.login(config.user, config.password)
         return len(server.send_message(mail, from_addr=config.sender, to_addrs=list(to)))
     finally:
-        # The server has the mail by now, or it has not: how they part changes nothing.
+        # The mail is accepted or refused by now; an error while closing changes nothing.
         with suppress(smtplib.SMTPException, OSError):
             server.quit()
         server.close()

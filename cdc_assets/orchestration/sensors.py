@@ -1,4 +1,4 @@
-"""What starts by itself: days for new landed files or a condition of Dagster's, health, alerts."""
+"""The sensors: new landed files, missing and corrected days, health, alerts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from cdc_assets.orchestration.asset_keys import asset_keys
 from cdc_assets.orchestration.health import build_health_sensor
 from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, SOURCE, daily, is_unfinished
 
-_SETTLED_SECONDS = 30  # files that are younger may still be written
+_SETTLED_SECONDS = 30  # younger files may still be written
 
 
 def build_sensors(config: Config) -> list[dg.SensorDefinition]:
     """The sensors of a configuration.
 
-    Those that make days run where `automation` switches them on; `health` always; `alerts` is
-    there, and runs, where `alerts` names a channel.
+    `automation` switches on the sensors that request days. `health` is on; `alerts` exists, and is
+    on, where `alerts` has a channel.
 
     Raises:
         ConfigError: a channel's package is not installed.
@@ -34,7 +34,7 @@ def build_sensors(config: Config) -> list[dg.SensorDefinition]:
     conditions = dg.AutomationConditionSensorDefinition(
         "missing_and_corrected_days",
         target=dg.AssetSelection.all(),
-        description="Requests ended days that are missing, and days built on a day that was made "
+        description="Requests ended days that are missing, and the days after one that was made "
         "again.",
         default_status=_status(config.automation.conditions),
     )
@@ -53,8 +53,8 @@ def _of_files(config: Config) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The days of a source that its landed files ask for."""
+class RequestedDays:
+    """The days of a source to make because of its landed files; `changed` have other files."""
 
     first: date
     last: date
@@ -62,22 +62,23 @@ class Wanted:
     fingerprint: str
 
 
-def wanted_days(config: Config, name: str, folder: str, now: float | None = None) -> Wanted | None:
-    """From the first day whose files are not those that landed, to the newest day made.
+def days_to_request(
+    config: Config, name: str, folder: str, now: float | None = None
+) -> RequestedDays | None:
+    """The days from the first one with new or changed files to the newest day that landed.
 
-    Days behind a changed one are built on it, so they are made again with it. What the lake
-    says is compared, not what this process has seen before: a day that was made by hand is
-    not asked for.
+    Days after a changed one are built on it, so they are made again with it. The files are compared
+    with the lake, not with earlier ticks: a day that was made by hand is not requested.
 
     Args:
         config: cdc.yaml.
         name: the source.
         folder: its landing folder.
-        now: seconds since 1970; files younger than half a minute are left to the next look.
+        now: seconds since 1970; files younger than half a minute wait for the next tick.
 
     Raises:
         OSError: the folder can't be listed.
-        LakeError: the lake can't be read; what has landed is not known.
+        LakeError: the lake can't be read, so the landed days are unknown.
     """
     now = time.time() if now is None else now
     landed = _landed(config, name)
@@ -88,12 +89,12 @@ def wanted_days(config: Config, name: str, folder: str, now: float | None = None
         if config.start_date <= day <= config.today()
         and files.modified_ms <= (now - _SETTLED_SECONDS) * 1000
     }
-    # Days whose files are gone are not: what has landed stays.
+    # Days whose files were deleted are no change: landed records stay.
     changed = sorted(day for day, files in known.items() if landed.get(day) != files.fingerprint)
     if not changed:
         return None
     prints = {str(day): known[day].fingerprint for day in changed}
-    return Wanted(
+    return RequestedDays(
         changed[0],
         max([*landed, changed[-1]]),
         tuple(changed),
@@ -105,9 +106,9 @@ def _landed(config: Config, name: str) -> Mapping[date, str]:
     try:
         table = reads.open_table(config, reads.own_table(name, "landing"))
     except MissingTableError:
-        return {}  # nothing was made yet
-    made_of = reads.days_of(table, is_state=False)
-    return {day: inputs.get("files", "") for day, inputs in made_of.items()}
+        return {}  # no day has landed
+    inputs_of = reads.days_of(table, is_state=False)
+    return {day: inputs.get("files", "") for day, inputs in inputs_of.items()}
 
 
 def _landed_files(config: Config) -> dg.SensorDefinition:
@@ -116,8 +117,8 @@ def _landed_files(config: Config) -> dg.SensorDefinition:
         name="landed_files",
         minimum_interval_seconds=60,
         description=(
-            "Days whose landed files are new, changed or late, and every day behind them: one run "
-            "a source, in order."
+            "Requests the days whose landed files are new, changed or late, and every day after "
+            "them, in one run per source."
         ),
         default_status=_status(config.automation.new_files),
     )
@@ -128,34 +129,36 @@ def _landed_files(config: Config) -> dg.SensorDefinition:
                 busy.append(name)
                 continue
             try:
-                wanted = wanted_days(config, name, folder)
+                requested = days_to_request(config, name, folder)
             except OSError as error:
                 faults.append(f"{name}: {folder} can't be listed: {error}")
                 continue
             except LakeError as error:
                 faults.append(f"{name}: {error}")
                 continue
-            if wanted is not None:
-                requests.append(_request(config, name, wanted))
+            if requested is not None:
+                requests.append(_request(config, name, requested))
         if faults and not requests:
             raise dg.Failure("\n".join(faults))
         for fault in faults:
             context.log.error(fault)
-        says = f"{', '.join(busy)}: the run before has not ended yet" if busy else "no new files"
-        return dg.SensorResult(requests, skip_reason=None if requests else says)
+        reason = (
+            f"{', '.join(busy)}: the previous run has not ended yet" if busy else "no new files"
+        )
+        return dg.SensorResult(requests, skip_reason=None if requests else reason)
 
     return sensor
 
 
-def _request(config: Config, name: str, wanted: Wanted) -> dg.RunRequest:
-    # The same key after a failure: the same files would fail again.
+def _request(config: Config, name: str, requested: RequestedDays) -> dg.RunRequest:
+    # A failed run is not requested again until its files change.
     return dg.RunRequest(
-        run_key=f"{name} {wanted.first}…{wanted.last} {wanted.fingerprint}",
+        run_key=f"{name} {requested.first}…{requested.last} {requested.fingerprint}",
         asset_selection=asset_keys(name, config),
         tags={
-            RANGE_START: str(wanted.first),
-            RANGE_END: str(wanted.last),
+            RANGE_START: str(requested.first),
+            RANGE_END: str(requested.last),
             SOURCE: name,
-            "cdc/changed_days": ", ".join(map(str, wanted.changed))[:200],
+            "cdc/changed_days": ", ".join(map(str, requested.changed))[:200],
         },
     )

@@ -49,15 +49,9 @@ CDC_YAML = {
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with cdc.yaml, which is the working directory."""
-    (tmp_path / "cdc.yaml").write_text(json.dumps(CDC_YAML), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    # Set, so that what the commands set is undone with it.
-    monkeypatch.setenv("CDC_CONFIG", "cdc.yaml")
-    monkeypatch.delenv("CDC_WAREHOUSE", raising=False)
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    return tmp_path
+def project(project: Path) -> Path:
+    (project / "cdc.yaml").write_text(json.dumps(CDC_YAML), encoding="utf-8")
+    return project
 
 
 def call(*arguments: str) -> Result:

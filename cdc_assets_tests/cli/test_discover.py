@@ -365,14 +365,6 @@ def assert_same_settings(table: str, got: dict[str, Any], by_hand: dict[str, Any
 # -- the command
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CDC_CONFIG", "cdc.yaml")
-    monkeypatch.delenv("CDC_WAREHOUSE", raising=False)
-    return tmp_path
-
-
 def test_wrong_usage_exits_2_with_one_message(project: Path) -> None:
     for arguments, says in (
         (["nowhere"], "nowhere is no file or folder, and no source"),

@@ -1,4 +1,4 @@
-"""`cdc-assets doctor`: what is wrong is named with what to do, whatever is wrong; no secrets."""
+"""`cdc-assets doctor`: each problem comes with a remedy; no secret is shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner
 
 from cdc_assets.cli.app import app
-from cdc_assets.cli.doctor import Line, Status, examine
+from cdc_assets.cli.doctor import Finding, Status, run_checks
 from cdc_assets_tests.paths import REPOSITORY
 
 SHOP: dict[str, Any] = {
@@ -30,21 +30,19 @@ SHOP: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is in order: cdc.yaml, dagster.yaml, a landed day."""
-    write_config(tmp_path)
-    storage = {"sqlite": {"base_dir": str(tmp_path / ".dagster")}}
-    (tmp_path / "dagster.yaml").write_text(
+def project(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder without problems: cdc.yaml, dagster.yaml, a landed day."""
+    write_config(project)
+    storage = {"sqlite": {"base_dir": str(project / ".dagster")}}
+    (project / "dagster.yaml").write_text(
         yaml.safe_dump({"storage": storage, "telemetry": {"enabled": False}})
     )
-    day = tmp_path / "landing" / "2026-11-01"
+    day = project / "landing" / "2026-11-01"
     day.mkdir(parents=True)
     (day / "events.jsonl").write_text("{}\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CDC_CONFIG", "cdc.yaml")
-    for name in ("CDC_WAREHOUSE", "DAGSTER_HOME", "CDC_SPARK_JARS", "JAVA_HOME"):
+    for name in ("CDC_SPARK_JARS", "JAVA_HOME"):
         monkeypatch.delenv(name, raising=False)
-    return tmp_path
+    return project
 
 
 def write_config(folder: Path, source: dict[str, Any] | None = None, **top: Any) -> None:
@@ -57,30 +55,30 @@ def write_config(folder: Path, source: dict[str, Any] | None = None, **top: Any)
     (folder / "cdc.yaml").write_text(yaml.safe_dump({**raw, **top}), "utf-8")
 
 
-def lines(check: str, status: Status | None = None) -> list[Line]:
-    """The lines of one check."""
-    found = list(examine(quick=True, only=("configuration", check)))
-    own = [line for line in found if line.check.startswith(check)]
-    return [line for line in own if status in (None, line.status)]
+def findings(check: str, status: Status | None = None) -> list[Finding]:
+    """The findings of one check."""
+    found = list(run_checks(quick=True, only=("configuration", check)))
+    own = [finding for finding in found if finding.check.startswith(check)]
+    return [finding for finding in own if status in (None, finding.status)]
 
 
 def test_a_project_in_order_has_no_problem() -> None:
-    found = list(examine(quick=True))
-    assert [line for line in found if line.status is Status.problem] == []
-    checks = {line.check for line in found}
+    found = list(run_checks(quick=True))
+    assert [finding for finding in found if finding.status is Status.problem] == []
+    checks = {finding.check for finding in found}
     assert {"java", "jars", "packages", "catalog", "landing of shop", "dagster"} <= checks
-    (landing,) = [line for line in found if line.check == "landing of shop"]
+    (landing,) = [finding for finding in found if finding.check == "landing of shop"]
     assert "1 days, the newest 2026-11-01" in landing.found
 
 
-def test_problems_exit_1_and_each_says_what_to_do(project: Path) -> None:
+def test_problems_exit_1_and_have_a_remedy(project: Path) -> None:
     write_config(project, {"landing": {"files": "nowhere"}})
     result = CliRunner().invoke(app, ["doctor", "--quick", "--format", "json"])
     assert result.exit_code == 1
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     (bad,) = [row for row in rows if row["status"] == "problem"]
     assert bad["check"] == "landing of shop"
-    assert "nowhere is no folder" in bad["found"]
+    assert "nowhere is not a folder" in bad["found"]
     assert "sources.shop.landing.files" in bad["remedy"]
 
 
@@ -88,23 +86,23 @@ def test_every_fault_of_the_configuration_is_a_line_and_the_machine_is_checked_t
     project: Path,
 ) -> None:
     write_config(project, {"late_days": -1, "colour": "red"}, maintenance={"orphan_hours": 1})
-    found = list(examine(quick=True))
-    faults = [line.found for line in found if line.check == "configuration"]
+    found = list(run_checks(quick=True))
+    faults = [finding.found for finding in found if finding.check == "configuration"]
     for path in ("sources.shop.late_days", "sources.shop.colour", "maintenance.orphan_hours"):
         assert [text for text in faults if f"{path}:" in text], path
-    assert {"java", "jars", "dagster"} <= {line.check for line in found}
+    assert {"java", "jars", "dagster"} <= {finding.check for finding in found}
 
 
 def test_a_missing_or_old_java_is_a_problem(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(project / "no-java"))
-    (missing,) = lines("java")
+    (missing,) = findings("java")
     assert (missing.status, "JAVA_HOME" in missing.remedy) == (Status.problem, True)
     java = project / "old" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(project / "old"))
-    (old,) = lines("java")
+    (old,) = findings("java")
     assert old.status is Status.problem
     assert "1.8.0_392" in old.found
     assert "17 or newer" in old.remedy
@@ -115,18 +113,18 @@ def test_a_folder_without_the_jars_is_a_problem(
 ) -> None:
     (project / "some-1.0.jar").touch()
     monkeypatch.setenv("CDC_SPARK_JARS", str(project))
-    (found,) = lines("jars")
+    (found,) = findings("jars")
     assert found.status is Status.problem
     assert "iceberg-spark-runtime" in found.found
 
 
-def test_names_that_are_no_days_and_files_that_nothing_reads_are_told(project: Path) -> None:
+def test_entries_that_are_not_days_and_files_that_nothing_reads_are_reported(project: Path) -> None:
     (project / "landing" / "2026-13-01").mkdir()
     (project / "landing" / "_done").mkdir()
-    (warning,) = lines("landing", Status.warning)
-    assert "no day: 2026-13-01" in warning.found
+    (warning,) = findings("landing", Status.warning)
+    assert "not days: 2026-13-01" in warning.found
     (project / "landing" / "2026-11-01" / "events.avro").touch()
-    (problem,) = lines("landing", Status.problem)
+    (problem,) = findings("landing", Status.problem)
     assert "events.avro" in problem.found
 
 
@@ -136,13 +134,13 @@ def test_a_broker_that_does_not_answer_is_a_problem(project: Path) -> None:
         server = f"127.0.0.1:{free.getsockname()[1]}"
     kafka = {"bootstrap_servers": server, "topics": ["t"]}
     write_config(project, {"landing": {"kafka": kafka}})
-    (found,) = lines("landing")
+    (found,) = findings("landing")
     assert found.status is Status.problem
     assert f"no broker answers: {server}" in found.found
     with socket.create_server(("127.0.0.1", 0)) as open_port:
         kafka["bootstrap_servers"] = f"{server},127.0.0.1:{open_port.getsockname()[1]}"
         write_config(project, {"landing": {"kafka": kafka}})
-        (found,) = lines("landing")
+        (found,) = findings("landing")
     assert found.status is Status.ok
     assert "1 of 2 brokers answer" in found.found
 
@@ -165,7 +163,7 @@ def test_a_lake_that_contradicts_the_configuration_is_a_problem(project: Path) -
         table.manage_snapshots().create_tag(snapshot.snapshot_id, "2026-10-30").commit()
     finally:
         catalog.engine.dispose()
-    start, zone = lines("catalog", Status.problem)
+    start, zone = findings("catalog", Status.problem)
     assert "days of shop.landing are cut in Asia/Shanghai" in zone.found
     assert "set timezone: Asia/Shanghai" in zone.remedy
     assert "start_date 2026-11-01 is later than 2026-10-30" in start.found
@@ -201,11 +199,11 @@ def test_a_key_column_that_no_landed_row_has_is_a_problem(project: Path, format_
     land(project, EVENTS[format_name])
     tables: dict[str, Any] = {"public.customers": {"key": ["id"]}}
     write_config(project, {"format": format_name, "tables": tables})
-    (right,) = lines("keys")
+    (right,) = findings("keys")
     assert (right.status, right.found[:6]) == (Status.ok, "1 of 1")
     tables["public.customers"]["key"] = ["nam"]
     write_config(project, {"format": format_name, "tables": tables})
-    (wrong,) = lines("keys", Status.problem)
+    (wrong,) = findings("keys", Status.problem)
     assert wrong.found == "public.customers has no column nam; it has id, name"
     assert "sources.shop.tables.public.customers.key (did you mean name?)" in wrong.remedy
 
@@ -214,7 +212,7 @@ def test_an_excluded_column_that_no_landed_row_has_is_a_problem(project: Path) -
     """A name that is misspelt would protect nothing."""
     land(project, EVENTS["debezium"])
     write_config(project, {"tables": {"public.customers": {"exclude": ["nmae"]}}})
-    (wrong,) = lines("keys", Status.problem)
+    (wrong,) = findings("keys", Status.problem)
     assert wrong.found == "public.customers has no column nmae; it has id, name"
     assert "sources.shop.tables.public.customers.exclude (did you mean name?)" in wrong.remedy
 
@@ -223,7 +221,7 @@ def test_an_excluded_column_that_no_landed_row_has_is_a_problem(project: Path) -
 def test_key_columns_are_looked_up_in_landed_files_of_each_kind(project: Path, name: str) -> None:
     land(project, EVENTS["debezium"], name)
     write_config(project, {"tables": {"public.customers": {"key": ["uid"]}}})
-    assert [line.found for line in lines("keys", Status.problem)] == [
+    assert [finding.found for finding in findings("keys", Status.problem)] == [
         "public.customers has no column uid; it has id, name"
     ]
 
@@ -233,7 +231,7 @@ def test_a_key_column_that_only_the_message_key_has_is_right(project: Path) -> N
     record = {"key": json.dumps({"schema": {}, "payload": {"uid": 7}})}
     file.write_text(json.dumps({**record, "value": json.dumps(EVENTS["debezium"])}) + "\n")
     write_config(project, {"tables": {"public.customers": {"key": ["uid"]}}})
-    assert lines("keys", Status.problem) == []
+    assert findings("keys", Status.problem) == []
 
 
 def test_a_key_column_that_no_known_schema_has_is_a_problem(project: Path) -> None:
@@ -254,7 +252,7 @@ def test_a_key_column_that_no_known_schema_has_is_a_problem(project: Path) -> No
         kafka = {"bootstrap_servers": server, "topics": ["t"]}
         tables = {"public.customers": {"key": ["uid"]}}
         write_config(project, {"landing": {"kafka": kafka}, "tables": tables})
-        assert [line.found for line in lines("keys", Status.problem)] == [
+        assert [finding.found for finding in findings("keys", Status.problem)] == [
             "public.customers has no column uid; it has id, name"
         ]
 
@@ -263,12 +261,12 @@ def test_a_check_that_raises_is_a_problem_and_the_others_go_on(project: Path) ->
     (project / "warehouse").mkdir()
     (project / "warehouse" / "catalog.db").write_text("no database, but long enough to be one")
     (project / "dagster.yaml").write_text("storage: {no_such: thing}\n")
-    (catalog,) = lines("catalog")
+    (catalog,) = findings("catalog")
     assert catalog.status is Status.problem
     assert "can't be read" in catalog.found
-    (instance,) = lines("dagster")
+    (instance,) = findings("dagster")
     assert instance.status is Status.problem
-    assert lines("landing")[0].status is Status.ok
+    assert findings("landing")[0].status is Status.ok
 
 
 def test_no_line_holds_a_secret(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,8 +277,12 @@ def test_no_line_holds_a_secret(project: Path, monkeypatch: pytest.MonkeyPatch) 
     }
     lake = {"warehouse": "warehouse", "catalog": {**catalog, "credential": "${CATALOG_PASSWORD}"}}
     write_config(project, lake=lake)
-    found = list(examine(quick=True))
-    assert [line for line in found if line.check == "catalog" and line.status is Status.problem]
+    found = list(run_checks(quick=True))
+    assert [
+        finding
+        for finding in found
+        if finding.check == "catalog" and finding.status is Status.problem
+    ]
     assert "hunter" not in repr(found)
 
 

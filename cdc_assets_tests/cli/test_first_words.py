@@ -71,7 +71,7 @@ def test_help_imports_nothing_heavy() -> None:
     [
         (("demo",), "looking for landed days"),
         (("run", "--from", "2026-11-01"), "reading cdc.yaml"),
-        (("doctor",), "looking at cdc.yaml, packages and Java"),
+        (("doctor",), "checking cdc.yaml, packages and Java"),
         (("maintain",), "reading cdc.yaml"),
         (("show", "customers"), "reading customers"),
         (("lag",), "reading the lag of the changes"),
@@ -148,4 +148,4 @@ def test_a_table_and_what_is_done_do_not_meet_on_stdout(tmp_path: Path) -> None:
     )
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert rows[0]["check"] == "configuration"
-    assert done.stderr.splitlines()[0] == "looking at cdc.yaml, packages and Java"
+    assert done.stderr.splitlines()[0] == "checking cdc.yaml, packages and Java"

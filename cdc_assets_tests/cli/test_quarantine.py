@@ -48,14 +48,9 @@ Row = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with cdc.yaml, which is the working directory."""
-    configure(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    # Set, so that what the commands set is undone with it.
-    monkeypatch.setenv("CDC_CONFIG", "cdc.yaml")
-    monkeypatch.delenv("CDC_WAREHOUSE", raising=False)
-    return tmp_path
+def project(project: Path) -> Path:
+    configure(project)
+    return project
 
 
 def configure(project: Path, sources: Sequence[str] = ("shop",), **options: Any) -> None:
@@ -130,7 +125,7 @@ def make_lake(
     ("arguments", "says"),
     [
         (("--reason", "malformed_jsn"), "did you mean malformed_json"),
-        (("--reason", "nonsense"), f"is no reason; the reasons are {', '.join(REASONS)}"),
+        (("--reason", "nonsense"), f"is not a reason; the reasons are {', '.join(REASONS)}"),
         (("--source", "nope"), "no source 'nope'"),
         (("--day", "2026-13-01"), "is not a day"),
         (("--day", "2026-11-01", "--from", "2026-11-01"), "give --day, or --from and --to"),
@@ -374,9 +369,9 @@ def test_an_export_writes_what_is_selected_and_says_what_to_do_next(project: Pat
     landing = project / "landing"
     assert f"     {landing}/2026-11-01/part-0.jsonl: 1\n" in says
     assert f"     {landing}/2026-11-03/b.parquet: 2\n" in says
-    assert "   How they are read then: cdc-assets inspect bad.jsonl --source shop\n" in says
+    assert "   Show how they are read: cdc-assets inspect bad.jsonl --source shop\n" in says
     assert "3. cdc-assets run --source shop --from 2026-11-01 --to 2026-11-06\n" in says
-    assert "are no record" not in says
+    assert "are not records" not in says
     assert call("quarantine", "--limit", "1", "--export", "one.jsonl").exit_code == 0
     assert Path("one.jsonl").read_text("utf-8").count("\n") == 1
 
@@ -403,7 +398,7 @@ def test_an_export_to_standard_output_is_the_lines_alone() -> None:
     assert result.stdout_bytes.splitlines()[1] == line
     assert json.loads(result.stdout_bytes.splitlines()[0])["offset"] == 7
     assert "2 records of shop written to standard output" in result.stderr
-    assert "1 of the lines are no record" in result.stderr
+    assert "1 of the lines are not records" in result.stderr
 
 
 def test_a_source_that_lands_from_kafka_is_told_to_send_the_messages_again(project: Path) -> None:
@@ -414,7 +409,7 @@ def test_a_source_that_lands_from_kafka_is_told_to_send_the_messages_again(proje
     assert result.exit_code == 0, result.output
     said = flat(result.stderr)
     assert "Send each message to its topic again" in said
-    assert "lands no files" in said
+    assert "does not land files" in said
     assert "position in the message decides" in said
     assert "more than 9 days before" in said
     assert "on_quarantine: block" in said

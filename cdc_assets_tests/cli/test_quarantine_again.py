@@ -163,7 +163,7 @@ def test_what_is_exported_lands_again_as_it_was_and_is_quarantined_for_the_same_
     assert result.exit_code == 0, result.output
     assert result.stdout == ""
     assert f"{len(quarantined)} records of {name} written to {file}" in result.stderr
-    assert f"{len(NO_RECORDS)} of the lines are no record" in result.stderr
+    assert f"{len(NO_RECORDS)} of the lines are not records" in result.stderr
     file.rename(again / str(DAY) / file.name)
     lakes.run_stages(lake, f"{name}_2", [DAY])
 

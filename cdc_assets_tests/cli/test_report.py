@@ -49,14 +49,9 @@ DAYS = [date(2026, 11, n) for n in (1, 2, 3)]
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with cdc.yaml, which is the working directory."""
-    (tmp_path / "cdc.yaml").write_text(json.dumps(CDC_YAML), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CDC_CONFIG", "cdc.yaml")
-    monkeypatch.delenv("CDC_WAREHOUSE", raising=False)
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    return tmp_path
+def project(project: Path) -> Path:
+    (project / "cdc.yaml").write_text(json.dumps(CDC_YAML), encoding="utf-8")
+    return project
 
 
 def call(*arguments: str) -> Result:
@@ -387,11 +382,11 @@ def test_a_file_that_is_no_report_is_not_overwritten(lake: Lake, project: Path) 
     before = (project / "cdc.yaml").read_bytes()
     result = call("--out", "cdc.yaml")
     assert result.exit_code == 2
-    assert "is no report of cdc-assets" in result.stderr
+    assert "is not a report of cdc-assets" in result.stderr
     assert (project / "cdc.yaml").read_bytes() == before
     nowhere = call("--out", "nowhere/r.html")
     assert nowhere.exit_code == 2
-    assert "there is no folder" in nowhere.stderr
+    assert "does not exist; create it" in nowhere.stderr
 
 
 def test_a_page_that_fails_leaves_the_older_one(

@@ -21,7 +21,7 @@ from cdc_assets.cdc.config import Config, load_config, parse_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.definitions import build_definitions
 from cdc_assets.orchestration import event_feed, senders
-from cdc_assets.orchestration.event_feed import Position, happened
+from cdc_assets.orchestration.event_feed import Position, events_since
 from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
 from cdc_assets_tests.lakes import source_config
 from cdc_assets_tests.orchestration.receivers import (
@@ -200,7 +200,7 @@ def test_a_failed_check_is_told_once_and_once_more_when_it_is_well_again(
     run_of(instance, evaluation(QUARANTINE, "records_readable", True, partition=DAY))
     daemon.tick()
     (well,) = alerts_of(web)
-    assert (well["kind"], well["day"], well["since"]) == ("well again", DAY, alert["since"])
+    assert (well["kind"], well["day"], well["since"]) == ("resolved", DAY, alert["since"])
     run_of(instance, bad)
     daemon.tick()
     assert kinds(alerts_of(web)) == ["check failed"]
@@ -225,7 +225,7 @@ def test_warnings_are_not_told_but_a_source_without_new_data_is(
     assert alerts_of(web) == []
     instance.report_runless_asset_event(evaluation(CHANGES, "fresh", True, WARN))
     daemon.tick()
-    assert [(a["kind"], a["check"]) for a in alerts_of(web)] == [("well again", "fresh")]
+    assert [(a["kind"], a["check"]) for a in alerts_of(web)] == [("resolved", "fresh")]
 
 
 def test_an_error_that_has_become_a_warning_is_told_as_well_again(
@@ -236,7 +236,7 @@ def test_an_error_that_has_become_a_warning_is_told_as_well_again(
     for severity in (ERROR, WARN):
         run_of(instance, evaluation(QUARANTINE, "records_readable", False, severity, partition=DAY))
     daemon.tick()
-    assert kinds(alerts_of(web)) == ["check failed", "well again"]
+    assert kinds(alerts_of(web)) == ["check failed", "resolved"]
 
 
 def test_a_failed_run_is_told_and_the_run_that_makes_it_good(
@@ -244,11 +244,11 @@ def test_a_failed_run_is_told_and_the_run_that_makes_it_good(
 ) -> None:
     daemon = Daemon(instance, config_of({"webhook": webhook(web), "dagster_url": "http://d:1"}))
     daemon.tick()
-    failed = run_of(instance, days=(DAY, "2026-11-06"), fails="notes.csv is no landed file")
+    failed = run_of(instance, days=(DAY, "2026-11-06"), fails="notes.csv is not a landed file")
     daemon.tick()
     (alert,) = alerts_of(web)
     assert alert["title"] == f"shop: run failed ({DAY}…2026-11-06)"
-    assert alert["got"] == "shop__changes: notes.csv is no landed file"
+    assert alert["got"] == "shop__changes: notes.csv is not a landed file"
     assert (alert["run_id"], alert["link"]) == (failed, f"http://d:1/runs/{failed}")
 
     run_of(instance, days=(DAY, DAY))
@@ -258,7 +258,7 @@ def test_a_failed_run_is_told_and_the_run_that_makes_it_good(
     again = run_of(instance, days=("2026-11-06", "2026-11-07"), assets=[CHANGES, QUARANTINE])
     daemon.tick()
     (well,) = alerts_of(web)
-    assert (well["kind"], well["run_id"], well["since"]) == ("well again", again, alert["since"])
+    assert (well["kind"], well["run_id"], well["since"]) == ("resolved", again, alert["since"])
     run_of(instance)
     daemon.tick()
     assert alerts_of(web) == []
@@ -404,17 +404,17 @@ def test_what_a_long_run_evaluated_is_read_in_parts(
     for day in days:
         instance.report_runless_asset_event(evaluation(CHANGES, "b", False, partition=day))
     for _ in range(20):
-        part, position = happened(instance, position)
+        part, position = events_since(instance, position)
         found += part
     checks = [
         (h.evaluation.check_name, h.evaluation.partition)
         for h in found
-        if isinstance(h, event_feed.Evaluated)
+        if isinstance(h, event_feed.CheckEvaluated)
     ]
     assert sorted(checks) == [(check, day) for check in ("a", "b") for day in days]
     ended = [h.failed for h in found if isinstance(h, event_feed.RunEnded)]
     assert ended == [False, False, True, False, True, False]
-    assert happened(instance, position) == ([], position)
+    assert events_since(instance, position) == ([], position)
 
 
 def test_owners_get_mails_of_what_they_own(instance: dg.DagsterInstance, mail: MailServer) -> None:
@@ -537,9 +537,7 @@ def test_secrets_are_in_no_message_cursor_or_text(
     assert not [text for text in texts if "s3cret" in text]
 
 
-def test_the_state_of_another_version_begins_anew(
-    instance: dg.DagsterInstance, web: WebServer
-) -> None:
+def test_a_cursor_of_another_version_is_reset(instance: dg.DagsterInstance, web: WebServer) -> None:
     daemon = Daemon(instance, config_of({"webhook": webhook(web)}))
     for cursor in ("no json", json.dumps({"webhook": {"position": 7}}), "[]"):
         daemon.cursor = cursor
@@ -572,7 +570,7 @@ MAIL = {"host": "mail.example.org", "from": "d@example.org", "to": ["d@example.o
 @pytest.mark.parametrize(
     ("alerts", "says"),
     [
-        ({"webhook": {"url": "ftp://x"}}, "alerts.webhook.url: no web address; expected http"),
+        ({"webhook": {"url": "ftp://x"}}, "alerts.webhook.url: not a web address; expected http"),
         ({"webhook": "http://x"}, "alerts.webhook: got 'http://x'; expected a mapping"),
         ({"webhok": {}}, "alerts.webhok: unknown key; did you mean webhook?"),
         ({"slack": {"token": "t"}}, "alerts.slack.channel: is missing"),

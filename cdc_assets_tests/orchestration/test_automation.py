@@ -26,7 +26,7 @@ from cdc_assets.orchestration.asset_keys import asset_keys, table_key
 from cdc_assets.orchestration.catch_up import catch_up_runs
 from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
 from cdc_assets.orchestration.resources import SparkResource
-from cdc_assets.orchestration.sensors import wanted_days
+from cdc_assets.orchestration.sensors import days_to_request
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -238,7 +238,7 @@ def test_new_changed_and_late_files_ask_for_their_days_and_all_behind_them(
     lake = lake_of({name: lakes.source_config(folder, tables=TABLES)})
 
     def wanted() -> Any:
-        return wanted_days(lake.config, name, str(folder), settled(folder))
+        return days_to_request(lake.config, name, str(folder), settled(folder))
 
     everything = wanted()
     assert (everything.first, everything.last) == (DAYS[0], DAYS[5])
@@ -268,8 +268,8 @@ def test_files_that_are_still_written_wait(tmp_path: Path) -> None:
     warehouse = {"warehouse": str(tmp_path / "lake")}
     known = config(tmp_path, lake=warehouse)
     now = settled(tmp_path) - 60
-    assert wanted_days(known, "s", str(tmp_path), now + 5) is None
-    later = wanted_days(known, "s", str(tmp_path), now + 40)
+    assert days_to_request(known, "s", str(tmp_path), now + 5) is None
+    later = days_to_request(known, "s", str(tmp_path), now + 40)
     assert later is not None
     assert later.changed == (DAYS[0],)
 

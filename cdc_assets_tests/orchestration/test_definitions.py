@@ -225,7 +225,7 @@ def test_the_share_of_quarantined_records_decides_how_bad_they_are(
     if severity is not None:
         assert finding.severity == dg.AssetCheckSeverity[severity]
         count = sum(quarantined.values())
-        assert f"{count} of 1000 landed records ({count / 10:.3g} %)" in (finding.says or "")
+        assert f"{count} of 1000 landed records ({count / 10:.3g} %)" in (finding.description or "")
 
 
 def test_one_bad_message_is_no_error_however_few_landed_beside_it(tmp_path: Path) -> None:

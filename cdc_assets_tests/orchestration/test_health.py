@@ -18,7 +18,7 @@ from cdc_assets.orchestration.health import (
     build_health_checks,
     build_health_sensor,
     findings_of,
-    is_news,
+    is_worth_recording,
     last_recorded,
 )
 from cdc_assets_tests import events as ev
@@ -68,9 +68,13 @@ def test_a_source_is_judged_by_its_newest_record_and_now(
     assert verdicts(2) == {"fresh": False, "source_alive_now": False}
     (fresh, alive) = findings_of(lake.config, name, NOW)
     assert fresh.metadata["age_hours"] == 2
-    assert f"is of {came:%Y-%m-%d %H:%M} UTC, 2 hours ago (limit 3 hours)" in (fresh.says or "")
-    assert f"landed day {came.date()}; no run has landed anything since" in (fresh.says or "")
-    assert "(limit 90 minutes)" in (alive.says or "")
+    assert f"is of {came:%Y-%m-%d %H:%M} UTC, 2 hours ago (limit 3 hours)" in (
+        fresh.description or ""
+    )
+    assert f"landed day {came.date()}; no run has landed anything since" in (
+        fresh.description or ""
+    )
+    assert "(limit 90 minutes)" in (alive.description or "")
 
 
 def test_a_run_of_old_days_judges_the_newest_data(
@@ -175,19 +179,21 @@ def evaluation(passed: bool, newest: datetime = NOW, age_hours: float = 1) -> An
     )
 
 
-def test_another_verdict_is_news_at_once_newer_data_hourly_and_age_alone_daily(
+def test_another_verdict_is_worth_recording_at_once_newer_data_hourly_and_age_alone_daily(
     instance: dg.DagsterInstance,
 ) -> None:
     now = datetime.now(timezone.utc)  # of the event; this module may be older
-    assert is_news(instance, evaluation(True))
+    assert is_worth_recording(instance, evaluation(True))
     instance.report_runless_asset_event(evaluation(True))
     later = now + timedelta(minutes=5)
     newer = evaluation(True, newest=later)
-    assert is_news(instance, evaluation(False), now)
-    assert not is_news(instance, evaluation(True, age_hours=2), now + timedelta(hours=23))
-    assert is_news(instance, evaluation(True, age_hours=26), now + timedelta(hours=25))
-    assert not is_news(instance, newer, now + timedelta(minutes=50))
-    assert is_news(instance, newer, now + timedelta(minutes=70))
+    assert is_worth_recording(instance, evaluation(False), now)
+    assert not is_worth_recording(
+        instance, evaluation(True, age_hours=2), now + timedelta(hours=23)
+    )
+    assert is_worth_recording(instance, evaluation(True, age_hours=26), now + timedelta(hours=25))
+    assert not is_worth_recording(instance, newer, now + timedelta(minutes=50))
+    assert is_worth_recording(instance, newer, now + timedelta(minutes=70))
 
 
 def test_a_verdict_is_recorded_again_behind_a_run_that_did_not_come_to_it(
@@ -202,11 +208,11 @@ def test_a_verdict_is_recorded_again_behind_a_run_that_did_not_come_to_it(
         return dg.AssetCheckResult(passed=True)
 
     instance.report_runless_asset_event(evaluation(True))
-    assert not is_news(instance, evaluation(True))
+    assert not is_worth_recording(instance, evaluation(True))
     dg.materialize([changes, fresh], instance=instance, raise_on_error=False)
-    assert is_news(instance, evaluation(True))
+    assert is_worth_recording(instance, evaluation(True))
     instance.report_runless_asset_event(evaluation(True))
-    assert not is_news(instance, evaluation(True))
+    assert not is_worth_recording(instance, evaluation(True))
 
 
 # -- which checks there are ----------------------------------------------------------------------

@@ -41,8 +41,8 @@ sources:
       public.customers: {key: [id]}
 """
 WRONG: dict[str, tuple[str, str, list[str]]] = {
-    "no_yaml": ("sources:", "sources: [", ["line ", "no YAML"]),
-    "no_mapping": (GOOD, "5", ["got no mapping"]),
+    "no_yaml": ("sources:", "sources: [", ["line ", "not YAML"]),
+    "no_mapping": (GOOD, "5", ["not a mapping"]),
     "a_key_twice": (
         "sources:",
         "timezone: UTC\ntimezone: UTC\nsources:",
@@ -102,7 +102,7 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
         "on_quarantine: no\n    format:",
         ["on_quarantine: got no, which YAML reads as a boolean; expected 'publish' or 'block'"],
     ),
-    "a_tab": ("    format:", "\tformat:", ["line 5: no YAML: a tab stands where", "spaces"]),
+    "a_tab": ("    format:", "\tformat:", ["line 5: not YAML: a tab where YAML allows", "spaces"]),
     "a_day_of_no_calendar": ("2026-11-04", "2026-11-31", ["start_date: got '2026-11-31'; expec"]),
     "a_template": (
         "debezium",

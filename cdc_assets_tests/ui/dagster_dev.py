@@ -29,6 +29,22 @@ SAMPLE = [date(2026, 11, n) for n in (1, 2, 3, 4)]
 TODAY = datetime.now(timezone.utc).date()
 DAYS = [str(TODAY - timedelta(days=n)) for n in (4, 3, 2, 1)]
 
+_MATERIALIZATIONS = """
+query($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
+  assetMaterializations(limit: 100) { partition runId metadataEntries {
+    label ... on IntMetadataEntry { intValue } ... on BoolMetadataEntry { boolValue }
+    ... on TextMetadataEntry { text } ... on MarkdownMetadataEntry { mdStr } } } } } }
+"""
+
+
+@dataclass(frozen=True)
+class Materialization:
+    """A materialization of one partition; `metadata` is its entries of ints, bools and texts."""
+
+    day: str
+    run_id: str
+    metadata: dict[str, Any]
+
 
 def write_project(folder: Path) -> dict[str, Any]:
     """A project of its own: `cdc.yaml` with some sources of the sample, and their landed days.
@@ -98,6 +114,22 @@ class DagsterDev:
             answer = json.load(response)
         assert "errors" not in answer, answer["errors"]
         return answer["data"]
+
+    def materializations(self, asset: list[str]) -> list[Materialization]:
+        """The materializations of an asset, the newest first."""
+        node = self.ask(_MATERIALIZATIONS, key={"path": asset})["assetNodeOrError"]
+        return [
+            Materialization(event["partition"], event["runId"], _values(event["metadataEntries"]))
+            for event in node["assetMaterializations"]
+        ]
+
+
+def _values(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Label → value; None for entries of a type that the query does not ask for."""
+    return {
+        entry["label"]: next((value for name, value in entry.items() if name != "label"), None)
+        for entry in entries
+    }
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -87,11 +86,6 @@ BACKFILL = """
 query($id: String!) { partitionBackfillOrError(backfillId: $id) {
   ... on PartitionBackfill { status } } }
 """
-MATERIALIZATIONS = """
-query($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
-  assetMaterializations(limit: 100) {
-    partition runId metadataEntries { label ... on IntMetadataEntry { intValue } } } } } }
-"""
 CHECKS = """
 query($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
   assetChecksOrError { ... on AssetChecks { checks { name } } } } } }
@@ -113,15 +107,10 @@ def backfill_is_over(dagster: DagsterDev, backfill: str) -> bool:
     return status not in ("REQUESTED", "CANCELING", "FAILING")
 
 
-def materializations(dagster: DagsterDev, key: list[str]) -> list[dict[str, Any]]:
-    found = dagster.ask(MATERIALIZATIONS, key={"path": key})
-    return list(found["assetNodeOrError"]["assetMaterializations"])
-
-
 def days_made(dagster: DagsterDev) -> dict[str, Counter[str]]:
     """Asset → how often each of its days was materialized."""
     return {
-        "/".join(key): Counter(m["partition"] for m in materializations(dagster, key))
+        "/".join(key): Counter(m.day for m in dagster.materializations(key))
         for key in dagster.asset_keys
     }
 
@@ -197,7 +186,7 @@ def test_a_day_of_all_assets_is_made_by_one_run(
     for source in SOURCES:
         expect(page.get_by_text(f"{source}__tables", exact=True).first).to_be_visible()
     assert days_made(dagster) == {"/".join(key): {first_day: 1} for key in dagster.asset_keys}
-    assert len({materializations(dagster, key)[0]["runId"] for key in dagster.asset_keys}) == 1
+    assert len({dagster.materializations(key)[0].run_id for key in dagster.asset_keys}) == 1
 
 
 def test_a_day_of_a_table_tells_its_rows_its_query_and_a_sample(
@@ -279,10 +268,8 @@ def test_the_numbers_of_a_table_plot_over_its_days(
         expect(page.get_by_text(number, exact=True)).to_be_visible()
     expect(page.locator("canvas").first).to_be_visible()
     recorded = {
-        date.fromisoformat(m["partition"]): next(
-            e["intValue"] for e in m["metadataEntries"] if e["label"] == "dagster/row_count"
-        )
-        for m in materializations(dagster, READINGS)
+        date.fromisoformat(made.day): made.metadata["dagster/row_count"]
+        for made in dagster.materializations(READINGS)
     }
     assert recorded == rows_in_lake(dagster, READINGS)
 

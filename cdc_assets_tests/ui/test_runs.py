@@ -21,12 +21,6 @@ SOURCE, TABLE = "telemetry", ["telemetry", "default", "readings"]
 MADE = DAYS[:2]
 RUNS = "{ runsOrError { ... on Runs { results { id status jobName tags { key value } } } } }"
 BACKFILL = "{ partitionBackfillsOrError { ... on PartitionBackfills { results { status } } } }"
-MATERIALIZATIONS = """
-query($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
-  assetMaterializations(limit: 100) { partition runId metadataEntries {
-    label ... on IntMetadataEntry { intValue } ... on BoolMetadataEntry { boolValue }
-    ... on TextMetadataEntry { text } ... on MarkdownMetadataEntry { mdStr } } } } } }
-"""
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +50,10 @@ def page(browser: Browser, ran: DagsterDev) -> Iterator[Page]:
 
 
 def metadata(dagster: DagsterDev) -> dict[str, list[dict[str, Any]]]:
-    """Day → what was recorded of the table, the newest first."""
-    found = dagster.ask(MATERIALIZATIONS, key={"path": TABLE})["assetNodeOrError"]
+    """Day → the metadata of the table's materializations, the newest first."""
     of_days: dict[str, list[dict[str, Any]]] = {}
-    for event in found["assetMaterializations"]:
-        values = {
-            entry["label"]: next((v for k, v in entry.items() if k != "label"), None)
-            for entry in event["metadataEntries"]
-        }
-        of_days.setdefault(event["partition"], []).append(values)
+    for made in dagster.materializations(TABLE):
+        of_days.setdefault(made.day, []).append(made.metadata)
     return of_days
 
 

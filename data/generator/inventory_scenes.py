@@ -345,7 +345,8 @@ class InventoryScenes(InventoryWork):
     @scene(
         "5 10:00",
         "D8",
-        "Replica identity NOTHING: a delete of customer 22 without images; the key says which row",
+        "Replica identity NOTHING: a delete of customer 22 without images; the key identifies the "
+        "row",
     )
     def delete_without_images(self) -> None:
         # D8
@@ -543,7 +544,7 @@ class InventoryScenes(InventoryWork):
     @scene(
         "4 13:50",
         "G1",
-        "The connector stands still until 14:16 while a batch job changes items of "
+        "The connector is stalled until 14:16 while a batch job changes items of "
         "order 5005: minutes of lag",
     )
     def burst_of_lag(self) -> Iterator[str]:

@@ -239,7 +239,7 @@ class Telemetry(TelemetryWork):
             after = self.devices.rows["dev-007",] = before | {"name": name}
             self.send(self.devices, self.envelope(self.devices, "u", before, after, self.now), key)
 
-    @scene("5 14:00", "G1", "Lindorm's export stands still for four minutes")
+    @scene("5 14:00", "G1", "Lindorm's export is stalled for four minutes")
     def burst_of_lag(self) -> Iterator[str]:
         # G1
         self.held_up_until = clock("5 14:04")

@@ -200,7 +200,7 @@ def _unreadable_detail() -> Sql:
     text = f"regexp_replace(substring(CAST(value AS string), 1, {_SHOWN}), '[\\\\p{{Cntrl}}]', ' ')"
     shown = f"CASE WHEN is_valid_utf8({text}) THEN {text} ELSE 'bytes that are no UTF-8' END"
     return case(
-        ("_reason = 'malformed_landing_line'", f"concat('no landed record: ', {shown})"),
+        ("_reason = 'malformed_landing_line'", f"concat('not a landed record: ', {shown})"),
         (
             "_reason = 'registry_encoded'",
             "concat('encoded by a schema registry, schema id ', "

@@ -20,7 +20,7 @@ class Reason:
 _LISTED = (
     Reason(
         "malformed_landing_line",
-        "is a landed line that is no record",
+        "is a landed line that is not a record",
         "fix what lands the files; `detail` shows the start of the line",
     ),
     Reason(
@@ -37,7 +37,7 @@ _LISTED = (
         "not_an_envelope",
         "is JSON of another shape",
         "see `detail`; check `format` with `cdc-assets discover` (flattened records need "
-        "`debezium-flat`); keep what is no change event off the topic",
+        "`debezium-flat`); keep other records off the topic",
     ),
     Reason(
         "missing_op",

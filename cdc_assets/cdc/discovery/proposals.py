@@ -1,7 +1,7 @@
 """What the facts about a landing suggest for cdc.yaml, and what they can't tell.
 
 Nothing is guessed in silence: each setting has a note that says by what it was judged, and
-what could not be told is a note too.
+what could not be inferred is a note too.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def notes_of(found: Findings) -> list[str]:
         )
     shared = _shared_topics(found)
     notes += [
-        f"topic {topic} holds {', '.join(names)}: a lone tombstone there can't be told a table"
+        f"topic {topic} holds {', '.join(names)}: the table of a lone tombstone there is unknown"
         for topic, names in shared.items()
         if found.tombstones
     ]
@@ -221,7 +221,7 @@ def _replica_identity(proposal: Proposal, is_full: bool) -> None:
     ):
         why = f"none has a value in {_names(lacking)}" if lacking else "not all are whole"
         proposal.notes.append(
-            f"replica_identity could not be told: {judged} were seen, but {why}. Look at the "
+            f"replica_identity could not be inferred: {judged} were seen, but {why}. Look at the "
             "source (PostgreSQL: SELECT relreplident FROM pg_class)"
         )
 

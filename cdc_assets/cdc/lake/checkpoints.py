@@ -1,7 +1,7 @@
-"""Rows computed once and read several times, cut off from the plan that made them.
+"""Local checkpoints: rows that are computed once and read several times.
 
-A cached DataFrame keeps its plan, and Spark compares every later plan with it, which for
-the wide plans here costs more than the work itself. A local checkpoint forgets the plan.
+A cached DataFrame keeps its plan, and Spark compares every later plan with it, which for the wide
+plans here costs more than the work itself. A local checkpoint truncates the plan.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pyspark.sql import DataFrame
 
 
 class Kept:
-    """Frames kept for the length of a ``with`` block (see :func:`keeping`)."""
+    """The local checkpoints of a ``with`` block (see :func:`keeping`)."""
 
     def __init__(self) -> None:
         self._frames: list[DataFrame] = []
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """Compute the rows now (one job) and keep them, on disk where memory is short."""
+        """Checkpoint a frame now (one job), on disk where memory is short."""
         rows = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
         self._frames.append(rows)
         return rows
 
     def release(self) -> None:
-        """Give the memory and disk back."""
+        """Free the memory and disk."""
         for frame in self._frames:
             plan: Any = frame._jdf.queryExecution().analyzed()
             plan.rdd().unpersist(False)
@@ -36,7 +36,7 @@ class Kept:
 
 @contextmanager
 def keeping() -> Iterator[Kept]:
-    """A scope for kept rows: ``with keeping() as kept: rows = kept.keep(frame)``."""
+    """Checkpoints for a block: ``with keeping() as kept: rows = kept.keep(frame)``."""
     kept = Kept()
     try:
         yield kept

@@ -61,7 +61,7 @@ class TableState:
         return day not in self.tags and self.expired is not None and day <= self.expired
 
     def made_as(self, day: date) -> int:
-        """The commit that made a published day: compaction moves the tag, and the rows stay."""
+        """The snapshot that made a published day: compaction moves the tag and keeps the rows."""
         return int(self.day_summary(day).get(MADE_AS, self.tags[day]))
 
     def made_of(self, day: date) -> Mapping[str, Any]:
@@ -100,13 +100,13 @@ class DayCommit:
 
     snapshot_id: int
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    records: int | None = None  # that it wrote, of all its days; None where nothing says
+    records: int | None = None  # written for all its days; None where not recorded
     removed: int | None = None  # the day's records, where maintenance has removed them since
 
 
 @dataclass(frozen=True)
 class DayFiles:
-    """What a day of a stage table takes in the lake."""
+    """The size of a day of a stage table."""
 
     files: int = 0
     bytes: int = 0
@@ -119,7 +119,7 @@ class DayCommits(dict[date, DayCommit]):
     head: int | None = None
 
     def records(self, days: Iterable[date]) -> int | None:
-        """At most how many rows some days have; None where their commits do not say."""
+        """The upper bound of the rows of some days; None where a commit does not record it."""
         total, seen = 0, set()
         for made in (self[day] for day in days if day in self):
             if made.records is None:
@@ -130,13 +130,13 @@ class DayCommits(dict[date, DayCommit]):
 
 
 def days_made(commits: Iterable[tuple[int, Mapping[str, str]]]) -> dict[date, DayCommit]:
-    """What the commits of a stage table say of its days: of each day the last word.
+    """The days of a stage table: the latest commit that recorded each day.
 
-    What was carried over is older than what a commit says that is still there, even where a
-    run committed between the two.
+    Inputs that maintenance copied are older than those of any snapshot that is left, even where a
+    run committed in between.
 
     Args:
-        commits: id and summary, oldest first.
+        commits: snapshot id and summary, oldest first.
     """
     listed = list(commits)
     days: dict[date, DayCommit] = {}
@@ -185,7 +185,7 @@ def branch_prefix(day: date) -> str:
 
 
 def is_day(name: str) -> bool:
-    """Is a reference's name that of a published day?"""
+    """Whether a reference is the tag of a published day."""
     return len(name) == 10 and name[4] == "-"
 
 

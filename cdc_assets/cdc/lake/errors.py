@@ -180,7 +180,7 @@ def _busy(config: Config, why: str) -> str:
 
 def _damaged(config: Config, why: str) -> str:
     return (
-        f"the catalog {_catalog(config)} is damaged or no SQLite database ({why}). Restore the "
+        f"the catalog {_catalog(config)} is damaged or not an SQLite database ({why}). Restore the "
         "file from a backup; without one, move the warehouse away and make the days again"
     )
 

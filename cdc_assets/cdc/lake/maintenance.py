@@ -1,19 +1,19 @@
-"""Keeping the lake small: compaction, expired days, commits and files that nobody needs.
+"""Maintenance: compaction, and expiry of days, snapshots and orphan files.
 
-Four steps a table, each one commit that leaves the lake readable, so that a crash between or
-in them costs nothing but its own work:
+Four steps per table. Each step is one commit that leaves the lake readable, so a crash loses only
+the work of the step that it interrupts:
 
-1. Tags of days beyond ``keep_days`` go (state tables), and branches that crashed runs left; of
-   `landing` the records of days beyond ``landing_keep_days``, where it is set.
-2. Small data files are joined and deleted rows dropped. Of a state table that is done on the
-   newest day that is over: its tag moves to the compacted files, so that the days behind it
-   inherit them, and its commit says which day it is and of what it was made, as before.
-3. Commits that no tag and no branch holds expire. What a stage table's commits said of its
-   days is first carried over into a new one.
-4. Files in the table's folder that no commit knows are removed.
+1. Remove day tags older than ``keep_days`` (state tables) and the branches of crashed runs; from
+   `landing` the records older than ``landing_keep_days``, where it is set.
+2. Compact small data files and drop deleted rows. A state table is compacted on its newest ended
+   day: the day's tag is set to the compacted snapshot, which records the same day and the same
+   inputs, so that the following days inherit the compacted files.
+3. Expire snapshots that no tag and no branch references. The day inputs that a stage table's
+   snapshots record are first copied into the summary of a new snapshot.
+4. Remove files in the table's folder that no snapshot references.
 
-Rows of `changes` and the other stage tables are kept for good, those of `landing` unless
-``landing_keep_days`` is set: from its first day on a table can be made again from them.
+The rows of `changes` and the other stage tables never expire, nor those of `landing` unless
+``landing_keep_days`` is set: a table can be made again from them, from its first day on.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, quote
 from cdc_assets.cdc.spark import CATALOG
 
-# As the stages write them: a table's merge reads its own part of a file.
+# The order in which the stages write: the merge of a table then reads only its part of a file.
 _SORTED = {
     table: ", ".join(quote(c) for c in ("table_name", "topic", "partition", "offset"))
     for table in ("changes", "control")
@@ -55,10 +55,10 @@ _SORTED = {
 
 @dataclass(frozen=True)
 class Figures:
-    """What maintenance of a table came to; after a dry run what it would come to.
+    """The result of maintaining a table, or in a dry run the expected result.
 
-    `files` and `bytes` are those in the table's folder, metadata included; None where only the
-    catalog can read it. `data_files` and `data_bytes` are what compaction rewrote.
+    `files_…` and `bytes_…` are those in the table's folder, metadata included; None where only the
+    catalog can read it. `data_files` and `data_bytes` are those that compaction rewrote.
     """
 
     source: str
@@ -78,7 +78,7 @@ class Figures:
 
     @property
     def bytes_saved(self) -> int | None:
-        """How much smaller the folder is; negative where compaction wrote what days still hold."""
+        """How much smaller the folder is; negative where tags still need the rewritten files."""
         if self.bytes_before is None or self.bytes_after is None:
             return None
         return self.bytes_before - self.bytes_after
@@ -90,7 +90,7 @@ class Figures:
 
 
 def tables_of(lake: Lake, source: str) -> list[str]:
-    """The tables of a source that are in the lake: its state tables, then its own ones."""
+    """The tables of a source that are in the lake: state tables first, then stage tables."""
     names = [*lake.config.source(source).tables, *OWN_ASSETS]
     return [name for name in names if lake.exists(_identifier(lake, source, name))]
 
@@ -114,19 +114,19 @@ def maintain_table(
 ) -> Figures:
     """Maintain one table.
 
-    Safe beside runs, and to be kept from them all the same: where both commit to one day, the
-    second of them fails.
+    Safe at the same time as a run, but better avoided: where both commit to the same day, the
+    second commit fails.
 
     Args:
-        lake: the lake; its configuration says what is kept.
+        lake: the lake, with the configuration of what expires.
         source: the source's name.
         table: `public.customers`, or one of the source's own tables.
-        dry_run: change nothing, and say what would be done.
-        at: the instant from which the ages of commits and files count [default: now].
+        dry_run: change nothing, only return the expected figures.
+        at: the instant to which the ages of snapshots and files are measured [default: now].
 
     Raises:
-        ConcurrentRunError: a run made the newest day again meanwhile.
-        AuditError: the compacted day has not as many rows; it is not published.
+        ConcurrentRunError: a run has made the newest day again meanwhile.
+        AuditError: the compacted day has another number of rows; it is not published.
     """
     began = time.monotonic()
     work = _Work(lake, source, table, dry_run, at or datetime.now(timezone.utc))
@@ -148,7 +148,7 @@ class _Work:
         self.at = at
 
     def figures(self) -> Figures:
-        """Do the four steps."""
+        """Run the four steps."""
         days = self._days_to_expire(self._state())
         branches = self._stale_branches(self._state())
         if (days or branches) and not self.dry_run:
@@ -171,7 +171,7 @@ class _Work:
 
     def _state(self) -> TableState:
         state = self.lake.read_state(self.identifier)
-        assert state is not None  # tables_of() has found it
+        assert state is not None  # tables_of() returned it
         return state
 
     def folder(self) -> tuple[int, int] | tuple[None, None]:
@@ -179,7 +179,7 @@ class _Work:
         jvm: Any = self.lake.spark._jvm
         jsc: Any = self.lake.spark._jsc
         path = jvm.org.apache.hadoop.fs.Path(self._state().location)
-        with suppress(Py4JError):  # a store that only Iceberg's own client reads
+        with suppress(Py4JError):  # a store that only Iceberg's own FileIO reads
             summary = path.getFileSystem(jsc.hadoopConfiguration()).getContentSummary(path)
             return int(summary.getFileCount()), int(summary.getLength())
         return None, None
@@ -193,14 +193,14 @@ class _Work:
     def _days_to_expire(self, state: TableState) -> list[date]:
         """Days older than `keep_days`, counted back from the table's newest day.
 
-        A table that gets no days any more loses none. The days that making the newest day
-        again reads stay in any case.
+        A table without new days therefore keeps its days. The days that making the newest day
+        again reads never expire.
         """
         if not self.is_state or not state.tags:
             return []
         source = self.lake.config.source(self.source)
-        kept = max(source.keep_days, source.late_days + 1)
-        oldest = max(state.tags) - timedelta(days=kept)
+        keep_days = max(source.keep_days, source.late_days + 1)
+        oldest = max(state.tags) - timedelta(days=keep_days)
         return sorted(day for day in state.tags if day < oldest)
 
     def _stale_branches(self, state: TableState) -> set[str]:
@@ -212,7 +212,7 @@ class _Work:
         }
 
     def _drop_refs(self) -> None:
-        """Drop them, and remember in the same commit up to which day they are gone."""
+        """Drop the tags and branches; the same commit records the newest day that has expired."""
 
         def commit() -> None:
             transaction = self.lake.handle(self.identifier).newTransaction()
@@ -232,9 +232,9 @@ class _Work:
         with_retry(commit)
 
     def _landing_to_remove(self) -> dict[date, int]:
-        """Days of the landing older than `landing_keep_days`, with their records.
+        """Days of `landing` older than `landing_keep_days`, each with its number of records.
 
-        Only what is in `changes`, and what the next day does not need any more.
+        Only days that `changes` has read, and whose following day `changes` has read.
         """
         keep = self.lake.config.source(self.source).landing_keep_days
         if self.table != "landing" or keep is None:
@@ -258,12 +258,12 @@ class _Work:
         return {day: held[day].records if day in held else 0 for day in days}
 
     def _remove_landing(self, days: Mapping[date, int]) -> None:
-        """Whole files go, and the commit says how many records each day had."""
+        """Delete whole files; the commit records how many records each day had."""
         iceberg: Any = self.lake.spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
-        said = json.dumps({str(day): records for day, records in days.items()})
+        removed = json.dumps({str(day): records for day, records in days.items()})
 
         def commit() -> None:
-            delete = self.lake.handle(self.identifier).newDelete().set(REMOVED, said)
+            delete = self.lake.handle(self.identifier).newDelete().set(REMOVED, removed)
             for day in days:
                 on_day = iceberg.expressions.Expressions.equal("landing_date", str(day))
                 delete = delete.deleteFromRowFilter(on_day)
@@ -274,12 +274,12 @@ class _Work:
     # --- 2. compaction
 
     def _compact_state(self) -> tuple[date | None, int, int]:
-        """Compact the newest day that is over: the open one is soon made anew."""
+        """Compact the newest ended day; the open day will be made again."""
         state = self._state()
-        over = [day for day in state.tags if not self.lake.config.is_open(day)]
-        if not over:
+        ended = [day for day in state.tags if not self.lake.config.is_open(day)]
+        if not ended:
             return None, 0, 0
-        day = max(over)
+        day = max(ended)
         snapshot = state.tags[day]
         files, size = self._plan(snapshot)
         if not files:
@@ -306,7 +306,7 @@ class _Work:
         return None, files, size
 
     def _plan(self, snapshot: int) -> tuple[int, int]:
-        """Files and bytes that Iceberg would rewrite; it knows what is worth it."""
+        """Files and bytes that Iceberg would rewrite by its own criteria."""
         jvm: Any = self.lake.spark._jvm
         iceberg = jvm.org.apache.iceberg
         planner = iceberg.actions.BinPackRewriteFilePlanner(
@@ -332,7 +332,7 @@ class _Work:
         )
 
     def _audit(self, branch: DayBranch, before: int) -> None:
-        """The compacted day has as many rows as before."""
+        """Check that the compacted day has as many rows as before."""
         expected = self.lake.at(self.identifier, before).count()
         rows = self.lake.spark.table(branch.identifier).count()
         if rows != expected:
@@ -343,40 +343,40 @@ class _Work:
                 "report it, with the versions of Spark and Iceberg",
             )
 
-    # --- 3. commits
+    # --- 3. snapshots
 
     def _expire_snapshots(self, dropped: set[str]) -> int:
-        """Expire what no reference holds, older than `snapshot_hours`: who reads may be there.
+        """Expire unreferenced snapshots older than `snapshot_hours`; queries may read newer ones.
 
         Args:
-            dropped: references that a dry run has left.
+            dropped: references to ignore; a dry run has not dropped them.
         """
         state = self._state()
         before = self._before(self.settings.snapshot_hours)
         old = {s.id for s in state.snapshots.values() if s.timestamp_ms < before}
         if self.is_state:
-            gone = old - {s for name, s in state.refs.items() if name not in dropped}
+            expired = old - {s for name, s in state.refs.items() if name not in dropped}
         else:
-            gone = self._carried_over(state, old)
-        if gone and not self.dry_run:
-            with_retry(lambda: self._expire(gone))
-        return len(gone)
+            expired = self._repeated_later(state, old)
+        if expired and not self.dry_run:
+            with_retry(lambda: self._expire(expired))
+        return len(expired)
 
-    def _carried_over(self, state: TableState, old: set[int]) -> set[int]:
-        """Of a stage table's old commits those whose words on their days stand elsewhere, too.
+    def _repeated_later(self, state: TableState, old: set[int]) -> set[int]:
+        """Snapshots that are safe to expire: a later one repeats their day inputs.
 
-        Readers go by what the commits say of their days (:func:`days_made`), not by the commits
-        themselves: one new commit says it all.
+        Readers use the day inputs in the summaries (:func:`days_made`), not the snapshots: an empty
+        append records the inputs of all days in its summary.
         """
         head = state.refs.get("main")
         others = old - {head}
         if head is None or not others or CARRIED in state.snapshots[head].summary:
             return others
         if not self.dry_run:
-            said = days_made((s.id, s.summary) for s in state.snapshots.values())
+            made = days_made((s.id, s.summary) for s in state.snapshots.values())
             carried = {
                 str(day): {"commit": of.snapshot_id, "inputs": of.inputs, "removed": of.removed}
-                for day, of in said.items()
+                for day, of in made.items()
             }
             text = json.dumps(carried)
             with_retry(
@@ -385,7 +385,7 @@ class _Work:
         return old
 
     def _expire(self, ids: Iterable[int]) -> None:
-        # By id alone: Iceberg's own age would take main's history, too.
+        # By id only: expiring by age would remove the history of main, too.
         expire = self.lake.handle(self.identifier).expireSnapshots().expireOlderThan(0)
         for snapshot in ids:
             expire = expire.expireSnapshotId(snapshot)
@@ -394,7 +394,7 @@ class _Work:
     # --- 4. files
 
     def _remove_orphans(self) -> int:
-        """Remove files that no commit knows: of crashed runs, and of metadata long replaced."""
+        """Remove files that no snapshot references: of crashed runs, and replaced metadata."""
         before = self.at - timedelta(hours=self.settings.orphan_hours)
         return self._call(
             "remove_orphan_files",
@@ -403,7 +403,7 @@ class _Work:
         )
 
     def _call(self, procedure: str, **arguments: str) -> int:
-        """Run one of Iceberg's procedures on the table; how many rows it answered with."""
+        """Run one of Iceberg's procedures on the table; returns the number of its result rows."""
         named = {"table": sql_text(self.identifier), **arguments}
         listed = ", ".join(f"{name} => {value}" for name, value in named.items())
         call = f"CALL {quote(CATALOG)}.system.{procedure}({listed})"

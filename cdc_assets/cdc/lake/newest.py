@@ -1,4 +1,4 @@
-"""How new a source's data is, by the lake's metadata: no Spark, and mostly no data file."""
+"""The age of a source's newest data from the lake's metadata: no Spark, mostly no data file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table
 
-# When an event came: the first of these that it has, ms UTC.
+# The time of an event is the first of these columns that is not null, ms UTC.
 TIMES = ("kafka_ts_ms", "processed_ts_ms", "source_ts_ms")
 
 _EPOCH = date(1970, 1, 1)
@@ -24,11 +24,11 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True)
 class NewestData:
-    """What the lake knows of the newest data of a source; instants are UTC.
+    """The newest data of a source; instants are UTC.
 
-    `record` is when its newest event or heartbeat came (None where none says a time), `day` the
-    landing day that holds it. `landed_day` is the newest day that has landed, be it without a
-    record, and `landed_at` when a run landed last (None where its commit has expired).
+    `record` is the time of its newest event or heartbeat (None where no record has a time), `day`
+    the landing day that holds it. `landed_day` is the newest day that has landed, even without
+    records, and `landed_at` the time of the last landing (None where its snapshot has expired).
     """
 
     record: datetime | None
@@ -38,13 +38,13 @@ class NewestData:
 
 
 def newest_data(config: Config, source: str) -> NewestData:
-    """What the lake knows of the newest data of a source.
+    """Find the newest data of a source.
 
-    Events and heartbeats count, what is in quarantine does not. A time that is later than the
-    commit that wrote it is ahead of the clocks, and says nothing.
+    Events and heartbeats count, quarantined records do not. A time later than the commit that wrote
+    it lies in the future and is ignored.
 
     Raises:
-        MissingTableError: nothing of the source was made yet.
+        MissingTableError: no day of the source is made yet.
         LakeError: the catalog or a file can't be read.
     """
     own = reads.own_table(source, "landing")
@@ -72,12 +72,12 @@ def _instant(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, timezone.utc)
 
 
-# Of each table the snapshot that was looked at last and what came of it: a commit does not change.
-_KNOWN: dict[str, tuple[int, tuple[int, date] | None]] = {}
+# Table uuid → the snapshot that was searched last, and the result: snapshots are immutable.
+_CACHE: dict[str, tuple[int, tuple[int, date] | None]] = {}
 
 
 def _newest_of(config: Config, source: str, name: str) -> tuple[int, date] | None:
-    """The newest time in a table in ms, and its day; None where no row says one."""
+    """The newest time in a table in ms, and its day; None where no row has a time."""
     try:
         table = reads.open_table(config, reads.own_table(source, name))
     except MissingTableError:
@@ -86,9 +86,9 @@ def _newest_of(config: Config, source: str, name: str) -> tuple[int, date] | Non
     if snapshot is None:
         return None
     uuid = str(table.metadata.table_uuid)
-    known = _KNOWN.get(uuid)
+    known = _CACHE.get(uuid)
     if known is None or known[0] != snapshot.snapshot_id:
-        known = _KNOWN[uuid] = (snapshot.snapshot_id, _search(table))
+        known = _CACHE[uuid] = (snapshot.snapshot_id, _search(table))
     return known[1]
 
 
@@ -108,13 +108,13 @@ def _search(table: Table) -> tuple[int, date] | None:
 
 
 def _committed_ms(table: Table, snapshot_id: int) -> int | None:
-    """When a commit was made; None where it has expired."""
+    """When a snapshot was committed; None where it has expired."""
     snapshot = table.snapshot_by_id(snapshot_id)
     return snapshot.timestamp_ms if snapshot else None
 
 
 def _days_of_files(table: Table) -> Iterator[tuple[date, list[DataFile]]]:
-    """The days that have rows, newest first, each with its files; few manifests are read."""
+    """The days that have rows, newest first, each with its files; reads few manifests."""
     from pyiceberg.manifest import ManifestContent
 
     snapshot = table.current_snapshot()
@@ -138,7 +138,7 @@ def _days_of_files(table: Table) -> Iterator[tuple[date, list[DataFile]]]:
 
 
 def _last_day(manifest: ManifestFile) -> date:
-    """The newest day that a manifest names files of; stage tables are partitioned by it alone."""
+    """The newest day in a manifest; stage tables are partitioned by `landing_date` only."""
     from pyiceberg.conversions import from_bytes
     from pyiceberg.types import DateType
 
@@ -156,7 +156,8 @@ def _day(value: object) -> date:
 def _newest_of_day(table: Table, day: date, files: Sequence[DataFile], until_ms: int) -> int | None:
     """The newest time of a day's rows up to an instant, in ms.
 
-    The bounds of the files' columns say it, unless one lies ahead or only some rows have a time.
+    Taken from the column bounds of the files, unless a bound is later than the instant or only some
+    rows have a time; then the rows are read.
     """
     bounds = [_bound(table, file) for file in files]
     known = [bound for bound in bounds if bound is not None]
@@ -173,7 +174,7 @@ def _newest_of_day(table: Table, day: date, files: Sequence[DataFile], until_ms:
 
 
 def _bound(table: Table, file: DataFile) -> int | None:
-    """The newest time in a file, -1 where no row has one; None where its metadata can't say."""
+    """The newest time in a file, -1 where no row has one; None where its metadata lacks it."""
     from pyiceberg.conversions import from_bytes
     from pyiceberg.types import LongType
 

@@ -1,47 +1,41 @@
-"""A few rows of a table, read by Iceberg itself: a Spark job would take ten times as long."""
+"""A few rows of a table as texts, read without a Spark job."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.spark import GENERICS
+from cdc_assets.cdc.lake.iceberg_rows import iceberg_rows
 
 
 def first_rows(
     lake: Lake, identifier: str, snapshot: int, limit: int, is_hidden: Callable[[str], bool]
 ) -> tuple[list[str], list[list[str | None]]]:
-    """The names of a table's columns and some of its rows as texts, as of a snapshot.
+    """The column names of a table and some of its rows as texts, as of a snapshot.
 
     Args:
-        is_hidden: true of the columns whose values are not read; they are None.
+        is_hidden: True for a column whose values are not read; they are None.
 
     Returns:
         Names and rows. Bytes are base64, an empty text is ``""``, null is None.
     """
     table = lake.handle(identifier)
-    found = getattr(lake.spark._jvm, GENERICS).read(table).useSnapshot(snapshot).build()
-    rows = found.iterator()
-    try:
-        read: list[Any] = []
-        while len(read) < limit and rows.hasNext():
-            read.append(rows.next())
-        fields = read[0].struct().fields() if read else table.schema().columns()
-        kinds = [(field.name(), field.type().toString()) for field in fields]
+    with iceberg_rows(lake.spark, table, snapshot=snapshot) as rows:
+        first = list(islice(rows, limit))
+        fields = first[0].struct().fields() if first else table.schema().columns()
+        columns = [(field.name(), field.type().toString()) for field in fields]
         texts = [
             [
                 None if is_hidden(name) else _text(row.get(n), kind)
-                for n, (name, kind) in enumerate(kinds)
+                for n, (name, kind) in enumerate(columns)
             ]
-            for row in read
+            for row in first
         ]
-        return [name for name, _ in kinds], texts
-    finally:
-        rows.close()
-        found.close()
+    return [name for name, _ in columns], texts
 
 
 def _text(value: Any, kind: str) -> str | None:

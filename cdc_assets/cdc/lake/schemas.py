@@ -33,7 +33,7 @@ _HEADERS = ArrayType(
 )
 
 LANDING = _schema(
-    ("topic", _TEXT, "Kafka topic; null for a line that is no record"),
+    ("topic", _TEXT, "Kafka topic; null for a line that is not a record"),
     ("partition", IntegerType(), "Kafka partition"),
     ("offset", _LONG, "Kafka offset"),
     ("timestamp", TimestampType(), "Kafka timestamp of the record"),
@@ -50,7 +50,7 @@ QUARANTINE = StructType(
         *LANDING.fields,
         *_schema(
             ("reason", _TEXT, "reason code, a closed list"),
-            ("detail", _TEXT, "one line that says what was met"),
+            ("detail", _TEXT, "what was found, in one line"),
             ("table_name", _TEXT, "namespace.table, where the record could be read so far"),
         ).fields,
     ]
@@ -80,8 +80,12 @@ CHANGES = _schema(
     ("tx_order", _LONG, "order within the transaction"),
     ("is_snapshot", BooleanType(), "a snapshot read, not a change"),
     ("schema_id", _TEXT, "SHA-256 of the message's schema; see the table schemas"),
-    ("source_elements", ArrayType(_LONG), "what the source says of the order; null if missing"),
-    ("position_basis", _TEXT, "members of the source that the position is made of"),
+    (
+        "source_elements",
+        ArrayType(_LONG),
+        "elements of the order as sent by the source; null if missing",
+    ),
+    ("position_basis", _TEXT, "members of the source that make up the position"),
 )
 
 CONTROL = _schema(
@@ -107,12 +111,12 @@ FACTS = _schema(
     *_only(CHANGES, "table_name", "op", "source_op"),
     ("reason", _TEXT, "why they are in quarantine"),
     ("epoch", _LONG, "first element of their positions"),
-    ("basis", _TEXT, "members of the source that the positions are made of"),
+    ("basis", _TEXT, "members of the source that make up the positions"),
     *_only(CHANGES, "schema_id"),
     ("records", _LONG, "how many there are"),
     ("without_position", _LONG, "how many have no position"),
     ("moves", _LONG, "how many changed their row's key"),
-    ("without_before", _LONG, "how many say nothing of the row before"),
+    ("without_before", _LONG, "how many have no row before the change"),
     ("without_schema", _LONG, "how many have a row after and no schema"),
     ("maybe_unsent", _LONG, "how many may hold a value that was not sent"),
     ("key_names", ArrayType(ArrayType(_TEXT)), "the key columns that they have"),

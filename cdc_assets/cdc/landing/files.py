@@ -97,7 +97,7 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
         else:
             raise LandingError(
                 source,
-                f"{path} is no landed file; expected *.jsonl, *.jsonl.gz or *.parquet. "
+                f"{path} is not a landed file; expected *.jsonl, *.jsonl.gz or *.parquet. "
                 "Rename it, move it away, or start its name with _ to have it ignored",
                 path,
             )

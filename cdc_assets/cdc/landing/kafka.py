@@ -93,7 +93,7 @@ def _plan_days(
     is_over = {day: not lake.config.is_open(day) for day in days}
     with Client(lake.spark, name, config) as client:
         found = client.find(ends.values())
-    found = _without_dated_ahead(lake.spark, name, config, found, recorded)
+    found = _ignore_future_timestamps(lake.spark, name, config, found, recorded)
     known, planned = dict(recorded), {}
     for day in sorted(days):
         asked = Asked(
@@ -108,17 +108,17 @@ def _plan_days(
     return planned, found
 
 
-def _without_dated_ahead(
+def _ignore_future_timestamps(
     spark: SparkSession,
     name: str,
     config: KafkaConfig,
     found: Found,
     recorded: Mapping[date, KafkaDay],
 ) -> Found:
-    """What Kafka has, where no record that is dated ahead of now ends a day.
+    """Ignore future timestamps when finding a day's end offset.
 
-    One wrong clock would otherwise hold up the landing until its date has come. Kafka's index
-    knows the first such record only, so what follows it is looked through.
+    Otherwise one wrong clock would stop the landing until its date has come. Kafka's index gives
+    only the first such record, so the records after it are searched.
     """
     now = _millis(datetime.now(timezone.utc))
     at = {instant: dict(places) for instant, places in found.at.items()}

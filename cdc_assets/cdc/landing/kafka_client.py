@@ -1,4 +1,4 @@
-"""Kafka, asked through its own AdminClient in Spark's JVM; its errors, told without secrets."""
+"""Kafka's AdminClient in Spark's JVM; its errors are reported without secrets."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ _WHY: tuple[tuple[tuple[str, ...], str, str], ...] = (
             "org.apache.kafka.clients.consumer.OffsetOutOfRangeException",
             _DATA_LOSS,
         ),
-        "records went away while they were read, by retention or with their topic",
+        "records were removed while they were read, by retention or with their topic",
         "run again; the error then names the lost offsets",
     ),
     (
@@ -196,9 +196,9 @@ def failed(source: str, config: KafkaConfig, error: Exception) -> LandingError:
         if not found.isdisjoint(signs):
             why, remedy = reason, then
             break
-    told = without_secrets(f"{why} ({what})", config)
+    text = without_secrets(f"{why} ({what})", config)
     return LandingError(
-        source, f"{config.bootstrap_servers}: {told}; nothing was landed. To go on: {remedy}"
+        source, f"{config.bootstrap_servers}: {text}; nothing was landed. To go on: {remedy}"
     )
 
 

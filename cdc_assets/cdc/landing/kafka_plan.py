@@ -146,7 +146,7 @@ def plan(source: str, asked: Asked, found: Found, allow_loss: bool) -> KafkaDay:
         if gone > read_from:
             faults.append(
                 f"{_named(place)}: offsets {read_from} to {gone - 1} are gone before they were "
-                f"landed (retention, or deleted); the first still there is {found.first[place]}"
+                f"landed (retention, or deleted); the first one left is {found.first[place]}"
             )
             lost.setdefault(place[0], {})[place[1]] = (read_from, gone)
         elif fault := _nothing_left(asked, place, topic_id, found):
@@ -280,5 +280,5 @@ def _nothing_left(asked: Asked, place: TopicPartition, topic_id: str, found: Fou
         return None  # there are records from before the day, so all of the day's are there
     return (
         f"{_named(place)}: its first {first} offsets are gone (retention, or deleted), and "
-        f"records of {asked.day} may have been among them; no earlier record is left to tell"
+        f"records of {asked.day} may have been among them; no earlier record is left to check"
     )

@@ -169,8 +169,8 @@ def _explain_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableCol
         day.label,
         day.day,
         f"{found.expected} keys were written and {found.hits} rows have them, "
-        f"{found.misplaced} at another position than their event's; {found.others} rows are of "
-        f"no event. Keys that stand twice: {[tuple(r) for r in counted] or 'none'}. Nothing is "
+        f"{found.misplaced} at another position than their event's; {found.others} rows were "
+        f"written by no event. Duplicate keys: {[tuple(r) for r in counted] or 'none'}. Nothing is "
         "published; make the day again, and report this with the table's snapshots",
         check="keys_unique",
     )

@@ -1,8 +1,8 @@
-"""The order in which records name their columns.
+"""Column order as the records have it.
 
-`changes` holds images as canonical JSON, their names sorted; the order that a producer wrote is in
-the landed bytes alone. One or two records say it. Iceberg itself looks them up, without a Spark
-job.
+`changes` holds row images as canonical JSON with sorted names, so the producer's order is only in
+the landed bytes. One or two records are enough; Iceberg's own reader looks them up, without a
+Spark job.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from typing import Any
 from pyspark.sql import Row
 
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.spark import GENERICS
+from cdc_assets.cdc.lake.iceberg_rows import iceberg_rows
 from cdc_assets.cdc.sqltext import Sql, case, literals
 
 _PLACE = "topic, partition, offset"
-_EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
 
 
 def place_columns(known: Collection[str]) -> dict[str, Sql]:
     """Aggregates over events that say which records to look up.
 
     Args:
-        known: names of the columns that have their place already. The events have `names`, those
-            of their image.
+        known: names of the columns that have a place already. The events have a column `names`:
+            the names in their row image.
 
     Returns:
-        `first`, the first record with a new name, and `widest`, the first of those with most new
-        names: what a sparse first record lacks. Both are null where no record has one.
+        `first`, the first record with a new name, and `widest`, the first of the records with most
+        new names, for what a sparse first record lacks. Both are null where no record has one.
     """
     placed = f"CAST(array({literals(sorted(known))}) AS array<string>)"
     new = f"size(array_except(names, {placed}))"
@@ -45,48 +44,39 @@ def place_columns(known: Collection[str]) -> dict[str, Sql]:
 def names_in_order(
     lake: Lake, source: str, day: date, found: Row, names: Collection[str]
 ) -> list[str]:
-    """Names of columns as the records have them, each once.
+    """Column names in the order of the records, each once.
 
     Args:
-        found: what :func:`place_columns` gives of the day's events.
-        names: the columns that are asked for.
+        found: the result of :func:`place_columns` over the day's events.
+        names: the columns to order.
 
     Returns:
-        Those of the names that the records have: of the first record, then of the widest.
+        The names that the records have: those of the first record, then those of the widest.
     """
     places = [(p.topic, p.partition, p.offset) for p in (found.first, found.widest) if p]
     ordered: dict[str, None] = {}
     for place in dict.fromkeys(places):
-        value = _landed(lake, source, day, *place)
+        value = _landed_value(lake, source, day, *place)
         ordered.update(dict.fromkeys(order_in_message(value, names)))
     return list(ordered)
 
 
-def _landed(
+def _landed_value(
     lake: Lake, source: str, day: date, topic: str, partition: int, offset: int
 ) -> bytes | None:
-    """The value of a landed record, None where the landing does not have it any more."""
-    jvm: Any = lake.spark._jvm
-    equal = getattr(jvm, _EXPRESSIONS).equal
-    wanted = {"landing_date": str(day), "topic": topic, "partition": partition, "offset": offset}
+    """The value of a landed record; None where `landing` no longer has the record."""
+    place = {"landing_date": str(day), "topic": topic, "partition": partition, "offset": offset}
     table = lake.handle(lake.stage(source, "landing"))
-    scan = getattr(jvm, GENERICS).read(table)
-    for name, value in wanted.items():
-        scan = scan.where(equal(name, value))
-    found = scan.select([*wanted, "value"]).build()
-    rows = found.iterator()
-    try:
-        value = rows.next().getField("value") if rows.hasNext() else None
+    with iceberg_rows(lake.spark, table, equal=place, columns=[*place, "value"]) as rows:
+        record = next(rows, None)
+        value = record.getField("value") if record is not None else None
         return bytes(value.array()) if value is not None else None
-    finally:
-        rows.close()
-        found.close()
 
 
 def order_in_message(value: bytes | None, names: Collection[str]) -> list[str]:
     """The names in the order of the row that a message holds, whatever its format.
 
-    The row is the object with most of the names, and of such the one with the fewest others.
+    The row is the object with most of the names; among equals the one with the fewest others.
     """
     try:
         document = json.loads(value or b"null", parse_int=str, parse_float=str)

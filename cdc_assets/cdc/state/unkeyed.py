@@ -186,8 +186,8 @@ class Unkeyed:
             raise AuditError(
                 self.day.label,
                 self.day.day,
-                f"{rows} rows are there and {expected} were expected: two rows stand at one "
-                "position. Look for them by _cdc_position and remove one",
+                f"got {rows} rows, expected {expected}: two rows have the same position. Find them "
+                "by _cdc_position and remove one",
             )
         return rows
 

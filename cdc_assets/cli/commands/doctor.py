@@ -1,7 +1,8 @@
-"""`cdc-assets doctor`: what is wrong with the machine, the configuration or the lake."""
+"""`cdc-assets doctor`: check the machine, the configuration and the lake."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import Enum
 from typing import Annotated
 
@@ -23,11 +24,12 @@ def doctor(
         bool,
         typer.Option(
             "--quick",
-            help="Do not start Spark. Only a session proves that Java, jars and catalog work.",
+            help="Do not start Spark; Java, jars and catalog are then not tested together.",
         ),
     ] = False,
     form: Annotated[
-        DoctorForm, typer.Option("--format", help="table or json (a line each).", show_default=True)
+        DoctorForm,
+        typer.Option("--format", help="table, or json (one object per line).", show_default=True),
     ] = DoctorForm.table,
     config_file: ConfigFile = None,
     verbose: Verbose = False,
@@ -41,24 +43,25 @@ def doctor(
 
     marks = {"ok": "ok     ", "warning": "WARNING", "problem": "PROBLEM"}
     problems = 0
-    with quiet(verbose, "looking at cdc.yaml, packages and Java") as (activity, _):
-        from cdc_assets.cli import doctor as checks
+    with quiet(verbose, "checking cdc.yaml, packages and Java") as (activity, _):
+        from cdc_assets.cli.doctor import Status, run_checks
 
-        def begin(check: str) -> None:
+        def show(check: str) -> None:
             if check == "spark" and not quick:
                 activity.say(STARTING_SPARK)
             else:
                 activity.show(f"checking {check}")
 
-        for line in checks.examine(config_file, quick, begin=begin):
-            problems += line.status is checks.Status.problem
-            row = {"check": line.check, "status": line.status.value, "found": line.found}
+        for finding in run_checks(config_file, quick, on_start=show):
+            problems += finding.status is Status.problem
             with activity.paused():
                 if form is DoctorForm.json:
-                    output.print_rows((), [{**row, "remedy": line.remedy}], "json")
+                    row = {**asdict(finding), "status": finding.status.value}
+                    output.print_rows((), [row], "json")
                     continue
-                typer.echo(f"{marks[row['status']]}  {line.check}: {output.printable(line.found)}")
-                if line.remedy:
-                    typer.echo(f"         {output.printable(line.remedy)}")
+                mark, found = marks[finding.status.value], output.printable(finding.found)
+                typer.echo(f"{mark}  {finding.check}: {found}")
+                if finding.remedy:
+                    typer.echo(f"         {output.printable(finding.remedy)}")
     if problems:
         raise typer.Exit(1)

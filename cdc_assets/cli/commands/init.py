@@ -19,17 +19,17 @@ from cdc_assets.cdc.errors import ConfigError
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(help="The project's folder; it is made if missing.", file_okay=False)
+        Path, typer.Argument(help="The project's folder; created if missing.", file_okay=False)
     ],
     source: Annotated[
-        str, typer.Option("--source", metavar="NAME", help="The name of its source.")
+        str, typer.Option("--source", metavar="NAME", help="Name of the source.")
     ] = "inventory",
     format_of: Annotated[
         str,
         typer.Option(
             "--format-of",
             metavar="FORMAT",
-            help="Of its events: debezium, debezium-flat, lindorm or dataworks.",
+            help="Format of the events: debezium, debezium-flat, lindorm or dataworks.",
         ),
     ] = "debezium",
     files: Annotated[
@@ -37,16 +37,16 @@ def init(
         typer.Option(
             "--files",
             metavar="PATH",
-            help="The folder where a folder a day lands [default: data/landing/NAME, made here]",
+            help="Landing folder, with a folder per day (default: data/landing/NAME, created).",
         ),
     ] = None,
     kafka: Annotated[
         str | None,
-        typer.Option("--kafka", metavar="SERVERS", help="Kafka's bootstrap servers, host:port,…"),
+        typer.Option("--kafka", metavar="SERVERS", help="Kafka bootstrap servers, host:port,…"),
     ] = None,
     topics: Annotated[
         str | None,
-        typer.Option("--topics", metavar="LIST", help="Kafka's topics, with commas between them."),
+        typer.Option("--topics", metavar="LIST", help="Kafka topics, separated by commas."),
     ] = None,
 ) -> None:
     """Write cdc.yaml, workspace.yaml and dagster.yaml of a new project; overwrite nothing."""

@@ -46,7 +46,7 @@ def inspect(
     ] = None,
     form: Format = Form.table,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Read only the first so many records.")
+        int | None, typer.Option("--limit", min=1, help="Read only the first N records.")
     ] = None,
     config_file: ConfigFile = None,
     verbose: Verbose = False,

@@ -26,7 +26,7 @@ def quarantine(
     day: Annotated[
         date | None,
         typer.Option(
-            "--day", parser=parse_day, metavar="DAY", help="Only what landed on this day."
+            "--day", parser=parse_day, metavar="DAY", help="Only records that landed on this day."
         ),
     ] = None,
     first: From = None,
@@ -48,7 +48,7 @@ def quarantine(
         typer.Option(
             "--export",
             metavar="FILE",
-            help="Write the records as landed lines, to mend and land again; - for stdout.",
+            help="Write the records as landed lines, to correct and land again; - for stdout.",
         ),
     ] = None,
     config_file: ConfigFile = None,

@@ -32,7 +32,7 @@ from cdc_assets.cdc.landing.kafka_client import failed
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import add_kafka, build_session, is_lost
 from cdc_assets.definitions import build_definitions
-from cdc_assets.orchestration.sensors import wanted_days
+from cdc_assets.orchestration.sensors import days_to_request
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.paths import REPOSITORY
@@ -171,7 +171,7 @@ def break_catalog(folder: Path, how: str) -> Path:
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ("garbage", "is damaged or no SQLite database (SQLiteException: [SQLITE_NOTADB]"),
+        ("garbage", "is damaged or not an SQLite database (SQLiteException: [SQLITE_NOTADB]"),
         ("folder", "can't be used (SQLiteException: [SQLITE_CANTOPEN]"),
     ],
 )
@@ -270,7 +270,7 @@ KAFKA_FAILURES = [
     ("kafka.common.errors.UnknownTopicOrPartitionException", "a topic has just gone"),
     (
         "kafka.common.errors.OffsetOutOfRangeException",
-        "records went away while they were read, by retention or with their topic",
+        "records were removed while they were read, by retention or with their topic",
     ),
     ("kafka.common.config.ConfigException", "an option is wrong"),
 ]
@@ -357,7 +357,7 @@ def test_a_table_that_does_not_exist_was_never_made(
         config = config_of(tmp_path, **lake)
         with pytest.raises(MissingTableError, match="cdc-assets run --"):
             reads.open_table(config, reads.own_table("shop", "landing"))
-        wanted = wanted_days(config, "shop", str(tmp_path / "landing"), settled())
+        wanted = days_to_request(config, "shop", str(tmp_path / "landing"), settled())
         assert wanted is not None
         assert wanted.changed == (DAY,)
 
@@ -370,7 +370,7 @@ def test_an_outage_of_the_catalog_asks_for_no_day(
     for lake in catalogs(tmp_path):
         config = config_of(tmp_path, **lake)
         with pytest.raises(LakeError, match=r"catalog.* can't be read: ") as raised:
-            wanted_days(config, "shop", str(tmp_path / "landing"), settled())
+            days_to_request(config, "shop", str(tmp_path / "landing"), settled())
         assert not isinstance(raised.value, MissingTableError)
         assert "\n" not in str(raised.value)
 
@@ -379,7 +379,7 @@ def test_a_catalog_server_that_does_not_answer_asks_for_no_day(tmp_path: Path) -
     rest = {"type": "rest", "uri": "http://127.0.0.1:9"}
     config = config_of(tmp_path, catalog=rest)
     with pytest.raises(LakeError, match=r"the catalog \(rest\) can't be read: ") as raised:
-        wanted_days(config, "shop", str(tmp_path / "landing"), settled())
+        days_to_request(config, "shop", str(tmp_path / "landing"), settled())
     assert not isinstance(raised.value, MissingTableError)
 
 
@@ -431,7 +431,7 @@ def assert_one_line(done: subprocess.CompletedProcess[str], says: str) -> None:
 
 def test_a_session_is_not_started_over_a_warehouse_that_cannot_be_made(tmp_path: Path) -> None:
     file_as_warehouse(tmp_path)
-    with pytest.raises(LakeError, match=r"the warehouse .* can't be made \(File exists"):
+    with pytest.raises(LakeError, match=r"the warehouse .* can't be created \(File exists"):
         build_session(config_of(tmp_path))
     done = command(tmp_path, "run", "--from", str(DAY))
     assert_one_line(done, "shop__landing: the warehouse ")

@@ -128,6 +128,6 @@ def test_a_lost_file_of_the_lake_is_named(
     folder = Path(lake.config.lake.warehouse) / name / "changes" / "metadata"
     for file in folder.glob("*.avro"):
         file.unlink()
-    monkeypatch.setattr(newest, "_KNOWN", {})
+    monkeypatch.setattr(newest, "_CACHE", {})
     with pytest.raises(LakeError, match=f"{name}: a file of changes or control .* can't be read"):
         newest_data(lake.config, name)

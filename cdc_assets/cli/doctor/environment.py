@@ -1,0 +1,154 @@
+"""Checks of the machine: Python, packages, Java, Spark's jars, and the Dagster instance."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from cdc_assets.cdc.config import config_path
+from cdc_assets.cdc.errors import JavaError
+from cdc_assets.cdc.java import class_archive, java_path, require_java
+from cdc_assets.cdc.spark import PACKAGES
+from cdc_assets.cli.doctor.findings import Context, Finding, Status, finding
+
+# The Dagster daemon sends a heartbeat every 30 seconds.
+_HEARTBEAT_SECONDS = 120
+
+
+def python(context: Context) -> Iterator[Finding]:
+    """The interpreter has a supported version."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    needed = importlib.metadata.metadata("cdc-assets")["Requires-Python"]
+    fits = SpecifierSet(needed).contains(version)
+    yield finding("python", fits, f"{version} at {sys.executable}", f"install Python {needed}")
+
+
+def packages(context: Context) -> Iterator[Finding]:
+    """The installed packages are those that cdc-assets requires."""
+    wrong = []
+    required = [Requirement(text) for text in importlib.metadata.requires("cdc-assets") or ()]
+    needed = [r for r in required if r.marker is None or r.marker.evaluate({"extra": ""})]
+    for requirement in needed:
+        try:
+            version = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            wrong.append(f"{requirement.name} is missing")
+            continue
+        if not requirement.specifier.contains(version, prereleases=True):
+            wrong.append(f"{requirement.name} is {version}, needed is {requirement.specifier}")
+    remedy = "install cdc-assets again, or create the environment again (make setup)"
+    found = "; ".join(wrong) or f"{len(needed)} packages fit"
+    yield finding("packages", not wrong, found, remedy)
+    spark = importlib.metadata.version("pyspark")
+    runtime = PACKAGES[0].split(":")[1]
+    pair = f"pyspark {spark} with {runtime} {PACKAGES[0].split(':')[2]}"
+    fits = f"runtime-{'.'.join(spark.split('.')[:2])}_" in runtime
+    yield finding("packages", fits, pair, "install the pyspark that Iceberg's runtime is built for")
+
+
+def java(context: Context) -> Iterator[Finding]:
+    """Java is new enough and complete; whether Spark's class archive exists."""
+    try:
+        yield Finding("java", Status.ok, require_java())
+    except JavaError as error:
+        yield Finding("java", Status.problem, error.found, error.remedy)
+        return
+    has = "jdk.incubator.vector" in _output(java_path(), "--list-modules")
+    found = f"module jdk.incubator.vector is {'there' if has else 'missing'}"
+    yield finding("java", has, found, "Spark needs it: install a full JRE or JDK")
+    archive = class_archive()
+    if archive.is_file():
+        yield Finding("java", Status.ok, f"Spark's classes are loaded from the archive {archive}")
+    else:
+        remedy = "python -m cdc_assets.warm creates it, in a minute"
+        yield Finding("java", Status.ok, f"no class archive {archive}: Spark starts slower", remedy)
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return done.stderr + done.stdout
+
+
+def jars(context: Context) -> Iterator[Finding]:
+    """Spark has its jars, or can download them."""
+    folder = os.environ.get("CDC_SPARK_JARS")
+    names = [f"{p.split(':')[1]}-{p.split(':')[2]}.jar" for p in PACKAGES]
+    if folder:
+        present = {jar.name for jar in Path(folder).glob("*.jar")}
+        # Also as Ivy names them: <organisation>_<artifact>-<version>.jar.
+        missing = [n for n in names if not any(j == n or j.endswith(f"_{n}") for j in present)]
+        found = f"CDC_SPARK_JARS: {folder} holds {len(present)} jars"
+        if missing:
+            found, remedy = f"{found}, but not {', '.join(missing)}", "add the missing jars"
+            yield Finding("jars", Status.problem, found, remedy)
+        else:
+            yield Finding("jars", Status.ok, found)
+        return
+    own = context.config.spark if context.config else {}
+    ivy = Path(own.get("spark.jars.ivy") or own.get("jars.ivy") or Path.home() / ".ivy2.5.2")
+    missing = [p for p in PACKAGES if not (ivy / "jars" / f"{_ivy_name(p)}.jar").exists()]
+    if missing:
+        yield Finding(
+            "jars",
+            Status.warning,
+            f"not yet in {ivy}: {', '.join(missing)}",
+            "the first Spark session downloads them from a Maven repository; without a network "
+            "put them into a folder and name it in CDC_SPARK_JARS",
+        )
+    else:
+        yield Finding("jars", Status.ok, f"{len(names)} jars in {ivy}")
+
+
+def _ivy_name(package: str) -> str:
+    organisation, artifact, version = package.split(":")
+    return f"{organisation}_{artifact}-{version}"
+
+
+def dagster(context: Context) -> Iterator[Finding]:
+    """The Dagster instance can be opened and its daemon runs."""
+    import dagster as dg
+
+    home = os.environ.get("DAGSTER_HOME")
+    folder = Path(home) if home else config_path(context.config_file).parent
+    if home and not (folder.is_absolute() and folder.is_dir()):
+        remedy = "name an existing folder by its absolute path"
+        yield Finding("dagster", Status.problem, f"DAGSTER_HOME is {home}", remedy)
+        return
+    if not (folder / "dagster.yaml").is_file():
+        found = f"no dagster.yaml in {folder}"
+        if not home:
+            found += " and no DAGSTER_HOME: runs are not recorded"
+        remedy = "set DAGSTER_HOME to the folder that holds it"
+        yield Finding("dagster", Status.warning, found, remedy)
+        if not home:
+            return
+    # Relative folders in dagster.yaml start at the working directory.
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        with dg.DagsterInstance.from_config(str(folder)) as instance:
+            runs = instance.get_runs_count()
+            heartbeats = instance.get_daemon_heartbeats()
+    finally:
+        os.chdir(before)
+    yield Finding("dagster", Status.ok, f"{folder}: {runs} runs recorded")
+    now = time.time()
+    alive = [n for n, h in heartbeats.items() if now - h.timestamp < _HEARTBEAT_SECONDS]
+    if alive:
+        yield Finding("dagster", Status.ok, f"the daemon is running: {', '.join(sorted(alive))}")
+    else:
+        yield Finding(
+            "dagster",
+            Status.warning,
+            "no daemon is running" if not heartbeats else "the daemon has stopped",
+            "schedules, sensors and queued runs wait for it: dagster dev -w workspace.yaml, or "
+            "dagster-daemon run",
+        )

@@ -1,0 +1,113 @@
+"""Checks of the warehouse, the catalog and a Spark session that reads them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+
+from pyiceberg.table import Table
+
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import MissingTableError
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.commits import TIMEZONE
+from cdc_assets.cdc.spark import CATALOG, build_session, spark_conf, sqlite_folder
+from cdc_assets.cli.doctor.findings import Context, Finding, Status
+from cdc_assets.orchestration.interrupts import interruptible
+
+_FREE_BYTES = 5 * 1024**3
+
+
+def warehouse(context: Context) -> Iterator[Finding]:
+    """The warehouse can be written and has free space."""
+    config = context.config
+    if config is None:
+        return
+    if not config.lake.is_local:
+        found = f"{config.lake.warehouse} is not a local folder; its free space is not checked"
+        yield Finding("warehouse", Status.ok, found)
+        return
+    folder = sqlite_folder(config)
+    existing = next(p for p in (folder, *folder.parents) if p.exists())
+    found = f"{folder}" if existing == folder else f"{folder} will be created in {existing}"
+    if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+        remedy = f"make {existing} a folder that this user can write, or change lake.warehouse"
+        found = f"{found}; {existing} can't be written"
+        yield Finding("warehouse", Status.problem, found, remedy)
+        return
+    free = shutil.disk_usage(existing).free
+    found = f"{found}; {free / 1024**3:.1f} GB free"
+    if free >= _FREE_BYTES:
+        yield Finding("warehouse", Status.ok, found)
+    else:
+        remedy = "free some space: cdc-assets maintain removes what has expired"
+        yield Finding("warehouse", Status.warning, found, remedy)
+
+
+def catalog(context: Context) -> Iterator[Finding]:
+    """The catalog can be read, and its tables agree with the configuration."""
+    config = context.config
+    if config is None:
+        return
+    if not config.lake.catalog and not (sqlite_folder(config) / "catalog.db").exists():
+        found = f"no lake in {config.lake.warehouse} yet; the first run creates it"
+        yield Finding("catalog", Status.ok, found)
+        return
+    if config.lake.catalog:
+        from pyiceberg.catalog import load_catalog
+
+        properties = reads.catalog_properties(config)
+        namespaces = load_catalog(CATALOG, **properties).list_namespaces()
+        kind = config.lake.catalog.get("type") or config.lake.catalog["catalog-impl"]
+        yield Finding("catalog", Status.ok, f"{kind}: {len(namespaces)} namespaces")
+    count, conflicts = 0, []
+    for table in reads.known_tables(config):
+        try:
+            opened = reads.open_table(config, table)
+        except MissingTableError:
+            continue
+        count += 1
+        conflicts += list(_conflicts(config, table, opened))
+    if not config.lake.catalog:
+        yield Finding("catalog", Status.ok, f"SQLite in {config.lake.warehouse}: {count} tables")
+    yield from conflicts
+
+
+def _conflicts(config: Config, table: reads.LakeTable, opened: Table) -> Iterator[Finding]:
+    zone = opened.properties.get(TIMEZONE, config.timezone)
+    if zone != config.timezone:
+        yield Finding(
+            "catalog",
+            Status.problem,
+            f"timezone: got {config.timezone}, but the days of {table} are cut in {zone}",
+            f"set timezone: {zone}, or use another warehouse",
+        )
+    if table.is_state:
+        days = list(reads.days_of(opened, is_state=True))
+        start = config.start_of(table.source, table.name)
+        if days and days[0] < start:
+            yield Finding(
+                "catalog",
+                Status.problem,
+                f"{table}: start_date {start} is later than {days[0]}, which is made already",
+                f"set start_date: {days[0]}, or drop the table first",
+            )
+
+
+def spark(context: Context) -> Iterator[Finding]:
+    """A Spark session starts with all settings and jars, and reads the catalog."""
+    config = context.config
+    if config is None:
+        return
+    if context.quick:
+        spark_conf(config)
+        yield Finding("spark", Status.ok, "not started (--quick)")
+        return
+    began = time.monotonic()
+    context.spark = session = interruptible(build_session, config)
+    version, seconds = session.version, time.monotonic() - began
+    count = interruptible(lambda: session.sql(f"SHOW NAMESPACES IN {CATALOG}").count())
+    found = f"{version} started in {seconds:.0f} s and sees {count} namespaces of the catalog"
+    yield Finding("spark", Status.ok, found)

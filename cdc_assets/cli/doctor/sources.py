@@ -1,0 +1,151 @@
+"""Checks of each source: its landing in files or Kafka, and the columns that its tables name."""
+
+from __future__ import annotations
+
+import difflib
+import socket
+from collections.abc import Iterator
+from functools import partial
+from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
+
+from cdc_assets.cdc.config import Config, KafkaConfig, local_path
+from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
+from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, findings_of
+from cdc_assets.cli.key_columns import columns_of_tables
+from cdc_assets.orchestration.interrupts import interruptible
+
+
+def landings(context: Context) -> Iterator[Finding]:
+    """The landing of each source."""
+    config = context.config
+    for name, source in config.sources.items() if config else ():
+        title, kafka = f"landing of {name}", source.landing.kafka
+        check: Check = partial(_files, title, name)
+        if kafka is not None:
+            check = partial(_kafka, title, name, kafka)
+        yield from findings_of(title, check, context)
+
+
+def _files(check: str, name: str, context: Context) -> Iterator[Finding]:
+    config = _config(context)
+    place = config.sources[name].landing.files or ""
+    setting = f"sources.{name}.landing.files"
+    if "://" in place and not place.startswith("file:"):
+        yield Finding(check, Status.ok, f"{place} is not a local folder; it is not checked")
+        return
+    folder = local_path(place)
+    if not folder.is_dir():
+        remedy = f"create it, or correct {setting}"
+        yield Finding(check, Status.problem, f"{folder} is not a folder", remedy)
+        return
+    entries = [p for p in folder.iterdir() if not is_ignored(p.name)]
+    days = {day: p for p in entries if p.is_dir() and (day := day_of(p.name))}
+    others = sorted(p.name for p in entries if not (p.is_dir() and day_of(p.name)))
+    if others:
+        listed = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if others[3:] else "")
+        remedy = "a day is a folder named YYYY-MM-DD; rename them, or let their names start with _"
+        found = f"{folder} has entries that are not days: {listed}"
+        yield Finding(check, Status.warning, found, remedy)
+    usable = [day for day in days if config.start_date <= day <= config.today()]
+    if not usable:
+        remedy = f"land files into {folder}/YYYY-MM-DD/, or change start_date"
+        found = f"{folder} has no day from start_date {config.start_date} to today"
+        yield Finding(check, Status.warning, found, remedy)
+        return
+    newest = max(usable)
+    found = f"{folder}: {len(usable)} days, the newest {newest}"
+    if early := sum(day < config.start_date for day in days):
+        found += f"; {early} before start_date are ignored"
+    unknown = [
+        p.name
+        for p in days[newest].iterdir()
+        if not is_ignored(p.name) and not p.name.endswith(LANDED)
+    ]
+    if unknown:
+        expected = ", ".join("*" + ending for ending in LANDED)
+        remedy = f"expected {expected}; rename it, or let its name start with _"
+        yield Finding(check, Status.problem, f"{found}, which holds {unknown[0]}", remedy)
+    else:
+        yield Finding(check, Status.ok, found)
+
+
+def _kafka(check: str, name: str, kafka: KafkaConfig, context: Context) -> Iterator[Finding]:
+    if context.spark is None:
+        yield _brokers(check, name, kafka)
+        return
+    from cdc_assets.cdc.landing.kafka_client import Client
+    from cdc_assets.cdc.landing.kafka_plan import Found
+
+    def find(spark: SparkSession) -> Found:
+        with Client(spark, name, kafka) as client:
+            return client.find()
+
+    found = interruptible(find, context.spark)
+    retained = sum(found.end[place] - found.first[place] for place in found.end)
+    yield Finding(
+        check,
+        Status.ok,
+        f"{kafka.bootstrap_servers}: {len(found.ids)} topics, {len(found.end)} partitions, "
+        f"{retained} offsets retained",
+    )
+
+
+def _brokers(check: str, name: str, kafka: KafkaConfig) -> Finding:
+    """Whether the brokers accept connections; Kafka's own client needs Spark's JVM."""
+    failed = []
+    servers = [server.strip() for server in kafka.bootstrap_servers.split(",")]
+    for server in servers:
+        place = urlsplit(f"//{server}")
+        try:
+            socket.create_connection((place.hostname or "", place.port or 9092), 3).close()
+        except (OSError, ValueError) as error:
+            failed.append(f"{server} ({error})")
+    if len(failed) == len(servers):
+        setting = f"sources.{name}.landing.kafka.bootstrap_servers"
+        remedy = f"start the broker, or correct {setting}"
+        return Finding(check, Status.problem, f"no broker answers: {', '.join(failed)}", remedy)
+    found = f"{len(servers) - len(failed)} of {len(servers)} brokers answer"
+    return Finding(check, Status.ok, f"{found}; --quick checks neither topics nor access rights")
+
+
+def columns(context: Context) -> Iterator[Finding]:
+    """The columns that the tables of each source name."""
+    for name in context.config.sources if context.config else ():
+        title = f"keys of {name}"
+        yield from findings_of(title, partial(_columns, title, name), context)
+
+
+def _columns(check: str, name: str, context: Context) -> Iterator[Finding]:
+    """Columns in `key`, `exclude` and `hash` that no row has.
+
+    A wrong key sends every record of the table to quarantine, a wrong name in `exclude` or `hash`
+    protects nothing.
+    """
+    config = _config(context)
+    tables = config.sources[name].tables
+    known, compared = columns_of_tables(config, name), 0
+    for table, settings in tables.items():
+        if table not in known:
+            continue
+        key = settings.key if isinstance(settings.key, tuple) else ()
+        compared += isinstance(settings.key, tuple)
+        named = {"key": key, "exclude": settings.exclude, "hash": settings.hash}
+        for setting, names in named.items():
+            missing = [column for column in names if column not in known[table]]
+            if missing:
+                listed = ", ".join(sorted(known[table]))
+                found = f"{table} has no column {', '.join(missing)}; it has {listed}"
+                close = difflib.get_close_matches(missing[0], known[table], n=1)
+                hint = f" (did you mean {close[0]}?)" if close else ""
+                remedy = f"correct sources.{name}.tables.{table}.{setting}{hint}"
+                yield Finding(check, Status.problem, found, remedy)
+    with_key = sum(isinstance(settings.key, tuple) for settings in tables.values())
+    found = f"{compared} of {with_key} tables with key columns have rows or schemas to compare"
+    yield Finding(check, Status.ok, found)
+
+
+def _config(context: Context) -> Config:
+    assert context.config is not None  # without it there is no source to check
+    return context.config
