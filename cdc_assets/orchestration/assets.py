@@ -32,6 +32,7 @@ from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.spark import is_lost
 from cdc_assets.cdc.state import contracts
 from cdc_assets.cdc.state import stage as table_days
+from cdc_assets.cdc.state.expected import rows_to_read
 from cdc_assets.orchestration import (
     charts,
     checks,
@@ -290,6 +291,7 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
             began = time.monotonic()
             allow_loss = ALLOW_LOSS in context.run.tags
             landed = land(lake, name, days, force=_is_forced(context), allow_loss=allow_loss)
+            progress.expect()  # what follows reads the landed rows, not what they came from
             seconds = time.monotonic() - began
             stage = _stage_days(context, lake, key, days)
             looked_at = _to_look_at(days, stage)
@@ -553,6 +555,7 @@ class TableSteps:
 
     def _day(self, day: date, is_forced: bool, is_last: bool) -> records.DayRecord:
         with progress.step(self.name, self.table, str(day)) as say:
+            progress.expect(self._rows_to_read(day))
             report = table_days.make_table_day(
                 self.lake, self.name, self.table, day, self.facts, is_forced, self._state
             )
@@ -569,6 +572,10 @@ class TableSteps:
             findings = self._findings(self._state, frame, day, report)
             found = found or self._metadata(self._state, frame, day, report)
         return records.DayRecord(self.key, day, metadata.in_words(report), found, findings)
+
+    def _rows_to_read(self, day: date) -> int | None:
+        self._state = self._state or self.lake.read_state(self.identifier)
+        return rows_to_read(self.lake, self.name, self.table, day, self.facts, self._state)
 
     def _metadata(
         self, state: TableState, frame: DataFrame, day: date, report: table_days.DayReport
@@ -624,6 +631,7 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
         with _failures(context, config), progress.step(name, "lag", _span(days)) as say:
             lake = _lake(context, spark)
             began = time.monotonic()
+            progress.expect(lake.day_commits(lake.stage(name, "changes")).records(days))
             lag_stage.make_lag(lake, name, days, force=_is_forced(context))
             seconds = time.monotonic() - began
             stage = _stage_days(context, lake, key, days)
