@@ -103,7 +103,7 @@ def test_a_landing_of_files_expects_the_bytes_of_its_new_files(
 
 
 def half_read(rows: DataFrame, spark: SparkSession, release: Path) -> Reading:
-    """What Spark says of a stage whose task of `a.jsonl` has ended, and that of `b.jsonl` has not."""
+    """What Spark says of a stage where the task of `a.jsonl` has ended, that of `b.jsonl` not."""
     name_of_step = progress._of_thread.step.name
 
     def held(part: Iterator[Any]) -> Iterator[int]:
