@@ -19,6 +19,11 @@ def table_key(name: str, table: str) -> dg.AssetKey:
     return dg.AssetKey([name, *(_part(p) for p in parts)])
 
 
+def key_of(name: str, stage: str) -> dg.AssetKey:
+    """The asset of a stage or of a table."""
+    return dg.AssetKey([name, stage]) if stage in STAGES else table_key(name, stage)
+
+
 def _part(part: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.\-]", lambda m: f"_x{ord(m.group()):X}_", part)
 

@@ -284,6 +284,7 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
             began = time.monotonic()
             allow_loss = ALLOW_LOSS in context.run.tags
             landed = land(lake, name, days, force=_is_forced(context), allow_loss=allow_loss)
+            progress.expect()  # what follows reads the landed rows, not what they came from
             seconds = time.monotonic() - began
             stage = _stage_days(context, lake, key, days)
             looked_at = _to_look_at(days, stage)
@@ -554,6 +555,7 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
         with _failures(context, config), progress.step(name, "lag", _span(days)) as say:
             lake = _lake(context, spark)
             began = time.monotonic()
+            progress.expect(lake.day_commits(lake.stage(name, "changes")).records(days))
             lag_stage.make_lag(lake, name, days, force=_is_forced(context))
             seconds = time.monotonic() - began
             stage = _stage_days(context, lake, key, days)

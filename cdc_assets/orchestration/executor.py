@@ -6,6 +6,7 @@ one after another (in process) or start a JVM for each (multiprocess).
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -37,6 +38,9 @@ from dagster._core.execution.plan.instance_concurrency_context import InstanceCo
 from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.retries import RetryMode, get_retries_config
 from dagster._core.executor.base import Executor
+
+from cdc_assets.orchestration import progress
+from cdc_assets.orchestration.asset_keys import key_of
 
 # Steps wait for the driver, for the catalog and for Kafka; of more, each takes the others' cores.
 STEPS_AT_ONCE = 4
@@ -129,7 +133,9 @@ class ThreadsExecutor(Executor):
             except Exception:  # a run goes on without its output where nothing can keep it
                 yield from _handle_compute_log_setup_error(job_context, sys.exc_info())
             with ThreadPoolExecutor(self._at_once, "step") as pool:
-                yield from _Run(job_context, active, pool).events()
+                run = _Run(job_context, active, pool)
+                with progress.listen(progress.LogLines(run.log_of)):
+                    yield from run.events()
             try:
                 capture.close()
             except Exception:
@@ -174,6 +180,18 @@ class _Run:
         except BaseException:
             self._cancel()
             raise
+
+    def log_of(self, step: progress.Step) -> logging.Logger:
+        """The log of the step that makes an asset; Dagster's logs may be written from any thread.
+
+        The run's own log where no step makes it.
+        """
+        key = key_of(step.source, step.stage)
+        for running in list(self.running.values()):
+            layer = running.job_def.asset_layer
+            if key in layer.get_selected_entity_keys_for_node(running.step.node_handle):
+                return running.log
+        return self.job.log
 
     def _start(self, step: StepExecutionContext) -> None:
         self.of_step[step.step.key] = []

@@ -84,9 +84,10 @@ def _op(name: str) -> dg.OpDefinition:
             raise dg.Failure(one_line(error, config), allow_retries=False) from error
         done: list[Figures] = []
         failures: list[Exception] = []
+        lines = progress.LogLines(lambda _: context.log)
         for table in tables:
             # A table that fails does not stop the others.
-            with progress.step(name, table, "maintenance") as say:
+            with progress.listen(lines), progress.step(name, table, "maintenance") as say:
                 try:
                     figures = maintenance.maintain_table(lake, name, table)
                 except Exception as error:

@@ -1,7 +1,8 @@
-"""What a run is doing, told to whoever listens (the command line)."""
+"""What a run is doing, told to whoever listens: the command line, and the run's log."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,9 +13,12 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from cdc_assets.cdc.expected import Expected, expecting
+from cdc_assets.cdc.expected import expect as expect
 from cdc_assets.cdc.spark import is_small
 
-_LOOK_SECONDS = 3.0  # so often a listener is told how far Spark is
+_LOOK_SECONDS = 3.0  # so often listeners are told how far Spark is
+_LOG_SECONDS = 60.0  # so often a step's log says it
 UNDER_WAY = "…"  # the text of a step of which nothing is known yet
 
 
@@ -38,24 +42,46 @@ Listener = Callable[[Step | str], None]  # a step, or a sentence of the run as a
 
 _listeners: list[Listener] = []
 _under_way: dict[str, Step] = {}
-_rows_expected: dict[str, int] = {}
+_expected: dict[str, Expected] = {}
 _of_thread = threading.local()  # `step`: the one that this thread makes
 
 
 @contextmanager
 def listen(callback: Listener) -> Iterator[None]:
     """Call `callback` for each step as long as the block lasts, and while one takes long."""
+    _watch.enter()
     _listeners.append(callback)
-    ended = threading.Event()
-    watch = threading.Thread(target=_watch, args=(ended,), name="progress", daemon=True)
-    watch.start()
     try:
         yield
     finally:
-        ended.set()
-        with suppress(ValueError):
+        with suppress(ValueError):  # muted
             _listeners.remove(callback)
-        watch.join(1)  # it may wait for a JVM that is gone
+        _watch.leave()
+
+
+class LogLines:
+    """A listener that writes how far long steps are to their logs.
+
+    The first line of a step comes after a minute, and then at most one a minute.
+
+    Args:
+        log_of: the log of a step.
+    """
+
+    def __init__(self, log_of: Callable[[Step], logging.Logger]) -> None:
+        self._log_of = log_of
+        self._said: dict[str, float] = {}  # when a step began, or its last line was written
+
+    def __call__(self, step: Step | str) -> None:
+        """Write a line where it is time."""
+        if isinstance(step, str):
+            return
+        now = time.monotonic()
+        if step.seconds is not None:
+            self._said.pop(step.name, None)
+        elif now - self._said.setdefault(step.name, now) >= _LOG_SECONDS:
+            self._said[step.name] = now
+            self._log_of(step).info(f"{step.name}: {step.text}")
 
 
 def tell(news: Step | str) -> None:
@@ -82,24 +108,18 @@ def step(source: str, stage: str, day: str) -> Iterator[Callable[[str], None]]:
     began = time.monotonic()
     said: list[str] = []
     try:
-        yield said.append
+        with expecting() as _expected[begun.name]:
+            yield said.append
     except BaseException:
         said = ["failed"]
         raise
     finally:
         _of_thread.step = None
         _under_way.pop(begun.name, None)
-        _rows_expected.pop(begun.name, None)
+        _expected.pop(begun.name, None)
         name_jobs()
         text = " ".join(said) or "done"
         tell(replace(begun, text=text, seconds=round(time.monotonic() - began, 1)))
-
-
-def expect(rows: int | None) -> None:
-    """Say how many rows, at most, the step of this thread has to read; None where nobody knows."""
-    current = getattr(_of_thread, "step", None)
-    if current is not None and rows is not None:
-        _rows_expected[current.name] = rows
 
 
 def name_jobs() -> None:
@@ -124,15 +144,23 @@ class Reading:
     rows: int
     tasks: int
     tasks_done: int
+    bytes: int = 0  # of its input, files as they are stored; none of a shuffle's
 
 
-def text_of(reading: Reading, expected: int | None) -> str:
-    """How far a stage is, in words; of how many rows where that is known."""
-    if expected is not None and reading.rows <= expected:
-        of_all = f" of up to {expected:,} rows"
+def text_of(reading: Reading, expected: Expected | None) -> str:
+    """How far a stage is, in words; of how many rows or bytes where that is known."""
+    rows, most = f"{reading.rows:,}", expected or Expected()
+    if most.rows is not None and reading.rows <= most.rows:
+        read = f"{rows} of up to {most.rows:,} rows"
+    elif most.bytes is not None and 0 < reading.bytes <= most.bytes:
+        read = f"{rows} rows, {_megabytes(reading.bytes)} of up to {_megabytes(most.bytes)} MB"
     else:
-        of_all = f" rows, {reading.tasks_done} of {reading.tasks} tasks"
-    return f"Spark's stage {reading.stage_id} has read {reading.rows:,}{of_all}"
+        read = f"{rows} rows, {reading.tasks_done} of {reading.tasks} tasks"
+    return f"Spark's stage {reading.stage_id} has read {read}"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f}"
 
 
 def readings(context: SparkContext) -> list[Reading]:
@@ -150,11 +178,40 @@ def readings(context: SparkContext) -> list[Reading]:
         if step in _under_way:
             rows = stage.inputRecords() + stage.shuffleReadRecords()
             done = stage.numCompleteTasks()
-            found.append(Reading(step, stage.stageId(), rows, stage.numTasks(), done))
+            read = stage.inputBytes()
+            found.append(Reading(step, stage.stageId(), rows, stage.numTasks(), done, read))
     return found
 
 
-def _watch(ended: threading.Event) -> None:
+class _Watch:
+    """One thread that looks how far Spark is, as long as somebody listens."""
+
+    def __init__(self) -> None:
+        self._listening, self._changing = 0, threading.Lock()
+        self._thread, self._ended = threading.Thread(), threading.Event()
+
+    def enter(self) -> None:
+        with self._changing:
+            self._listening += 1
+            if self._listening == 1:
+                self._ended = threading.Event()
+                self._thread = threading.Thread(
+                    target=_look, args=(self._ended,), name="progress", daemon=True
+                )
+                self._thread.start()
+
+    def leave(self) -> None:
+        with self._changing:
+            self._listening -= 1
+            if self._listening == 0:
+                self._ended.set()
+                self._thread.join(1)  # it may wait for a JVM that is gone
+
+
+_watch = _Watch()
+
+
+def _look(ended: threading.Event) -> None:
     while not ended.wait(_LOOK_SECONDS):
         context = SparkContext._active_spark_context
         if context is None or not _under_way:
@@ -168,4 +225,4 @@ def tell_readings(found: list[Reading]) -> None:
     for reading in sorted(found, key=lambda reading: reading.rows):
         step = _under_way.get(reading.step)
         if step is not None and not is_small(reading.rows):
-            tell(replace(step, text=text_of(reading, _rows_expected.get(reading.step))))
+            tell(replace(step, text=text_of(reading, _expected.get(reading.step))))

@@ -16,6 +16,7 @@ from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state import contracts
 from cdc_assets.cdc.state import stage as table_days
+from cdc_assets.cdc.state.expected import rows_to_read
 from cdc_assets.orchestration import checks, metadata, progress, records
 from cdc_assets.orchestration.resources import SparkResource
 
@@ -73,6 +74,7 @@ class TableSteps:
 
     def _day(self, day: date, is_forced: bool, is_last: bool) -> records.DayRecord:
         with progress.step(self.name, self.table, str(day)) as say:
+            progress.expect(self._rows_to_read(day))
             report = table_days.make_table_day(
                 self.lake, self.name, self.table, day, self.facts, is_forced, self._state
             )
@@ -93,6 +95,10 @@ class TableSteps:
                 found = self._metadata(self._state, frame, day, report)
                 found |= version.metadata(unchanged=not report.made)
         return records.DayRecord(self.key, day, metadata.in_words(report), found, findings)
+
+    def _rows_to_read(self, day: date) -> int | None:
+        self._state = self._state or self.lake.read_state(self.identifier)
+        return rows_to_read(self.lake, self.name, self.table, day, self.facts, self._state)
 
     def _metadata(
         self, state: TableState, frame: DataFrame, day: date, report: table_days.DayReport

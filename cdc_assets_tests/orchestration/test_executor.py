@@ -11,6 +11,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from cdc_assets.orchestration import progress
 from cdc_assets.orchestration.executor import threads_executor
 
 WAIT_S = 30
@@ -101,6 +102,23 @@ def one_that_is_stopped() -> dg.JobDefinition:
     return job_of(first, asset("second", lambda: _attempts.append("begun"), [first]))
 
 
+def one_that_takes_minutes() -> dg.JobDefinition:
+    """Two steps, of which another thread says how far the second one is."""
+
+    def long() -> None:
+        with progress.step("shop", "changes", "2026-11-01"):
+            step = progress.Step("shop", "changes", "2026-11-01", "half of it is read")
+            teller = threading.Thread(target=progress.tell, args=(step,))
+            teller.start()
+            teller.join()
+
+    @dg.asset(key=["shop", "changes"], required_resource_keys={"session"})
+    def changes() -> None:
+        long()
+
+    return job_of(asset("quick", lambda: None), changes)
+
+
 def run(job: Any, instance: dg.DagsterInstance, **options: Any) -> dg.JobExecutionResult:
     return dg.execute_job(dg.reconstructable(job), instance, **options)
 
@@ -113,6 +131,19 @@ def test_steps_that_need_nothing_of_each_other_run_side_by_side(
     instance: dg.DagsterInstance,
 ) -> None:
     assert run(two_that_meet, instance).success
+
+
+def test_a_long_step_says_in_its_own_log_how_far_it_is(
+    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_LOG_SECONDS", 0.0)
+    result = run(one_that_takes_minutes, instance)
+    said = [
+        (entry.step_key, entry.user_message)
+        for entry in instance.all_logs(result.run_id)
+        if "half of it is read" in entry.user_message
+    ]
+    assert said == [("shop__changes", "shop.changes 2026-11-01: half of it is read")]
 
 
 def test_a_failed_step_stops_what_is_behind_it_and_nothing_else(

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import io
+import logging
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from cdc_assets.cdc.expected import Expected, expect
+from cdc_assets.cdc.landing.files import list_day, read_days
 from cdc_assets.cdc.spark import SMALL_ROWS
 from cdc_assets.cli import output
 from cdc_assets.orchestration import progress
@@ -62,13 +68,108 @@ def test_a_step_tells_how_many_rows_its_running_stage_has_read(
 
 def test_of_how_many_is_said_only_where_it_can_be_true() -> None:
     reading = Reading("shop.changes 2026-11-01", 7, 1_200_000, 40, 12)
-    assert progress.text_of(reading, 4_000_000) == (
+    assert progress.text_of(reading, Expected(rows=4_000_000)) == (
         "Spark's stage 7 has read 1,200,000 of up to 4,000,000 rows"
     )
-    for expected in (None, 1_000_000):
-        assert progress.text_of(reading, expected) == (
-            "Spark's stage 7 has read 1,200,000 rows, 12 of 40 tasks"
-        )
+    of_files = replace(reading, bytes=120_000_000)
+    assert progress.text_of(of_files, Expected(bytes=480_500_000)) == (
+        "Spark's stage 7 has read 1,200,000 rows, 120.0 of up to 480.5 MB"
+    )
+    tasks_alone = "Spark's stage 7 has read 1,200,000 rows, 12 of 40 tasks"
+    for too_few in (None, Expected(), Expected(rows=1_000_000), Expected(bytes=119_999_999)):
+        assert progress.text_of(of_files, too_few) == tasks_alone
+    assert progress.text_of(reading, Expected(bytes=480_500_000)) == tasks_alone, "a shuffle"
+
+
+def test_a_landing_of_files_expects_the_bytes_of_its_new_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    day = date(2026, 11, 1)
+    lines = '{"topic":"t","partition":0,"offset":1,"value":"x"}\n' * ROWS
+    files = [tmp_path / str(day) / name for name in ("a.jsonl", "b.jsonl")]
+    files[0].parent.mkdir()
+    for file in files:
+        file.write_text(lines, encoding="utf-8")
+    found = list_day(spark, "shop", str(tmp_path), day)
+    told: list[Step] = []
+    with progress.listen(told.append), progress.step("shop", "landing", str(day)):
+        rows = read_days(spark, "shop", [found])
+        assert progress._expected == {f"shop.landing {day}": Expected(bytes=2 * len(lines))}
+        seen = half_read(rows, spark, tmp_path / "release")
+        progress.expect()
+        assert progress._expected == {f"shop.landing {day}": Expected()}
+    assert len(lines) <= seen.bytes <= 2 * len(lines)
+    assert progress._expected == {}
+
+
+def half_read(rows: DataFrame, spark: SparkSession, release: Path) -> Reading:
+    """What Spark says of a stage where the task of `a.jsonl` has ended, that of `b.jsonl` not."""
+    name_of_step = progress._of_thread.step.name
+
+    def held(part: Iterator[Any]) -> Iterator[int]:
+        files = {row.file for row in part}
+        end = time.monotonic() + 120
+        while "b.jsonl" in files and not release.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        yield len(files)
+
+    def run() -> None:
+        spark.sparkContext.setJobDescription(name_of_step)
+        rows.rdd.mapPartitions(held).collect()
+
+    with ThreadPoolExecutor(1) as pool:
+        work = pool.submit(run)
+        seen: list[Reading] = []
+        while not work.done() and not any(reading.tasks_done for reading in seen):
+            seen = progress.readings(spark.sparkContext)
+            time.sleep(0.05)
+        release.touch()
+        work.result(120)
+    return seen[0]
+
+
+def test_what_is_expected_is_of_the_thread_that_says_it_and_of_its_step_alone() -> None:
+    with progress.step("shop", "changes", "2026-11-01"):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(expect, 5).result()
+        assert progress._expected == {"shop.changes 2026-11-01": Expected()}
+        expect(7)
+        assert progress._expected == {"shop.changes 2026-11-01": Expected(rows=7)}
+    expect(8)
+    assert progress._expected == {}
+
+
+def test_a_log_gets_a_line_of_a_long_step_after_a_minute_and_then_one_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    log = logging.getLogger("of the step")
+    lines = progress.LogLines(lambda _: log)
+    long, quick = (Step("shop", stage, "2026-11-01", "…") for stage in ("changes", "lag"))
+    with caplog.at_level(logging.INFO):
+        for seconds in (0, 3, 59, 60, 63, 119, 121):
+            now = float(seconds)
+            lines(replace(long, text=f"row {seconds}"))
+        lines(replace(long, text="70 changes", seconds=122.0))
+        lines(quick)
+        now += 50
+        lines(replace(quick, text="3 tables", seconds=50.0))
+    assert [record.getMessage() for record in caplog.records] == [
+        "shop.changes 2026-11-01: row 60",
+        "shop.changes 2026-11-01: row 121",
+    ]
+
+
+def test_one_thread_looks_for_all_listeners_and_ends_with_the_last_one() -> None:
+    def looking() -> int:
+        return sum(thread.name == "progress" for thread in threading.enumerate())
+
+    with progress.listen(lambda _: None):
+        with progress.listen(lambda _: None):
+            assert looking() == 1
+        assert looking() == 1
+    assert looking() == 0
 
 
 def test_of_small_days_and_of_steps_that_ended_nothing_is_told() -> None:

@@ -13,19 +13,20 @@ from datetime import date
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.parse import with_texts
-from cdc_assets.cdc.changes.reading import read_records
+from cdc_assets.cdc.changes.reading import Reading, read_records
 from cdc_assets.cdc.config import FORMATS, LandingConfig, SourceConfig
 from cdc_assets.cdc.envelopes.connect import with_document
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
-from cdc_assets.cdc.envelopes.registry import READERS
-from cdc_assets.cdc.lake.checkpoints import keeping
-from cdc_assets.cdc.sqltext import Query
+from cdc_assets.cdc.envelopes.registry import READERS, ROW_MEMBERS
+from cdc_assets.cdc.lake.checkpoints import Kept, keeping
+from cdc_assets.cdc.sqltext import Query, get
 from cdc_assets.cdc.values.placeholders import placeholder_forms
+from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 SAMPLE = 2_000  # records on which the formats are tried
 
@@ -128,47 +129,88 @@ def look_at(landing: DataFrame, placeholder: str | None = None) -> Findings:
         placeholder: the text of an unchanged value where it is not Debezium's (R2).
     """
     settings = {} if placeholder is None else {"unavailable_value": placeholder}
-    with keeping() as kept:
+
+    def read_as(name: str) -> tuple[SourceConfig, Reading]:
+        source = bare_source(name, **settings)
+        return source, read_records(landing, source, kept)
+
+    with keeping() as kept, ThreadPoolExecutor(1) as pool:
         landing = kept.keep(landing)
         order = F.xxhash64("topic", "partition", "offset", "value")
-        tried = try_formats(landing.orderBy(order).limit(SAMPLE))
+        documents = _documents(landing.orderBy(order).limit(SAMPLE), kept)
+        likely = _with_row_members(documents)
+        trying = pool.submit(_try_formats, documents, likely)
+        # Planning takes longer than reading a small landing: all of it is read meanwhile as the
+        # format that the sample most likely shows.
+        guess = min(likely, key=_rank, default=None)
+        reading = read_as(guess) if guess else None
+        tried = trying.result()
         found = Findings(best_format(tried), tried)
-        source = bare_source(found.format, **settings)
-        reading = read_records(landing, source, kept)
-        parsed = kept.keep(_slim(reading.parsed))
-        _add_records(found, parsed)
-        _add_members(found, parsed, reading.landed_schemas(source), source)
+        if reading is None or found.format != guess:
+            reading = read_as(found.format)
+        source, records = reading
+        parsed = kept.keep(_slim(records.parsed))
+        counting = pool.submit(_counted_records, parsed)
+        schemas = records.landed_schemas(source)
+        members = _counted_members(parsed, schemas, source)
+        _add_records(found, counting.result())
+        _add_members(found, members, schemas, source)
     return found
 
 
 # --- format
 
 
-def try_formats(sample: DataFrame) -> list[Tried]:
-    """Read the same records as every format: one job, each text parsed once.
+def _documents(sample: DataFrame, kept: Kept) -> DataFrame:
+    """The records that hold anything, each text parsed once."""
+    filled = sample.where(F.length("value") > 0)
+    return kept.keep(with_document(with_texts(filled), cut=False, hashed=False).plan())
+
+
+def _try_formats(documents: DataFrame, likely: Sequence[str]) -> list[Tried]:
+    """Read the same records as every format that is likely, or as all where none finds any row.
 
     Readers alone are asked, not all of :func:`~cdc_assets.cdc.changes.parse.parse`: keys and
     positions say nothing about the format.
     """
-    filled = sample.where(F.length("value") > 0)
-    with keeping() as kept:
-        documents = kept.keep(with_document(with_texts(filled), cut=False, hashed=False).plan())
-        unreadable = F.when(F.col("offset").isNull(), "malformed_landing_line").when(
-            F.col("doc").isNull(), "malformed_json"
-        )
-        reason = F.coalesce(unreadable, "e_reason").alias("reason")
+    tried = _read_as(documents, likely)
+    if not any(t.rows for t in tried):
+        tried += _read_as(documents, [name for name in FORMATS if name not in likely])
+    found = {t.format: t for t in tried}
+    return [found.get(name) or Tried(name, rows=0, others=0, reasons={}) for name in FORMATS]
 
-        def counted(name: str) -> DataFrame:
-            read = READERS[name](Query(documents)).plan()
-            kinds = read.groupBy(F.col("e_kind").alias("kind"), reason).count()
-            return kinds.withColumn("format", F.lit(name))
 
-        # Planning them takes longer than reading a small landing.
-        with ThreadPoolExecutor(len(FORMATS)) as pool:
-            frames = list(pool.map(counted, FORMATS))
-        rows = reduce(DataFrame.unionByName, frames).collect()
+def _with_row_members(documents: DataFrame) -> list[str]:
+    """The formats whose row events may be among the records: one job."""
+    has_any = {
+        name: " OR ".join(f"{get('doc', f'{DOCUMENT}.{path}')} IS NOT NULL" for path in paths)
+        for name, paths in ROW_MEMBERS.items()
+    }
+    [seen] = documents.selectExpr(
+        *(f"count_if({has}) > 0 AS `{name}`" for name, has in has_any.items())
+    ).collect()
+    return [name for name in FORMATS if seen[name]]
+
+
+def _read_as(documents: DataFrame, formats: Sequence[str]) -> list[Tried]:
+    """What the readers of some formats make of the records: one job."""
+    if not formats:
+        return []
+    unreadable = F.when(F.col("offset").isNull(), "malformed_landing_line").when(
+        F.col("doc").isNull(), "malformed_json"
+    )
+    reason = F.coalesce(unreadable, "e_reason").alias("reason")
+
+    def counted(name: str) -> DataFrame:
+        read = READERS[name](Query(documents)).plan()
+        kinds = read.groupBy(F.col("e_kind").alias("kind"), reason).count()
+        return kinds.withColumn("format", F.lit(name))
+
+    with ThreadPoolExecutor(len(formats)) as pool:
+        frames = list(pool.map(counted, formats))
+    rows = reduce(DataFrame.unionByName, frames).collect()
     tried = []
-    for name in FORMATS:
+    for name in formats:
         own = [row for row in rows if row.format == name]
         good = [row for row in own if row.reason is None]
         tried.append(
@@ -189,11 +231,14 @@ def _sums(pairs: Any) -> dict[str, int]:
     return dict(sums.most_common())
 
 
+def _rank(name: str) -> int:
+    known = name in _PARTICULAR_FIRST
+    return _PARTICULAR_FIRST.index(name) if known else len(_PARTICULAR_FIRST)
+
+
 def best_format(tried: Sequence[Tried]) -> str:
     """The format that explains the records: by its rows, without any row by its other events."""
-    last = len(_PARTICULAR_FIRST)
-    rank = {name: place for place, name in enumerate(_PARTICULAR_FIRST)}
-    ordered = sorted(tried, key=lambda t: rank.get(t.format, last))
+    ordered = sorted(tried, key=lambda t: _rank(t.format))
     most = max(t.rows for t in tried)
     if most:
         return next(t.format for t in ordered if 2 * t.rows >= most)
@@ -229,7 +274,7 @@ def _slim(parsed: DataFrame) -> DataFrame:
     )
 
 
-def _add_records(found: Findings, parsed: DataFrame) -> None:
+def _counted_records(parsed: DataFrame) -> list[Row]:
     """Count records by table, op, key and reason: one job, a row a kind of record."""
     has_before = F.col("before").isNotNull() & F.col("op").isin("u", "d")
     missing = F.array_except(F.json_object_keys("after"), F.json_object_keys("before"))
@@ -240,7 +285,7 @@ def _add_records(found: Findings, parsed: DataFrame) -> None:
         F.col("offset").cast("string"),
     )
     example = F.struct("landing_date", "topic", "partition", "offset", "detail", place.alias("at"))
-    rows = (
+    return (
         parsed.groupBy("kind", "reason", "table_name", "op", "source_op", "key_state", "key_names")
         .agg(
             F.count("*").alias("records"),
@@ -257,7 +302,10 @@ def _add_records(found: Findings, parsed: DataFrame) -> None:
         )
         .collect()
     )
-    for row in sorted(rows, key=str):
+
+
+def _add_records(found: Findings, counted: Sequence[Row]) -> None:
+    for row in sorted(counted, key=str):
         found.records += row.records
         found.first = min(filter(None, (found.first, row.first)), default=None)
         found.last = max(filter(None, (found.last, row.last)), default=None)
@@ -307,14 +355,9 @@ _MADE_UP = ("", "0", "0.0", "false", "AA==", "[]", "{}", "1970-01-01", "1970-01-
 _EXACT = 2**53  # integers up to here are exact in a double
 
 
-def _add_members(
-    found: Findings, parsed: DataFrame, schemas: KnownSchemas, source: SourceConfig
-) -> None:
+def _counted_members(parsed: DataFrame, schemas: KnownSchemas, source: SourceConfig) -> list[Row]:
     """Count the values of each column by kind: one job, a row a column and kind."""
     blank = {key for key, columns in schemas.columns.items() if not columns}
-    for (name, _), columns in schemas.columns.items():
-        if name in found.tables:
-            found.tables[name].schema_columns |= set(columns)
     ids = sorted({schema_id for _, schema_id in blank})
     has_schema = F.col("schema_id").isNotNull() & ~F.col("schema_id").isin(ids)
     is_old = F.col("op").isin("u", "d")
@@ -336,7 +379,7 @@ def _add_members(
             "name", "value"
         ),
     )
-    counted = (
+    return (
         _judged(members, placeholder_forms(source.unavailable_value))
         .groupBy("table_name", "name", "image", "has_schema", "kind", "looks")
         .agg(
@@ -347,6 +390,14 @@ def _add_members(
         )
         .collect()
     )
+
+
+def _add_members(
+    found: Findings, counted: Sequence[Row], schemas: KnownSchemas, source: SourceConfig
+) -> None:
+    for (name, _), columns in schemas.columns.items():
+        if name in found.tables:
+            found.tables[name].schema_columns |= set(columns)
     for row in sorted(counted, key=str):
         member = found.tables[row.table_name].members[row.name]
         member.real[row.image] += row.real

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import local_path
 from cdc_assets.cdc.errors import LandingError
+from cdc_assets.cdc.expected import expect
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
 from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.sqltext import Query, Sql, case, get, struct, was_text, whole
@@ -156,6 +157,7 @@ def read_days(spark: SparkSession, source: str, days: Sequence[LandedDay]) -> Da
     Raises:
         LandingError: a file has gone, or a Parquet file can't be opened or lacks a column.
     """
+    expect(bytes=sum(day.bytes for day in days))
     frames = []
     texts = [path for day in days for path in day.texts]
     if texts:

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import KafkaConfig
 from cdc_assets.cdc.errors import LandingError
+from cdc_assets.cdc.expected import expect
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import keeping
 from cdc_assets.cdc.lake.commits import DayCommits
@@ -69,6 +70,7 @@ def land_offsets(
         planned, found = _plan_days(lake, name, config, wanted, recorded, allow_loss)
         new = {d: p for d, p in planned.items() if force or p != recorded.get(d)}
         if new:
+            expect(rows=sum(of_day.span for of_day in new.values()))
             with keeping() as kept, Explained(name, config, lake):
                 rows = _rows(lake, name, config, identifier, new, recorded, commits, found)
                 if force and not allow_loss:
