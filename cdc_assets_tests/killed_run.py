@@ -1,7 +1,7 @@
 """All stages of a small source, as a process that a test kills: ``python -m … CONFIG [N]``.
 
 Says on stdout which stage begins, so that the test knows where it strikes. With N it kills
-Spark's executors itself, right after rows were kept the N-th time; then it says whether the error
+Spark's executors itself, right after the N-th local checkpoint; then it says whether the error
 was taken for what it is.
 """
 
@@ -19,7 +19,7 @@ from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import load_config
 from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.checkpoints import Kept
+from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session, is_lost
 from cdc_assets.cdc.state import stage as table_days
@@ -33,19 +33,19 @@ def say(stage: str) -> None:
 
 
 def lose_executors_after(times: int) -> None:
-    """Kill what the driver's JVM has started, once rows were kept so often."""
-    keep, kept = Kept.keep, 0
+    """Kill what the driver's JVM has started, after so many local checkpoints."""
+    add, added = Checkpoints.add, 0
 
-    def keep_and_kill(self: Kept, frame: DataFrame) -> DataFrame:
-        nonlocal kept
-        rows, kept = keep(self, frame), kept + 1
-        if kept == times:
+    def add_and_kill(self: Checkpoints, frame: DataFrame) -> DataFrame:
+        nonlocal added
+        rows, added = add(self, frame), added + 1
+        if added == times:
             (driver,) = children(os.getpid())
             for executor in children(driver):
                 os.kill(executor, signal.SIGKILL)
         return rows
 
-    Kept.keep = keep_and_kill  # type: ignore[method-assign]
+    Checkpoints.keep = add_and_kill  # type: ignore[method-assign]
 
 
 def children(process: int) -> list[int]:

@@ -727,8 +727,8 @@ def _plain_secrets(raw: Mapping[str, Any]) -> list[str]:
             value = value.get(name) if isinstance(value, Mapping) else None
         if value is not None and not (isinstance(value, str) and _ENV.fullmatch(value)):
             faults.append(
-                f"{'.'.join(place)}: stands in the file; write the name of an environment variable "
-                "that holds it, as in ${NAME}"
+                f"{'.'.join(place)}: is written in the file; name an environment variable that "
+                "holds it, as in ${NAME}"
             )
     return faults
 
@@ -780,7 +780,7 @@ def parse_config(
     """Check a configuration that has been read already.
 
     Args:
-        raw: what stands in the file, environment variables replaced.
+        raw: the file's content, environment variables replaced.
         base: where relative paths start.
         name: the file, for errors.
         written: values as the file has them: errors show these, and so no secret.

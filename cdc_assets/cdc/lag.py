@@ -34,7 +34,7 @@ def measure(changes: DataFrame) -> DataFrame:
         one with `hour` null for the whole day. Times in ms; percentiles are values that
         occurred (`percentile_disc`).
     """
-    # A number beyond the years 1 to 9999 is no time: it is left out and counted (G2).
+    # A number beyond the years 1 to 9999 is not a time: it is left out and counted (G2).
     source, processed, kafka = (
         F.when(F.col(name).between(MIN_MS, MAX_MS), F.col(name))
         for name in ("source_ts_ms", "processed_ts_ms", "kafka_ts_ms")

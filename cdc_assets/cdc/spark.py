@@ -235,7 +235,7 @@ def session_for(spark: SparkSession, config: Config, rows: int) -> SparkSession:
         return _small_sessions[spark]
 
 
-# PySpark asks the JVM anew for a class at every call of a function, and the JVM then looks for it
+# PySpark asks the JVM again for a class at every call of a function, and the JVM then looks for it
 # in each jar: a third of the time of a small day.
 SESSION = "org.apache.spark.sql.classic.SparkSession"
 TABLES = "org.apache.iceberg.spark.Spark3Util"
@@ -273,7 +273,9 @@ _LOST = (
     "java.lang.OutOfMemoryError",
     "org.apache.spark.shuffle.FetchFailedException",  # an executor's shuffle files
 )
-_LOST_ROWS = "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"  # an executor's kept rows, see kept.py
+_LOST_ROWS = (
+    "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"  # an executor's local checkpoint, see checkpoints.py
+)
 # The scheduler gives these reasons in the message of its own exception, which has no cause then.
 _LOST_REASONS = (
     "ExecutorLostFailure",

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 Sql = str  # an expression of columns
 
-# How the text of a JSON number or list begins, and others that are no text's alone.
+# How the text of a JSON number or list begins, and others that are not those of texts alone.
 _OF_NO_TEXT = ", ".join(str(ord(character)) for character in "-0123456789[")
 _WORDS = "'true', 'false', 'Infinity'"
 
@@ -59,7 +59,7 @@ def case(*branches: tuple[Sql, Sql], otherwise: Sql = "NULL") -> Sql:
 def rarely(condition: Sql, value: Sql) -> Sql:
     """The value where a condition holds that few records meet, else null.
 
-    Spark interprets a lambda: what stands in one is no part of the code that is compiled for all.
+    Spark interprets a lambda: what stands in one is not part of the code that is compiled for all.
     """
     return f"get(transform(CASE WHEN {condition} THEN array(0) END, _ -> {value}), 0)"
 
@@ -100,7 +100,7 @@ def was_text(text: Sql, value: Sql, path: str = "$") -> Sql:
 
 
 def string_of(value: Sql) -> Sql:
-    """The text of a VARIANT that is a JSON string and not empty, else null: 1 is no name."""
+    """The text of a VARIANT that is a JSON string and not empty, else null: 1 is not a name."""
     return f"CASE WHEN {is_text(value)} THEN nullif({get(value, '$', 'string')}, '') END"
 
 

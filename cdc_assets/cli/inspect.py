@@ -33,7 +33,7 @@ from cdc_assets.cdc.config import (
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.errors import ConfigError, LandingError
 from cdc_assets.cdc.java_errors import root_cause
-from cdc_assets.cdc.lake.checkpoints import Kept, keeping
+from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.landing.files import LandedDay, read_days
 from cdc_assets.cdc.spark import SHORT_RUN, SMALL_ROWS, SMALL_WORK, build_session
 from cdc_assets.cli import imports
@@ -173,8 +173,8 @@ def inspect_landing(
     """As :func:`inspect_file`, of landing rows (`LANDING`) from wherever they are."""
     if limit is not None:
         landing = landing.limit(limit)
-    with keeping() as kept:
-        routed = _routed(kept.keep(landing), rules.source, kept)
+    with local_checkpoints() as checkpoints:
+        routed = _routed(checkpoints.add(landing), rules.source, checkpoints)
         chosen = routed if offset is None else routed.where(F.col("offset") == offset)
         rows = [row.asDict() for row in chosen.select(*_columns()).collect()]
     rows.sort(key=itemgetter("line"))
@@ -184,11 +184,11 @@ def inspect_landing(
     return [{name: row[name] for name in shown} for row in rows]
 
 
-def _routed(landing: DataFrame, source: SourceConfig, kept: Kept) -> DataFrame:
+def _routed(landing: DataFrame, source: SourceConfig, checkpoints: Checkpoints) -> DataFrame:
     """Parsed records with `line` (their order), their destination and `nearest_offset`."""
-    reading = read_records(landing, source, kept)
+    reading = read_records(landing, source, checkpoints)
     keys, schemas = reading.keys, reading.landed_schemas(source)
-    parsed = kept.keep(reading.parsed.withColumn("line", F.monotonically_increasing_id()))
+    parsed = checkpoints.add(reading.parsed.withColumn("line", F.monotonically_increasing_id()))
     misfits = judge_keys(keys, source, schemas, lambda _: None)
     if not keys.tombstones:
         routed = route(parsed, source, keys, schemas, None, misfits)

@@ -283,7 +283,7 @@ class Exported:
     records: int = 0
     gone: int = 0
     too_long: int = 0
-    lines_without_place: int = 0  # that are no record
+    lines_without_place: int = 0  # that are not records
     files: Counter[tuple[date, str]] = field(default_factory=Counter)
     days: set[date] = field(default_factory=set)
 

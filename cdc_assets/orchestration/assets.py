@@ -318,7 +318,7 @@ def _as_recorded(
     stage = "tables" if tables else next(iter(judged)).path[1]
     seconds = round(time.monotonic() - began, 1)
     text = f"{len(judged)} up to date" if tables else "up to date"
-    progress.tell(progress.Step(name, stage, _span(days), text, seconds))
+    progress.notify(progress.Step(name, stage, _span(days), text, seconds))
     events = (event for of_day in of_days for event in of_day.events(context, judged[of_day.key]))
     return chain(events, map(records.result, judged))
 

@@ -84,7 +84,7 @@ class LogLines:
             self._log_of(step).info(f"{step.name}: {step.text}")
 
 
-def tell(news: Step | str) -> None:
+def notify(news: Step | str) -> None:
     """Tell all listeners of a step, or of what the run does."""
     for listener in list(_listeners):
         listener(news)
@@ -104,7 +104,7 @@ def step(source: str, stage: str, day: str) -> Iterator[Callable[[str], None]]:
     begun = Step(source, stage, day, UNDER_WAY)
     _of_thread.step = _under_way[begun.name] = begun
     name_jobs()
-    tell(begun)
+    notify(begun)
     began = time.monotonic()
     said: list[str] = []
     try:
@@ -119,7 +119,7 @@ def step(source: str, stage: str, day: str) -> Iterator[Callable[[str], None]]:
         _expected.pop(begun.name, None)
         name_jobs()
         text = " ".join(said) or "done"
-        tell(replace(begun, text=text, seconds=round(time.monotonic() - began, 1)))
+        notify(replace(begun, text=text, seconds=round(time.monotonic() - began, 1)))
 
 
 def name_jobs() -> None:
@@ -217,12 +217,12 @@ def _look(ended: threading.Event) -> None:
         if context is None or not _under_way:
             continue
         with suppress(Py4JError, OSError, AttributeError):  # Spark is stopped, or is gone
-            tell_readings(readings(context))
+            notify_of(readings(context))
 
 
-def tell_readings(found: list[Reading]) -> None:
+def notify_of(found: list[Reading]) -> None:
     """Tell of each step how far its largest stage is; small ones are soon done."""
     for reading in sorted(found, key=lambda reading: reading.rows):
         step = _under_way.get(reading.step)
         if step is not None and not is_small(reading.rows):
-            tell(replace(step, text=text_of(reading, _expected.get(reading.step))))
+            notify(replace(step, text=text_of(reading, _expected.get(reading.step))))

@@ -34,7 +34,7 @@ class SparkResource(LazyPySparkResource):
         with _STARTING:
             if self._spark_session is None:
                 config = self.config()
-                progress.tell(STARTING_SPARK)
+                progress.notify(STARTING_SPARK)
                 spark = {**self.spark_config, **config.spark}
                 self._spark_session = build_session(config.model_copy(update={"spark": spark}))
 

@@ -224,7 +224,7 @@ MARKS = {"id": 1, "__op": "c", "__lsn": 7}
 DETAILS: dict[str, list[tuple[dict[str, Any], str, str]]] = {
     "debezium": [
         (MARKS, "not_an_envelope", "a flattened record"),
-        ({"id": 1}, "not_an_envelope", "JSON that is no change event"),
+        ({"id": 1}, "not_an_envelope", "JSON that is not a change event"),
         ({**ENVELOPE, "source": {"table": "t"}}, "missing_table", "source lacks schema (or db)"),
         ({**ENVELOPE, "source": {"db": "d"}}, "missing_table", "source lacks table"),
         (ENVELOPE, "missing_table", "source lacks schema (or db) and table"),

@@ -609,7 +609,9 @@ def test_secrets_come_from_the_environment_alone(
     raw = {"start_date": DAY, "sources": {"s": source_config("landed")}, "alerts": {"slack": slack}}
     file = tmp_path / "cdc.yaml"
     file.write_text(yaml.safe_dump(raw))
-    with pytest.raises(ConfigError, match=r"alerts\.slack\.token: stands in the file") as raised:
+    with pytest.raises(
+        ConfigError, match=r"alerts\.slack\.token: is written in the file"
+    ) as raised:
         load_config(file)
     assert "s3cret" not in str(raised.value)
     slack["token"] = "${SLACK_TOKEN}"

@@ -108,7 +108,7 @@ def one_that_takes_minutes() -> dg.JobDefinition:
     def long() -> None:
         with progress.step("shop", "changes", "2026-11-01"):
             step = progress.Step("shop", "changes", "2026-11-01", "half of it is read")
-            teller = threading.Thread(target=progress.tell, args=(step,))
+            teller = threading.Thread(target=progress.notify, args=(step,))
             teller.start()
             teller.join()
 

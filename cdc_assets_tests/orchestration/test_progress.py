@@ -177,8 +177,8 @@ def test_of_small_days_and_of_steps_that_ended_nothing_is_told() -> None:
     progress._listeners.append(told.append)
     try:
         with progress.step("shop", "changes", "2026-11-01"):
-            progress.tell_readings([Reading("shop.changes 2026-11-01", 1, SMALL_ROWS, 1, 0)])
-        progress.tell_readings([Reading("shop.changes 2026-11-01", 1, ROWS, 1, 0)])
+            progress.notify_of([Reading("shop.changes 2026-11-01", 1, SMALL_ROWS, 1, 0)])
+        progress.notify_of([Reading("shop.changes 2026-11-01", 1, ROWS, 1, 0)])
     finally:
         progress._listeners.remove(told.append)
     assert [step.text for step in told] == ["…", "done"]

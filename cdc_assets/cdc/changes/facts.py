@@ -1,7 +1,7 @@
 """What later stages ask of a day's records, counted in the pass that reads them: table `facts`.
 
 A row is of records alike: of one destination, table, op and reason, of one epoch and basis of
-their positions, under one schema. The survey of a day reads these few rows and none of its
+their positions, under one schema. The state floor reads these few rows and none of its
 changes.
 """
 
@@ -80,16 +80,16 @@ def _may_be_unsent(source: SourceConfig) -> Sql:
 def read_facts(
     lake: Lake, name: str, days: Sequence[date], tables: Sequence[str] | None = None
 ) -> list[Row]:
-    """The facts of some days: kept ones, or of days made without any, counted now.
+    """The facts of some days: recorded ones, or of days made without any, counted now.
 
     Args:
         tables: only these.
     """
     identifier = lake.stage(name, "changes")
-    changes, kept = (lake.day_commits(i) for i in (identifier, lake.stage(name, TABLE)))
+    changes, recorded = (lake.day_commits(i) for i in (identifier, lake.stage(name, TABLE)))
     made = [day for day in days if day in changes]
     # Facts of another making than the changes are of a run that did not end.
-    with_facts = [d for d in made if d in kept and kept[d].inputs == changes[d].inputs]
+    with_facts = [d for d in made if d in recorded and recorded[d].inputs == changes[d].inputs]
     without = [d for d in made if d not in with_facts]
     found: list[Row] = []
     if with_facts:

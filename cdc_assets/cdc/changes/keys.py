@@ -35,7 +35,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class KeySurvey:
+class KeyShapes:
     """The shapes of row keys with their counts, and those of each day's tombstones."""
 
     shapes: Mapping[Shape, int]
@@ -46,11 +46,11 @@ class KeySurvey:
         return [replace(shape, table_name=table) for table in tables for shape in self.tombstones]
 
 
-def survey_keys(surveyed: Iterable[Row], schemas: MessageSchemas) -> KeySurvey:
-    """Which keys some records have, of :func:`survey_records`."""
+def key_shapes(groups: Iterable[Row], schemas: MessageSchemas) -> KeyShapes:
+    """Which keys some records have, of :func:`group_records`."""
     shapes: dict[Shape, int] = {}
     tombstones: set[Shape] = set()
-    for r in (row for row in surveyed if row.is_read):
+    for r in (row for row in groups if row.is_read):
         names = tuple(r.key_names or ())
         of_key = (names, r.key_schema, r.key_kinds, r.key_unquoted)
         if r.kind == "tombstone":
@@ -59,7 +59,7 @@ def survey_keys(surveyed: Iterable[Row], schemas: MessageSchemas) -> KeySurvey:
             schema_id = schemas.id_of(Carried(r.start_hash, r.schema_id))
             shape = Shape(r.landing_date, r.table_name, schema_id, *of_key)
             shapes[shape] = shapes.get(shape, 0) + r.records
-    return KeySurvey(shapes, frozenset(tombstones))
+    return KeyShapes(shapes, frozenset(tombstones))
 
 
 RAW_KEYS = ("key_raw", "old_key_raw", "new_key_raw")
@@ -123,7 +123,7 @@ def _types_of_key(
 
 
 def judge_keys(
-    keys: KeySurvey,
+    keys: KeyShapes,
     source: SourceConfig,
     schemas: KnownSchemas,
     before: Callable[[str], KeyForm | None],
@@ -131,7 +131,7 @@ def judge_keys(
     """The shapes of keys that their table can't hold, each with what is wrong (R6).
 
     Args:
-        keys: :func:`survey_keys` of some days.
+        keys: :func:`key_shapes` of some days.
         source: the rules; only keys of configured tables are judged.
         schemas: all that landed up to these days.
         before: gives the form of a table's keys before these days; asked only in doubt.

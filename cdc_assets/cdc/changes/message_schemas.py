@@ -171,10 +171,10 @@ def register_schemas(lake: Lake, name: str, fresh: Sequence[Row]) -> None:
         )
 
 
-def schemas_carried(surveyed: Iterable[Row]) -> dict[tuple[str | None, Carried], RecordPlace]:
+def schemas_carried(groups: Iterable[Row]) -> dict[tuple[str | None, Carried], RecordPlace]:
     """By table: what says a message's schema, and the first record that has it."""
     found: dict[tuple[str | None, Carried], RecordPlace] = {}
-    for r in surveyed:
+    for r in groups:
         carried = Carried(r.start_hash, r.schema_id)
         if carried == Carried(None, None) or not r.is_read:
             continue

@@ -198,7 +198,7 @@ def _key_kinds() -> dict[str, Sql]:
 
 def _unreadable_detail() -> Sql:
     text = f"regexp_replace(substring(CAST(value AS string), 1, {_SHOWN}), '[\\\\p{{Cntrl}}]', ' ')"
-    shown = f"CASE WHEN is_valid_utf8({text}) THEN {text} ELSE 'bytes that are no UTF-8' END"
+    shown = f"CASE WHEN is_valid_utf8({text}) THEN {text} ELSE 'bytes that are not UTF-8' END"
     return case(
         ("_reason = 'malformed_landing_line'", f"concat('not a landed record: ', {shown})"),
         (

@@ -14,7 +14,7 @@ from datetime import date
 
 from pyspark.sql import DataFrame
 
-from cdc_assets.cdc.changes.keys import KeySurvey
+from cdc_assets.cdc.changes.keys import KeyShapes
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.errors import ConfigError
@@ -30,7 +30,7 @@ _SEE = literal("not shown, because columns of this source are protected: see lan
 _SHOWING = ("malformed_landing_line", "malformed_json", "unknown_op", "malformed_key")
 
 
-def check_keys(keys: KeySurvey, name: str, source: SourceConfig) -> None:
+def check_keys(keys: KeyShapes, name: str, source: SourceConfig) -> None:
     """See that no excluded column is part of a message key.
 
     Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes.keys import KeySurvey, survey_keys
+from cdc_assets.cdc.changes.keys import KeyShapes, key_shapes
 from cdc_assets.cdc.changes.message_schemas import (
     Carried,
     KnownSchemas,
@@ -22,7 +22,7 @@ from cdc_assets.cdc.changes.message_schemas import (
 from cdc_assets.cdc.changes.parse import parse
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import parts_of, start_hash
-from cdc_assets.cdc.lake.checkpoints import Kept
+from cdc_assets.cdc.lake.checkpoints import Checkpoints
 
 _SHAPE = (
     "kind", "landing_date", "table_name", "start_hash", "schema_id", "key_schema", "key_names",
@@ -30,7 +30,7 @@ _SHAPE = (
 )  # fmt: skip
 
 
-def survey_records(parsed: DataFrame) -> list[Row]:
+def group_records(parsed: DataFrame) -> list[Row]:
     """How many readable records look alike, by topic and partition, and the first of each.
 
     Also of records that are not readable, where something was cut off them.
@@ -48,10 +48,10 @@ def survey_records(parsed: DataFrame) -> list[Row]:
 class Reading:
     """The records of some days, read, and what they have in common."""
 
-    parsed: DataFrame  # kept, with the `schema_id` of each
+    parsed: DataFrame  # a local checkpoint, with the `schema_id` of each
     carried: Mapping[tuple[str | None, Carried], RecordPlace]
     schemas: MessageSchemas
-    keys: KeySurvey
+    keys: KeyShapes
 
     def landed_schemas(self, source: SourceConfig) -> KnownSchemas:
         """The schemas that these records carry, without a lake."""
@@ -59,33 +59,33 @@ class Reading:
         return none.joined(fresh_schemas(self.carried, self.schemas, none), source.format)
 
 
-def read_records(landing: DataFrame, source: SourceConfig, kept: Kept) -> Reading:
-    """Read landing rows in one pass, and survey what was read."""
-    parsed = kept.keep(parse(landing, source))
-    surveyed = survey_records(parsed)
-    schemas = read_schemas(landing, source, _examples(surveyed))
+def read_records(landing: DataFrame, source: SourceConfig, checkpoints: Checkpoints) -> Reading:
+    """Read landing rows in one pass, and count what was read in groups."""
+    parsed = checkpoints.add(parse(landing, source))
+    groups = group_records(parsed)
+    schemas = read_schemas(landing, source, _examples(groups))
     if schemas.no_starts:
-        # What stands before the payload is no schema: such messages are read whole.
+        # What stands before the payload is not a schema: such messages are read whole.
         starts = ", ".join(f"{start}L" for start in schemas.no_starts)
         text = "CAST(value AS string)"
         hashed = start_hash(text, parts_of(text))
         again = parse(landing.where(f"{hashed} IN ({starts})"), source, whole=True)
         cut = parsed.where(f"NOT coalesce(cut_hash IN ({starts}), false)")
-        parsed = kept.keep(cut.unionByName(again))
-        surveyed = survey_records(parsed)
-        schemas = read_schemas(landing, source, _examples(surveyed))
+        parsed = checkpoints.add(cut.unionByName(again))
+        groups = group_records(parsed)
+        schemas = read_schemas(landing, source, _examples(groups))
     return Reading(
         with_schema_ids(parsed.drop("cut_hash"), schemas),
-        schemas_carried(surveyed),
+        schemas_carried(groups),
         schemas,
-        survey_keys(surveyed, schemas),
+        key_shapes(groups, schemas),
     )
 
 
-def _examples(surveyed: Iterable[Row]) -> dict[Carried, RecordPlace]:
+def _examples(groups: Iterable[Row]) -> dict[Carried, RecordPlace]:
     """The first record of each schema that was sent, and of each text that was cut off."""
     first: dict[Carried, RecordPlace] = {}
-    for r in surveyed:
+    for r in groups:
         place = RecordPlace(r.landing_date, r.topic, r.partition, r.first_offset)
         for what in (Carried(r.cut_hash, None), Carried(r.start_hash, r.schema_id)):
             if what != Carried(None, None) and (r.is_read or what.start_hash is not None):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
-from cdc_assets.cdc.changes.keys import KeySurvey, Shape, with_canonical_keys
+from cdc_assets.cdc.changes.keys import KeyShapes, Shape, with_canonical_keys
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.parse import IDENTITY
 from cdc_assets.cdc.config import SourceConfig
@@ -23,7 +23,7 @@ _DESTINATION = case(
 def route(
     parsed: DataFrame,
     source: SourceConfig,
-    keys: KeySurvey,
+    keys: KeyShapes,
     schemas: KnownSchemas,
     verdicts: DataFrame | None,
     misfits: Mapping[Shape, str] | None = None,
@@ -32,7 +32,7 @@ def route(
 
     Args:
         parsed: as :func:`parse` gives it.
-        keys: :func:`survey_keys` of these records.
+        keys: :func:`key_shapes` of these records.
         verdicts: of their tombstones (:func:`judge_tombstones`); None where there are none.
         misfits: of these keys (:func:`judge_keys`).
 

@@ -30,7 +30,7 @@ from cdc_assets.cdc.config import Config, SourceConfig
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
-from cdc_assets.cdc.lake.checkpoints import keeping
+from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
 from cdc_assets.cdc.sqltext import with_replaced
 
@@ -160,8 +160,8 @@ def _make_run(
 ) -> None:
     landing = lake.spark.table(lake.stage(name, "landing"))
     of_days = landing.where(landed_on(days))
-    with keeping() as kept:
-        reading = read_records(of_days, source, kept)
+    with local_checkpoints() as checkpoints:
+        reading = read_records(of_days, source, checkpoints)
         parsed, keys = reading.parsed, reading.keys
         check_keys(keys, name, source)
         lake.create_stage(name, "schemas", columns.SCHEMAS, "message schemas of the source")
@@ -185,17 +185,17 @@ def _make_run(
             # Planning the reading of a day that is not there takes as long as that of any other.
             has_before = made_of[days[0]]["landing_before"] is not None
             before = landing.where(landed_on([days[0] - timedelta(days=1)])) if has_before else None
-            verdicts = kept.keep(settle_tombstones(lake, name, parsed, before, days[0]))
+            verdicts = checkpoints.add(settle_tombstones(lake, name, parsed, before, days[0]))
         of_records = route(parsed, source, keys, schemas, verdicts, misfits)
-        # Kept: each write asks for one destination, and Spark would push that condition below the
-        # keys, planning and working out all of them twice a write.
+        # A checkpoint: each write filters by one destination, and Spark would push the filter below
+        # the keys, planning and computing all of them twice a write.
         carried = {
             (table, schema_id)
             for table, what in reading.carried
             if table is not None and (schema_id := reading.schemas.id_of(what)) is not None
         }
         salt = lake.config.hash_salt
-        routed = kept.keep(
+        routed = checkpoints.add(
             protect(of_records.select(*_ROUTED), source, salt, days, carried, schemas).drop("kind")
         )
         facts = facts_of(routed, source).collect()

@@ -23,7 +23,7 @@ from cdc_assets.cdc.config import FORMATS, LandingConfig, SourceConfig
 from cdc_assets.cdc.envelopes.connect import with_document
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
 from cdc_assets.cdc.envelopes.registry import READERS, ROW_MEMBERS
-from cdc_assets.cdc.lake.checkpoints import Kept, keeping
+from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.sqltext import Query, get
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 from cdc_assets.cdc.values.strict_json import DOCUMENT
@@ -132,12 +132,12 @@ def look_at(landing: DataFrame, placeholder: str | None = None) -> Findings:
 
     def read_as(name: str) -> tuple[SourceConfig, Reading]:
         source = bare_source(name, **settings)
-        return source, read_records(landing, source, kept)
+        return source, read_records(landing, source, checkpoints)
 
-    with keeping() as kept, ThreadPoolExecutor(1) as pool:
-        landing = kept.keep(landing)
+    with local_checkpoints() as checkpoints, ThreadPoolExecutor(1) as pool:
+        landing = checkpoints.add(landing)
         order = F.xxhash64("topic", "partition", "offset", "value")
-        documents = _documents(landing.orderBy(order).limit(SAMPLE), kept)
+        documents = _documents(landing.orderBy(order).limit(SAMPLE), checkpoints)
         likely = _with_row_members(documents)
         trying = pool.submit(_try_formats, documents, likely)
         # Planning takes longer than reading a small landing: all of it is read meanwhile as the
@@ -149,7 +149,7 @@ def look_at(landing: DataFrame, placeholder: str | None = None) -> Findings:
         if reading is None or found.format != guess:
             reading = read_as(found.format)
         source, records = reading
-        parsed = kept.keep(_slim(records.parsed))
+        parsed = checkpoints.add(_slim(records.parsed))
         counting = pool.submit(_counted_records, parsed)
         schemas = records.landed_schemas(source)
         members = _counted_members(parsed, schemas, source)
@@ -161,10 +161,10 @@ def look_at(landing: DataFrame, placeholder: str | None = None) -> Findings:
 # --- format
 
 
-def _documents(sample: DataFrame, kept: Kept) -> DataFrame:
+def _documents(sample: DataFrame, checkpoints: Checkpoints) -> DataFrame:
     """The records that hold anything, each text parsed once."""
     filled = sample.where(F.length("value") > 0)
-    return kept.keep(with_document(with_texts(filled), cut=False, hashed=False).plan())
+    return checkpoints.add(with_document(with_texts(filled), cut=False, hashed=False).plan())
 
 
 def _try_formats(documents: DataFrame, likely: Sequence[str]) -> list[Tried]:
@@ -249,7 +249,7 @@ def best_format(tried: Sequence[Tried]) -> str:
 
 
 def _slim(parsed: DataFrame) -> DataFrame:
-    """What the passes below need, and the bare key: the text of a message key that is no object."""
+    """The columns of the passes below, and the text of a message key that is not an object."""
     raw = F.col("message_key").cast("string")
     text = F.when(F.is_valid_utf8(raw), raw)
     whole = F.try_parse_json(text)

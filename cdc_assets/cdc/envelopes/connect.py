@@ -34,7 +34,7 @@ def parts_of(text: Sql) -> Sql:
 def has_start(text: Sql, parts: Sql) -> Sql:
     """Are these :func:`parts_of` a text its start and the rest?
 
-    Splitting replaces bytes that are no UTF-8; joined again they would not be what they were.
+    Splitting replaces bytes that are not UTF-8; joined again they would not be what they were.
     """
     return f"(size({parts}) = 2 AND concat_ws({literal(PAYLOAD)}, {parts}) = {text})"
 
@@ -67,6 +67,6 @@ def with_document(records: Query, cut: bool = True, hashed: bool = True, **texts
     if not (cut and hashed):
         return with_strict_json(opened, doc="body", **texts)
     read = with_strict_json(opened, _doc="body", **texts)
-    # A message that names its schema twice is no strict JSON.
+    # A message that names its schema twice is not strict JSON.
     twice = f"start_hash IS NOT NULL AND {get('_doc', DOCUMENT + '.schema')} IS NOT NULL"
     return read.extend({"doc": f"CASE WHEN NOT ({twice}) THEN _doc END"}).drop("_doc")

@@ -128,7 +128,7 @@ def read_dataworks(records: Query) -> Query:
     return Envelope(
         reason=case(("NOT is_null_payload", "v_reason")),
         detail=case(
-            ("v_reason = 'not_an_envelope'", "'JSON that is no change event of this format'"),
+            ("v_reason = 'not_an_envelope'", "'JSON that is not a change event of this format'"),
             ("v_reason = 'missing_op'", "'an envelope without op'"),
             ("v_reason = 'unknown_op'", "concat('op ', substring(to_json(p.op), 1, 40))"),
             ("v_reason = 'missing_table'", "'schema.source names no dbName and tableName'"),

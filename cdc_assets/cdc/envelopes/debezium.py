@@ -41,7 +41,7 @@ SOURCE_TEXTS = (
     "connector", "name", "snapshot", "ts_ms", "txId", *positions.SOURCE_MEMBERS,
 )  # fmt: skip
 SOURCE_NAMES = ("db", "schema", "namespace", "table", "file")
-# An event by one cast. A member that is no object where one is wanted is null.
+# An event by one cast. A member that is not an object where one is wanted is null.
 EVENT = struct(
     op="string", source=struct(**dict.fromkeys((*SOURCE_TEXTS, *SOURCE_NAMES), "string")),
     before="map<string, variant>", after="map<string, variant>", ts_ms="string",
@@ -131,7 +131,7 @@ def read_envelope(
 
     Args:
         opened: has :func:`with_event`'s columns, :func:`~.images.with_images`'s, `e` (`EVENT`) and
-            the parts of the envelope: `v_op_text` (STRING, null where the op is no text),
+            the parts of the envelope: `v_op_text` (STRING, null where the op is not a text),
             `v_ts_ms`, `v_total_order` (BIGINT), `v_transaction` (STRING), `v_has_op`, `v_has_body`
             (source or an image is there, if only as null), `v_has_source` (it is an object) and
             `v_is_avro_json` (BOOLEAN).
@@ -289,7 +289,7 @@ _AVRO_JSON = (
 def _detail(connector: Sql, sent_op: Sql, lindorm: bool) -> Sql:
     unread = unread_connector(connector)
     no_op = case(("v_reason = 'missing_op'", "'an envelope without op'"))
-    no_event = "'JSON that is no change event of this format'"
+    no_event = "'JSON that is not a change event of this format'"
     return case(
         (
             "v_reason IN ('missing_op', 'not_an_envelope')",

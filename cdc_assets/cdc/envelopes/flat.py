@@ -149,7 +149,7 @@ def _is_marked(cast: Sql) -> Sql:
 
 
 def _own(event: Sql) -> Sql:
-    """The row without the fields of the envelope; null for what is no object."""
+    """The row without the fields of the envelope; null for what is not an object."""
     return f"map_filter({members_of(event)}, (name, value) -> NOT startswith(name, '{MARK}'))"
 
 

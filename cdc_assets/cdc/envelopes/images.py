@@ -9,8 +9,8 @@ _DOUBLE = "[0-9]E[-0-9]|Infinity"  # what Spark writes of such a double
 
 
 def with_images(records: Query, before: Sql, after: Sql, again: tuple[Sql, Sql]) -> Query:
-    """Add `before_row`, `after_row` (MAP<STRING, VARIANT>, null for what is no object), `before`
-    and `after` (their JSON), and `digits`.
+    """Add `before_row`, `after_row` (MAP<STRING, VARIANT>, null where not an object), `before` and
+    `after` (their JSON), and `digits`.
 
     Args:
         records: has `doc` and `body`.

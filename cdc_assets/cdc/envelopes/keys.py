@@ -54,7 +54,7 @@ def with_message_key(records: Query) -> Query:
             "_key_members": case(
                 ("_key_payload IS NOT NULL", members_of("_key_payload")), otherwise="_key_own"
             ),
-            # What is no row.
+            # What is not a row.
             "_key_value": case(
                 ("_key_payload IS NOT NULL", "_key_payload"),
                 ("_key_own IS NULL", f"coalesce(_key_digits, {document_in('key_doc')})"),
@@ -154,7 +154,7 @@ def with_raw_keys(records: Query, source: SourceConfig) -> Query:
     named = "array_distinct(array_compact(e_key_names))"
     rows = records.extend(
         {
-            # What a delete says of a row after it is no row.
+            # What a delete says of a row after it is not a row.
             "_after": case(("e_op <> 'd'", "e_after_row")),
             "_old": case((whole_old, "e_before_row")),
             # The configured columns, or those that the message names.
@@ -251,7 +251,7 @@ def _from_any(images: Sequence[str], names: Sql, unsent: Sequence[str], scalar: 
     for image in images:
         member = f"try_element_at({image}, name)"
         if unsent:
-            # R2: a placeholder is no value of a key.
+            # R2: a placeholder is not a value of a key.
             member = f"CASE WHEN to_json({member}) NOT IN ({literals(unsent)}) THEN {member} END"
         found.append(member)
     if scalar is not None:

@@ -135,7 +135,7 @@ class Lake:
     # --- creation
 
     def create_namespace(self, source: str, table: TableName | None = None) -> None:
-        """Create the namespaces that a table stands in."""
+        """Create the namespaces of a table."""
         levels = state_parts(self.config, source, table)[:-1] if table else (escape(source),)
         for depth in range(1, len(levels) + 1):
             name = quote(CATALOG, *levels[:depth])
@@ -346,7 +346,7 @@ class Lake:
 
         def commit() -> None:
             # Where another commit came between, Iceberg applies the append again, but no change of
-            # references that was begun before: it fails, and all of this is done anew.
+            # references that was begun before: it fails, and all of this is done again.
             transaction = self.handle(branch.table).newTransaction()
             refs = transaction.table().refs()
             published = refs.get(tag).snapshotId() if refs.containsKey(tag) else None

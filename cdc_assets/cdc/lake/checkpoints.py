@@ -14,13 +14,13 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 
-class Kept:
-    """The local checkpoints of a ``with`` block (see :func:`keeping`)."""
+class Checkpoints:
+    """The local checkpoints of a ``with`` block (see :func:`local_checkpoints`)."""
 
     def __init__(self) -> None:
         self._frames: list[DataFrame] = []
 
-    def keep(self, frame: DataFrame) -> DataFrame:
+    def add(self, frame: DataFrame) -> DataFrame:
         """Checkpoint a frame now (one job), on disk where memory is short."""
         rows = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
         self._frames.append(rows)
@@ -35,10 +35,10 @@ class Kept:
 
 
 @contextmanager
-def keeping() -> Iterator[Kept]:
-    """Checkpoints for a block: ``with keeping() as kept: rows = kept.keep(frame)``."""
-    kept = Kept()
+def local_checkpoints() -> Iterator[Checkpoints]:
+    """Local checkpoints that are released at the end of the block."""
+    checkpoints = Checkpoints()
     try:
-        yield kept
+        yield checkpoints
     finally:
-        kept.release()
+        checkpoints.release()

@@ -493,7 +493,7 @@ def messages(rows: pa.Table, with_bytes: bool) -> Iterator[dict[str, Any]]:
     Args:
         rows: of that table.
         with_bytes: keep the bytes in base64 where they are, and add `key_text`, `value_text` and
-            each header's `value_text`, null where the bytes are no UTF-8. Else the text stands in
+            each header's `value_text`, null where the bytes are not UTF-8. Else the text stands in
             their place, and base64 begins with ``base64:``.
     """
     for row in records(rows):
@@ -759,7 +759,7 @@ def _landed_bytes(
     """The landing rows of those rows in quarantine that have neither key nor value.
 
     None of a place where other records landed, too: nothing says which of them is meant. None of
-    a day that landed anew since.
+    a day that landed again since.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

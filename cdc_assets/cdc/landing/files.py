@@ -1,7 +1,7 @@
 """Landed files: ``<files>/<YYYY-MM-DD>/*.jsonl | .jsonl.gz | .parquet`` become landing rows.
 
 A line is a record as ``kcat -J`` writes it or with the names of Spark's Kafka source. A
-line that is no record lands too: its bytes stand in `value`, `topic` and `offset` are null.
+line that is not a record lands too: its bytes stand in `value`, `topic` and `offset` are null.
 A partition, an offset or a timestamp that Kafka can't have makes a line no record.
 """
 
@@ -37,12 +37,12 @@ _END_OF_TIME_MS = 253_402_300_800_000  # year 10000: no DATE, no Python datetime
 
 
 def is_ignored(name: str) -> bool:
-    """True for names of files and folders that are no landing."""
+    """True for names of files and folders that are not landings."""
     return name.startswith(_IGNORED)
 
 
 def day_of(name: str) -> date | None:
-    """The day of a folder ``YYYY-MM-DD``; None where the name is no day."""
+    """The day of a folder ``YYYY-MM-DD``; None where the name is not a day."""
     try:
         return date.fromisoformat(name) if _DAY.fullmatch(name) else None
     except ValueError:

@@ -24,7 +24,7 @@ from cdc_assets.cdc.config import KafkaConfig
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.expected import expect
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.checkpoints import keeping
+from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.commits import DayCommits
 from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.landing.kafka_client import Client, Explained
@@ -71,10 +71,10 @@ def land_offsets(
         new = {d: p for d, p in planned.items() if force or p != recorded.get(d)}
         if new:
             expect(rows=sum(of_day.span for of_day in new.values()))
-            with keeping() as kept, Explained(name, config, lake):
+            with local_checkpoints() as checkpoints, Explained(name, config, lake):
                 rows = _rows(lake, name, config, identifier, new, recorded, commits, found)
                 if force and not allow_loss:
-                    rows = kept.keep(rows)
+                    rows = checkpoints.add(rows)
                     _refuse_less(lake, name, identifier, rows, list(new))
                 inputs = {day: of_day.to_inputs() for day, of_day in new.items()}
                 lake.overwrite_days(identifier, rows, inputs, commits.head)

@@ -53,7 +53,7 @@ def instant_text(micros: int) -> str:
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Bytes as text; null where they are no UTF-8."""
+    """Bytes as text; null where they are not UTF-8."""
     try:
         return None if data is None else data.decode()
     except UnicodeDecodeError:
@@ -71,7 +71,7 @@ def texts_of(name: str, data: bytes | None) -> dict[str, str | None]:
 def landed_line(record: LandedRecord, **more: Any) -> bytes | None:
     """The line, without its end, that lands as this record: the same bytes in each column.
 
-    A line that is no record is itself. What came in a Parquet file without a place in Kafka was
+    A line that is not a record is itself. What came in a Parquet file without a place in Kafka was
     no line: it becomes one that lacks its place, too. Other characters than printable ones are
     escaped.
 
@@ -130,7 +130,7 @@ def write_lines(lines: Iterable[bytes], out: IO[bytes]) -> int:
     count = 0
     for count, line in enumerate(lines, 1):
         if count == 1 and line.startswith(_BYTE_ORDER_MARK):
-            out.write(b"\n")  # Spark takes it off a file's beginning; empty lines are no record
+            out.write(b"\n")  # Spark takes it off a file's beginning; empty lines are not records
         out.write(line)
         out.write(b"\n")
     return count

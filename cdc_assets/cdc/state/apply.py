@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.errors import AuditError
-from cdc_assets.cdc.lake.checkpoints import Kept, keeping
+from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.state.audit import audit_appended, audit_rewritten, audit_settled, audit_written
 from cdc_assets.cdc.state.columns import TableColumns
@@ -38,15 +38,15 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
     unchanged = Unchanged(
         placeholder=day.source.unavailable_value,
         keep_missing=day.source.missing_columns == "keep",
-        maybe=day.survey.maybe_unchanged > 0,
+        maybe=day.day_facts.maybe_unchanged > 0,
     )
-    with keeping() as kept:
+    with local_checkpoints() as checkpoints:
         # Unsent values are looked for several times in the same moves.
-        moves = kept.keep(keyed.moves()) if day.may_be_unsent else keyed.moves()
-        rows = columns.typed(keyed.winners(moves, unchanged, kept), unchanged)
+        moves = checkpoints.add(keyed.moves()) if day.may_be_unsent else keyed.moves()
+        rows = columns.typed(keyed.winners(moves, unchanged, checkpoints), unchanged)
         unresolved = 0
         if unchanged.columns:
-            rows = kept.keep(rows)
+            rows = checkpoints.add(rows)
             unresolved = columns.unresolved(rows, keyed.standing(), unchanged)
         observed = Observation()
         counted = rows.observe(observed, *_value_counts(columns), _fingerprint())
@@ -67,9 +67,9 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
             }
         else:
             # What is read twice takes longer to compute than to keep.
-            counted = kept.keep(counted)
+            counted = checkpoints.add(counted)
             found = _figures_of(observed)
-            _change(day, branch, keyed, counted, found, columns, unchanged, kept)
+            _change(day, branch, keyed, counted, found, columns, unchanged, checkpoints)
             if keyed.truncated is not None:
                 # A file that goes as a whole is counted with the rows that were gone from it.
                 figures["rows"] = day.lake.spark.table(branch).count()
@@ -90,13 +90,13 @@ def _change(
     to_be_there: Mapping[str, Any],
     columns: TableColumns,
     unchanged: Unchanged,
-    kept: Kept,
+    checkpoints: Checkpoints,
 ) -> None:
-    """Write what the day changed, in a table that is too large to be written anew.
+    """Write what the day changed, in a table that is too large to rewrite.
 
     Args:
-        rows: the day's winners, kept.
-        to_be_there: `n` of them that are no removals, and their `fingerprint`.
+        rows: the day's winners, a local checkpoint.
+        to_be_there: `n` of them that are not removals, and their `fingerprint`.
     """
     if keyed.truncated is not None:
         delete_below(day, branch, keyed.truncated)
@@ -106,7 +106,7 @@ def _change(
         # A row of the table may beat one of the day's, or have a value that it needs.
         observed = Observation()
         settled = settle(day, branch, rows, columns, unchanged)
-        rows = kept.keep(settled.observe(observed, *_to_be_there()))
+        rows = checkpoints.add(settled.observe(observed, *_to_be_there()))
         to_be_there = _figures_of(observed)
         unchanged = Unchanged(day.source.unavailable_value, keep_missing=False, maybe=False)
     delete_keys(day, branch, rows, columns)
@@ -126,17 +126,17 @@ def _figures_of(observed: Observation) -> dict[str, Any]:
 def _merge_unkeyed(day: TableDay, branch: str, columns: TableColumns) -> dict[str, Any]:
     unkeyed = Unkeyed(day, columns)
     unchanged = Unchanged(day.source.unavailable_value, keep_missing=False, maybe=False)
-    with keeping() as kept:
-        moves = kept.keep(columns.typed(unkeyed.moves(), unchanged))
+    with local_checkpoints() as checkpoints:
+        moves = checkpoints.add(columns.typed(unkeyed.moves(), unchanged))
         today = moves.where("is_today")
         found = today.agg(*_value_counts(columns)).first()
         assert found is not None
         figures = _judge_values(day, today, found.asDict(), columns)
-        if day.survey.maybe_unchanged:
+        if day.day_facts.maybe_unchanged:
             figures["unresolved"] = moves.where("is_today AND unfilled").count()
         if unkeyed.floor is not None:
             delete_below(day, branch, unkeyed.floor)
-        return {**figures, "rows": unkeyed.write(branch, moves, kept)}
+        return {**figures, "rows": unkeyed.write(branch, moves, checkpoints)}
 
 
 def _to_be_there() -> list[Column]:

@@ -51,7 +51,7 @@ def audit_written(
 
     Args:
         rows: what was written: the day's winners, without those that are older than their row.
-        winners: `n` of them that are no removals, and their `fingerprint`.
+        winners: `n` of them that are not removals, and their `fingerprint`.
 
     Raises:
         AuditError: a key stands twice, was lost, or stands at another event's position.
@@ -81,7 +81,7 @@ def audit_rewritten(
     """The branch holds what the table was rewritten of: each key once, no row lost or changed.
 
     Args:
-        winners: the day's winners that are no removals, as they were counted.
+        winners: the day's winners that are not removals, as they were counted.
         stood: the rows of the day before; None where a truncate of the day removed some.
 
     Raises:
@@ -123,7 +123,7 @@ def audit_settled(
 
     Args:
         rows: all winners of the day, also those that are older than their row.
-        winners: how many of them are no removals.
+        winners: how many of them are not removals.
 
     Raises:
         AuditError: a key was lost, or stands twice.

@@ -153,7 +153,7 @@ class TableColumns:
         found: dict[str, list[str]] = {}
         # Of those that are new today that of most events first: one record types no column.
         oldest_first = sorted(
-            day.survey.schema_ids, key=lambda i: schemas.first_landed[day.table, i]
+            day.day_facts.schema_ids, key=lambda i: schemas.first_landed[day.table, i]
         )
         for schema_id in oldest_first:
             said = schemas.columns[day.table, schema_id]
@@ -175,7 +175,7 @@ class TableColumns:
         of_schemas = {self._lake_name(name) for name in named}
         # A schema that names no columns, such as Lindorm's `{}`, is none (L1).
         blank = [schema_id for schema_id in oldest_first if not self._by_schema[schema_id]]
-        if day.survey.without_schema or blank:
+        if day.day_facts.without_schema or blank:
             inferred = self._infer(set(without), blank)
             without = {**inferred, **without}
             self.inferred = {self._lake_name(n) for n, k in inferred.items() if k.inferred}
@@ -217,7 +217,7 @@ class TableColumns:
 
     def _infer(self, known: set[str], blank: Sequence[str]) -> types.ColumnTypes:
         has_none = F.col("schema_id").isNull() | F.col("schema_id").isin(list(blank))
-        # What a delete says of a row after it is no row.
+        # What a delete says of a row after it is not a row.
         writes = F.col("op").isin("c", "r", "u") & F.col("after").isNotNull()
         rows = self.day.events([self.day.day]).where(has_none & writes)
         placed = {self._message_name(name) for name in self._before}
@@ -236,7 +236,7 @@ class TableColumns:
         # map's placeholder holds the text's.
         for form in sorted(placeholder_forms(self.day.source.unavailable_value), key=len)[::-1]:
             after = f"replace({after}, {literal(f':{form}')}, ':null')"
-        names = sorted({name for names in self.day.survey.key_names for name in names})
+        names = sorted({name for names in self.day.day_facts.key_names for name in names})
         row = rows.agg(
             F.expr(f"schema_of_variant_agg({shallow(after)})").alias("kind"),
             F.expr(f"schema_of_variant_agg({shallow('key')})").alias("of_keys"),
@@ -283,7 +283,7 @@ class TableColumns:
                     ]
                 )
             return config
-        seen = set(self.day.survey.key_names)
+        seen = set(self.day.day_facts.key_names)
         if existing is not None:
             seen.add(tuple(sorted(existing)))
         if len(seen) > 1:
@@ -372,7 +372,7 @@ class TableColumns:
             f"give it another name: sources.{day.name}.tables.{day.table}.rename: "
             f"{{{json.dumps(name)}: …}}"
         )
-        if any(name in names for names in day.survey.key_names):
+        if any(name in names for names in day.day_facts.key_names):
             raise ConfigError([f"{day.label}: no column can be called {name!r}; {cure}"])
         self._unlike[self._lake_name(name)] = (
             f"{name!r} is left out, no column has such a name; {cure}"
@@ -392,13 +392,13 @@ class TableColumns:
         return types.description(said, kind) if said else ""
 
     def _describe(self, existing: Mapping[str, str]) -> None:
-        """Describe columns anew where message schemas of the newest day describe them otherwise.
+        """Describe columns again where message schemas of the newest day describe them otherwise.
 
         A column of which the schemas say nothing keeps its description.
         """
         day = self.day
         published = day.state.tags if day.state else {}
-        if not day.survey.schema_ids or max([*published, day.day]) != day.day:
+        if not day.day_facts.schema_ids or max([*published, day.day]) != day.day:
             return
         changed: dict[str, str | None] = {}
         for name, kind in existing.items():
@@ -419,7 +419,7 @@ class TableColumns:
     def _types_of_bare_keys(self, known: Container[str]) -> dict[str, str]:
         """Types of key columns that no image carried yet, as on a day of deletes alone."""
         missing = [n for n in self.key_names if self._lake_name(n) not in known]
-        if not missing or not self.day.survey.events:
+        if not missing or not self.day.day_facts.events:
             return {}
         rows = self.day.events([self.day.day])
         row = rows.agg(F.expr(f"schema_of_variant_agg({shallow('key')})").alias("kind")).first()

@@ -100,7 +100,7 @@ class DayInputs:
                 f"{self.name}.{self.table}",
                 day,
                 f"It has expired (keep_days: {self.source.keep_days}), and {self.day} can't be "
-                "made without it. What was made stays as it is; to make the table anew from its "
+                "made without it. What was made stays as it is; to rebuild the table from its "
                 f"first day: cdc-assets run --source {self.name} --table '{self.table}' "
                 f"--from {self.start} --to {max(self.state.tags)}.",
             )

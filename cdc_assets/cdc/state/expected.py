@@ -26,15 +26,15 @@ def rows_to_read(
     table_day = TableDay(lake, name, table, day, facts, state)
     past = sorted({*table_day.pair_window, *table_day.window}) if table_day.looks_back else []
     days = [*past, day]
-    surveys = table_day.of_days(days)
+    facts_of_days = table_day.of_days(days)
     summary = state.day_summary(day - timedelta(days=1)) if state else {}
     stands = int(summary.get("total-records", 0))
-    own = stands + sum(survey.events for survey in surveys)
+    own = stands + sum(of_day.events for of_day in facts_of_days)
     if is_small(own):
         return None
     changed = DayCommits(facts.commits["changes"]).records(days)
     if changed is None:
         return None
     # An event that changes the key is two: of the old key's row and of the new one's.
-    most = stands + changed + sum(survey.moves for survey in surveys)
+    most = stands + changed + sum(of_day.moves for of_day in facts_of_days)
     return most if most <= 2 * own else None

@@ -40,25 +40,25 @@ class PositionRange:
         )
 
 
-def bases_of(surveys: Iterable[Survey], known: Mapping[int, str]) -> dict[int, str]:
+def bases_of(days: Iterable[DayFacts], known: Mapping[int, str]) -> dict[int, str]:
     """The basis of a table's positions in each epoch (FORMATS O8).
 
     That of most events of the first day that has any; where two are as many, not the source time.
 
     Args:
-        surveys: of some days, oldest first.
+        days: facts of some days, oldest first.
         known: what is settled by earlier days.
     """
     bases = dict(known)
-    for survey in surveys:
-        new = [r for r in survey.ranges if r.epoch not in bases]
+    for of_day in days:
+        new = [r for r in of_day.ranges if r.epoch not in bases]
         for found in sorted(new, key=lambda r: (r.count, r.basis != SOURCE_TIME, r.basis)):
             bases[found.epoch] = found.basis
     return bases
 
 
 @dataclass(frozen=True)
-class Survey:
+class DayFacts:
     """What a day holds for one table: the facts that choose the plan of its merge."""
 
     events: int = 0
@@ -68,7 +68,7 @@ class Survey:
     tombstones: int = 0
     moves: int = 0  # events that change the key
     removals: int = 0  # these and deletes
-    halves: int = 0
+    split_updates: int = 0  # first halves that landed
     maybe_unchanged: int = 0
     without_schema: int = 0
     schema_ids: tuple[str, ...] = ()  # that of most events first
@@ -101,13 +101,13 @@ class Survey:
 class Facts:
     """What the days of a run need to know of their source, read once for all of them."""
 
-    surveys: Mapping[tuple[str, date], Survey]
+    of_days: Mapping[tuple[str, date], DayFacts]
     schemas: KnownSchemas
     commits: Mapping[str, Mapping[date, DayCommit]]
 
     def columns_of(self, table: str, days: Iterable[date]) -> ColumnTypes:
         """The columns that the message schemas of some days name."""
-        ids = {i for day in days for i in self.surveys.get((table, day), Survey()).schema_ids}
+        ids = {i for day in days for i in self.of_days.get((table, day), DayFacts()).schema_ids}
         found: ColumnTypes = {}
         for schema_id in sorted(ids):
             found.update(self.schemas.columns[table, schema_id])
@@ -119,7 +119,7 @@ def gather(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -
     listed = list(tables)
     lake = lake.sized(0)  # whatever the days hold, what is known of them is little
     return Facts(
-        survey(lake, name, listed, days),
+        read_day_facts(lake, name, listed, days),
         protected_schemas(known_schemas(lake, name, listed), lake.config.source(name)),
         {
             table: lake.day_commits(lake.stage(name, table))
@@ -135,7 +135,7 @@ def window_of(config: Config, name: str, day: date) -> list[date]:
 
 
 def pair_window_of(config: Config, name: str, day: date) -> list[date]:
-    """The days that hold halves of updates completed on the days looked back on (W2).
+    """The days that hold halves of updates completed in the `late_days` window (W2).
 
     The first half of an update that was completed in the window may be older than the window.
     """
@@ -145,9 +145,9 @@ def pair_window_of(config: Config, name: str, day: date) -> list[date]:
     return [*window_of(config, name, days[0]), *days]
 
 
-def survey(
+def read_day_facts(
     lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]
-) -> dict[tuple[str, date], Survey]:
+) -> dict[tuple[str, date], DayFacts]:
     """What the days hold for some tables, with the days that they look back on."""
     if not days:
         return {}
@@ -159,14 +159,14 @@ def survey(
     return {place: _whole_day(of_day) for place, of_day in parts.items()}
 
 
-def _whole_day(facts: Sequence[Row]) -> Survey:
-    """One survey of a table's day."""
+def _whole_day(facts: Sequence[Row]) -> DayFacts:
+    """The facts of a table's day, of all its parts."""
 
     def total(name: str, chosen: Iterable[Row] = facts) -> int:
         return sum(fact[name] for fact in chosen)
 
-    halves = [fact for fact in facts if fact.source_op in BEFORE_OPS]
-    # A split update's first half is no change of its own (W2).
+    first_halves = [fact for fact in facts if fact.source_op in BEFORE_OPS]
+    # A split update's first half is not a change of its own (W2).
     whole = [fact for fact in facts if fact.source_op not in BEFORE_OPS]
     ops: Counter[str] = Counter()
     for fact in whole:
@@ -177,7 +177,7 @@ def _whole_day(facts: Sequence[Row]) -> Survey:
             schemas[fact.schema_id] += fact.records
     deletes = [fact for fact in facts if fact.op == "d"]
     moves = total("moves", (fact for fact in facts if fact.op != "d"))
-    return Survey(
+    return DayFacts(
         events=total("records"),
         ops={op: ops[op] for op in "cudrt" if ops[op]},
         truncates=total("records", (fact for fact in facts if fact.op == "t")),
@@ -185,7 +185,7 @@ def _whole_day(facts: Sequence[Row]) -> Survey:
         tombstones=total("without_position", deletes),
         moves=moves,
         removals=total("records", deletes) + moves,
-        halves=total("records", halves)
+        split_updates=total("records", first_halves)
         + total("without_before", (f for f in whole if f.source_op == "UPDATE_AFTER")),
         maybe_unchanged=total("maybe_unsent"),
         without_schema=total("without_schema"),

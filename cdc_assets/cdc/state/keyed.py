@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
-from cdc_assets.cdc.lake.checkpoints import Kept
+from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.names import column, quote
 from cdc_assets.cdc.positions import (
     cut_before,
@@ -56,20 +56,22 @@ class Keyed:
         # Above all that landed before, events meet no truncate of it.
         past_cut = None if day.is_all_after else day.truncated(day.window)
         moves = self._expand(self._linked(events))
-        if day.survey.without_position:
+        if day.day_facts.without_position:
             base = self._base_positions(self.removed)
             placed = self._placed(moves, events, [day.day], base, past_cut)
             moves = placed.drop("position", *_PLACE)
         else:
             moves = Query(moves).extend({"pos": "position"}).drop("position", *_PLACE).plan()
-        if self.day.halves_near:
+        if self.day.has_split_updates:
             moves = moves.unionByName(self._pair_removals(), allowMissingColumns=True)
         floor = max([p for p in (self.truncated, past_cut) if p is not None], default=None)
         if floor is not None:
             moves = moves.where(F.col("pos") > literal_position(floor))
         return moves
 
-    def winners(self, moves: DataFrame, unchanged: Unchanged, kept: Kept) -> DataFrame:
+    def winners(
+        self, moves: DataFrame, unchanged: Unchanged, checkpoints: Checkpoints
+    ) -> DataFrame:
         """One row a key: its highest event, and what unchanged columns last carried."""
         own = {
             c.lake: (c.index, c.name, c.spark)
@@ -78,7 +80,7 @@ class Keyed:
         }
         moves = unchanged.prepare(moves, own)
         # What a removal beats writes nothing, yet may hold what its row took to a new key.
-        moves = unchanged.inherit(moves, self.removed, self.standing, kept)
+        moves = unchanged.inherit(moves, self.removed, self.standing, checkpoints)
         if self.removed is not None:
             moves = self._guarded(moves, self.removed)
         what = ("is_removal", "pos", "after", "schema_id", "source_ts_ms", *unchanged.flags)
@@ -185,7 +187,7 @@ class Keyed:
 
     def _linked(self, events: DataFrame) -> DataFrame:
         """Add `link`: the key that the row had before, also where a BEFOR half says so (W3)."""
-        if not (self.day.may_be_unsent and self.day.halves_near):
+        if not (self.day.may_be_unsent and self.day.has_split_updates):
             return with_columns(events, {"link": "ok"})
         pairs = (
             self._pairs()
@@ -203,7 +205,7 @@ class Keyed:
         own = Query(events).where(f"op = 'd' OR ({_UPSERT})").extend({"is_removal": "op = 'd'"})
         kept = [f"CASE WHEN NOT is_removal THEN {name} END AS {name}" for name in ("after", "link")]
         moves = own.select("k", "is_removal", "position", *kept, *common).where("k IS NOT NULL")
-        if not self.day.survey.moves:
+        if not self.day.day_facts.moves:
             return moves.plan()
         gone = ("true AS is_removal", "position", "CAST(NULL AS string) AS after")
         no_link = f"CAST(NULL AS {_kind(events, 'k').simpleString()}) AS link"
@@ -213,7 +215,7 @@ class Keyed:
     @property
     def is_all_after(self) -> bool:
         """Does each move stand after all that landed before the day?"""
-        return self.day.is_all_after and not self.day.halves_near
+        return self.day.is_all_after and not self.day.has_split_updates
 
     def _pairs(self) -> DataFrame:
         """Split updates that change the key and are complete (W2, W3).
@@ -257,13 +259,13 @@ class Keyed:
 
     @cached_property
     def removed(self) -> DataFrame | None:
-        """`k`, `pos` of what was removed on the days looked back on; None where nothing was.
+        """`k`, `pos` of what was removed in the `late_days` window; None where nothing was.
 
         Nor where no event meets it: above all that landed before, only an unsent value may be that
         of a row before its removal.
         """
         day = self.day
-        if not any(s.removals or s.halves for s in day.past):
+        if not any(s.removals or s.split_updates for s in day.past):
             return None
         if day.is_all_after and not day.may_be_unsent:
             return None
@@ -280,7 +282,7 @@ class Keyed:
             removed = placed.where("is_removal").select("k", "pos")
         else:
             removed = removed.select("k", F.col("position").alias("pos"))
-        if any(s.halves for s in day.past):
+        if any(s.split_updates for s in day.past):
             first, last = F.lit(day.window[0]), F.lit(day.window[-1])
             earlier = self._pairs().where(F.col("day").between(first, last))
             removed = removed.unionByName(earlier.select(F.col("before_k").alias("k"), "pos"))
@@ -331,7 +333,7 @@ class Keyed:
         """
         placed = moves.withColumn("seen", self._seen(days))
         known = [F.col("seen"), literal_position(past_cut)]
-        if any(survey.truncates for survey in self.day.of_days(days)):
+        if any(of_day.truncates for of_day in self.day.of_days(days)):
             placed = placed.crossJoin(F.broadcast(_cuts(events)))
             known += [cut_before(), _cut_earlier_day()]
         if base is not None:
@@ -347,7 +349,7 @@ class Keyed:
 
     def _seen(self, days: Sequence[date]) -> Column:
         """The highest position of a key that landed before a move on some days."""
-        if all(survey.without_position == survey.events for survey in self.day.of_days(days)):
+        if all(of_day.without_position == of_day.events for of_day in self.day.of_days(days)):
             return literal_position(None)  # as in a first load: there is none to look for
         within = (
             Window.partitionBy("k", "topic", "partition")

@@ -92,7 +92,7 @@ def make_table_day(
     replaces = state.tags.get(day) if state else None
     branch = lake.branch(table_day.identifier, day, base, replaces)
     # Without a key there are only truncates, of a table that never had a row.
-    has_rows = bool(table_day.survey.events) and columns.has_rows
+    has_rows = bool(table_day.day_facts.events) and columns.has_rows
     try:
         if has_rows:
             lake.start(branch)
@@ -135,20 +135,20 @@ def _build(
     if branch is not None:
         figures = apply.make_rows(day, branch, columns)
         written = _written(day, branch)
-    ranges = day.survey.ranges
+    ranges = day.day_facts.ranges
     return DayReport(
         table=day.table,
         day=str(day.day),
         rows_before=day.rows_before,
-        events=day.survey.events,
-        ops=day.survey.ops,
+        events=day.day_facts.events,
+        ops=day.day_facts.ops,
         incompatible=columns.incompatible,
         too_late=_too_late(day),
         highest=day.highest,
         bases={str(epoch): basis for epoch, basis in day.bases.items()},
         rules_changed=day.inputs.rules_changed,
         other_basis=sum(r.count for r in ranges)
-        - sum(r.count for r in day.survey.of_bases(day.bases)),
+        - sum(r.count for r in day.day_facts.of_bases(day.bases)),
         seconds=round(time.monotonic() - began, 2),
         **{"rows": day.rows_before + written.pop("net"), **written, **figures},
     )
@@ -174,13 +174,13 @@ def _report_of(summary: Mapping[str, str]) -> DayReport:
 
 
 def _too_late(day: TableDay) -> int:
-    """Events below what had landed before the days looked back on (O12).
+    """Events older than the `late_days` window (O12).
 
     A removal that landed then is not looked up any more: such an event may bring its row back.
     """
     last = (day.window[0] if day.window else day.day) - timedelta(days=1)
     known = day.report_on(last).get("highest")
-    lowest = day.survey.lowest(day.bases)
+    lowest = day.day_facts.lowest(day.bases)
     if not known or not lowest or list(lowest) >= list(known):
         return 0
     # Those on another basis are counted apart.

@@ -18,7 +18,7 @@ from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.positions import is_all_after, on_basis
 from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.state.day_inputs import DayInputs
-from cdc_assets.cdc.state.facts import Facts, Survey, bases_of, pair_window_of, window_of
+from cdc_assets.cdc.state.facts import DayFacts, Facts, bases_of, pair_window_of, window_of
 
 # A row of the table is read and written again in a quarter of the time that an event takes.
 _ROWS_AN_EVENT = 4
@@ -49,8 +49,8 @@ class TableDay:
         self.start = self.inputs.start
         self.window = window_of(lake.config, name, day)
         self.pair_window = pair_window_of(lake.config, name, day)
-        self.survey = facts.surveys.get((table, day), Survey())
-        self.past = [facts.surveys.get((table, d), Survey()) for d in self.window]
+        self.day_facts = facts.of_days.get((table, day), DayFacts())
+        self.past = [facts.of_days.get((table, d), DayFacts()) for d in self.window]
         self.identifier = lake.state(name, TableName.parse(table))
         self.label = f"{name}.{table}"
         work = self._work()
@@ -60,8 +60,8 @@ class TableDay:
 
     def _work(self) -> int:
         """At most how many events are read for the day, or rows of the table for as much work."""
-        read: list[Survey] = [self.survey, *(self.past if self.looks_back else ())]
-        events = sum(survey.events for survey in read)
+        read: list[DayFacts] = [self.day_facts, *(self.past if self.looks_back else ())]
+        events = sum(of_day.events for of_day in read)
         return events + self._stands("total-records") // _ROWS_AN_EVENT
 
     def _stands(self, figure: str) -> int:
@@ -76,8 +76,8 @@ class TableDay:
         """The snapshot that the day starts from, None for the first day.
 
         Raises:
-            MissingDayError: the day before has expired, or the one before the days that are
-                looked back on.
+            MissingDayError: the day before has expired, or the one before the `late_days`
+                window.
         """
         if self.day <= self.start or self.state is None:
             return None
@@ -110,17 +110,17 @@ class TableDay:
     @property
     def may_be_unsent(self) -> bool:
         """Whether an event of the day may leave a column as it was (R1, R2)."""
-        return self.survey.maybe_unchanged > 0 or self.source.missing_columns == "keep"
+        return self.day_facts.maybe_unchanged > 0 or self.source.missing_columns == "keep"
 
     @property
-    def halves_near(self) -> bool:
+    def has_split_updates(self) -> bool:
         """Whether the day, or one of those that it looks back on, has halves of split updates."""
-        return any(survey.halves for survey in [self.survey, *self.past])
+        return any(of_day.split_updates for of_day in [self.day_facts, *self.past])
 
     @property
     def looks_back(self) -> bool:
         """Whether events of the days before may be read, not only what metadata says of them."""
-        if self.config.key in ("none", "row") or self.halves_near:
+        if self.config.key in ("none", "row") or self.has_split_updates:
             return True
         return not self.is_all_after or self.may_be_unsent
 
@@ -128,22 +128,22 @@ class TableDay:
     def bases(self) -> dict[int, str]:
         """What the table's positions are made of in each epoch, by the end of the day (O8)."""
         known = {int(epoch): basis for epoch, basis in self._before.get("bases", {}).items()}
-        return bases_of([*self.past, self.survey], known)
+        return bases_of([*self.past, self.day_facts], known)
 
     @property
     def highest(self) -> list[int] | None:
         """The highest position that has landed by the end of the day."""
-        known = [self._before.get("highest"), list(self.survey.highest(self.bases) or ())]
+        known = [self._before.get("highest"), list(self.day_facts.highest(self.bases) or ())]
         return max((p for p in known if p), default=None)
 
     @cached_property
     def is_all_after(self) -> bool:
         """Does each event of the day stand after all that landed before it?"""
-        own = self.survey.of_bases(self.bases)
-        if sum(r.count for r in own) < self.survey.events:
+        own = self.day_facts.of_bases(self.bases)
+        if sum(r.count for r in own) < self.day_facts.events:
             return False
         before = [self._before.get("highest")]
-        before += [survey.highest(self.bases) for survey in self.past]
+        before += [of_day.highest(self.bases) for of_day in self.past]
         return all(is_all_after(r.lowest, p) for r in own for p in before if p)
 
     @property
@@ -154,7 +154,7 @@ class TableDay:
         """The table's events of some days, in the order of the table's positions."""
         changed = self.lake.stage_days(self.name, "changes", days)
         events = changed.where(F.col("table_name") == self.table)
-        ranges = [r for survey in [*self.past, self.survey] for r in survey.ranges]
+        ranges = [r for of_day in [*self.past, self.day_facts] for r in of_day.ranges]
         if all(self.bases.get(r.epoch) == r.basis for r in ranges):
             return events
         # O8: an event on another basis is older than all of its table's.
@@ -163,10 +163,10 @@ class TableDay:
 
     def truncated(self, days: Sequence[date]) -> list[int] | None:
         """The position of the highest truncate that landed on some days, None where none did."""
-        found = (survey.truncated(self.bases) for survey in self.of_days(days))
+        found = (of_day.truncated(self.bases) for of_day in self.of_days(days))
         return max((position for position in found if position), default=None)
 
-    def of_days(self, days: Sequence[date]) -> list[Survey]:
+    def of_days(self, days: Sequence[date]) -> list[DayFacts]:
         """What metadata says of the table's events on some days; nothing of days without any."""
-        surveys = self.facts.surveys
-        return [surveys[self.table, day] for day in days if (self.table, day) in surveys]
+        known = self.facts.of_days
+        return [known[self.table, day] for day in days if (self.table, day) in known]

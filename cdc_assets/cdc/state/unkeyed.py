@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.errors import AuditError
-from cdc_assets.cdc.lake.checkpoints import Kept
+from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import column
 from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
@@ -115,7 +115,7 @@ class Unkeyed:
 
     def _filled(self) -> tuple[Column, Column]:
         """`after` with the old row's values where one was not sent (R2), and whether one lacks."""
-        if not self.day.survey.maybe_unchanged:
+        if not self.day.day_facts.maybe_unchanged:
             return F.col("after"), F.lit(False).alias("unfilled")
         forms = placeholder_forms(self.day.source.unavailable_value)
         new, old = (
@@ -141,13 +141,13 @@ class Unkeyed:
 
     # --- the branch
 
-    def write(self, branch: str, moves: DataFrame, kept: Kept) -> int:
+    def write(self, branch: str, moves: DataFrame, checkpoints: Checkpoints) -> int:
         """Write the day's rows to its branch; the branch's row count.
 
         Args:
             branch: where; rows below a truncate are gone from it.
             moves: of :meth:`moves`, typed.
-            kept: keeps what is read several times.
+            checkpoints: keeps what is read several times.
 
         Raises:
             AuditError: the rows taken away are not those that had to be.
@@ -158,15 +158,15 @@ class Unkeyed:
             return self.lake.spark.table(branch).count()
         before = self.lake.spark.table(branch).count()
         known = moves.withColumn("identity", self._identity())
-        steps = kept.keep(self._steps(known))
+        steps = checkpoints.add(self._steps(known))
         by_newest = Window.partitionBy("identity").orderBy(F.desc("pos"))
-        new = kept.keep(
+        new = checkpoints.add(
             known.where("is_today AND NOT is_removal")
             .withColumn("n", F.row_number().over(by_newest))
             .join(steps, "identity")
             .where("n <= step")
         )
-        gone = kept.keep(
+        gone = checkpoints.add(
             self._rows_of(self.lake.spark.table(branch))
             .withColumn("n", F.row_number().over(by_newest))
             .join(steps, "identity")

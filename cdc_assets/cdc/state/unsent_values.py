@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.lake.checkpoints import Kept
+from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.positions import is_one_change, of_removal
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of
 from cdc_assets.cdc.values.placeholders import placeholder_forms
@@ -124,7 +124,7 @@ class Unchanged:
         moves: DataFrame,
         removed: DataFrame | None,
         target: Callable[[], DataFrame | None],
-        kept: Kept,
+        checkpoints: Checkpoints,
     ) -> DataFrame:
         """Give an event that changed the key, for what it did not send, the old key's values.
 
@@ -136,7 +136,7 @@ class Unchanged:
             moves: the day's moves as :meth:`prepare` gives them.
             removed: `k`, `pos` of removals on the days looked back on.
             target: the table at the end of the day before.
-            kept: keeps the few rows of each round.
+            checkpoints: keeps the few rows of each round.
         """
         if not self.columns or not self._has_links:
             return moves
@@ -144,12 +144,12 @@ class Unchanged:
         for flag in self.flags:
             lacking = lacking | F.col(flag)
         concerned = moves.where(F.col("link").isNotNull() & lacking)
-        movers = kept.keep(concerned.select("k", "pos", "link").distinct())
+        movers = checkpoints.add(concerned.select("k", "pos", "link").distinct())
         past = self._past(movers, removed, target)
         inherited = self._of_old_keys(movers, moves, past)
         chained = movers
-        while not (chained := kept.keep(self._chained(chained))).isEmpty():
-            inherited = kept.keep(inherited)
+        while not (chained := checkpoints.add(self._chained(chained))).isEmpty():
+            inherited = checkpoints.add(inherited)
             inherited = self._of_old_keys(movers, self._with(moves, inherited), past)
         return self._with(moves, inherited)
 

@@ -42,7 +42,7 @@ def settle(
     Of the table the rows of these keys are looked up; a MERGE would shuffle and sort all of it.
 
     Args:
-        rows: the day's winners, kept: they are read twice.
+        rows: the day's winners, a local checkpoint: they are read twice.
 
     Returns:
         `k`, `pos`, `is_removal`, `source_ts_ms` and each column's value.
@@ -163,7 +163,7 @@ def figures_of(observed: Observation) -> dict[str, int]:
 def keys_of(day: TableDay, rows: DataFrame, columns: TableColumns) -> DataFrame:
     """The winners' keys, sent to where the table is read, unless they are too many."""
     keys = rows.selectExpr(*(f"k.{work}" for work in columns.key_work))
-    return F.broadcast(keys) if day.survey.events <= FEW_KEYS else keys
+    return F.broadcast(keys) if day.day_facts.events <= FEW_KEYS else keys
 
 
 def is_of_keys(keys: Sql, columns: TableColumns) -> Sql:

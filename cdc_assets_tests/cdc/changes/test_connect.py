@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from cdc_assets.cdc.changes.parse import parse
 from cdc_assets.cdc.changes.reading import read_records
 from cdc_assets.cdc.config import SourceConfig
-from cdc_assets.cdc.lake.checkpoints import keeping
+from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.model import Record
@@ -72,8 +72,8 @@ def _source(format: str) -> SourceConfig:
 
 
 def test_a_start_is_a_whole_schema(landing: Any) -> None:
-    with keeping() as kept:
-        schemas = read_records(landing, _source("debezium"), kept).schemas
+    with local_checkpoints() as checkpoints:
+        schemas = read_records(landing, _source("debezium"), checkpoints).schemas
     known = [schemas.texts[found] for found in schemas.of_start.values() if found]
     assert len(known) == 3
     assert all(json.loads(text) for text in known)
@@ -82,8 +82,8 @@ def test_a_start_is_a_whole_schema(landing: Any) -> None:
 
 @pytest.mark.parametrize("format", ["debezium", "debezium-flat", "lindorm", "dataworks"])
 def test_a_message_is_read_the_same_with_and_without_its_schema(landing: Any, format: str) -> None:
-    with keeping() as kept:
-        fast = read_records(landing, _source(format), kept).parsed
+    with local_checkpoints() as checkpoints:
+        fast = read_records(landing, _source(format), checkpoints).parsed
         whole = parse(landing, _source(format), whole=True).select(*fast.columns)
         assert sorted(map(str, fast.collect())) == sorted(map(str, whole.collect()))
         assert fast.count() == landing.count()
