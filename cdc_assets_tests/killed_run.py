@@ -45,7 +45,7 @@ def lose_executors_after(times: int) -> None:
                 os.kill(executor, signal.SIGKILL)
         return rows
 
-    Checkpoints.keep = add_and_kill  # type: ignore[method-assign]
+    Checkpoints.add = add_and_kill  # type: ignore[method-assign]
 
 
 def children(process: int) -> list[int]:

@@ -300,8 +300,8 @@ def _runs_that(outcome: runs.Outcome, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
     def run_days(first: date, last: date, **options: Any) -> runs.Outcome:
         asked.update(first=first, last=last, **options)
-        progress.tell(progress.Step("shop", "landing", str(first), "…"))
-        progress.tell(progress.Step("shop", "landing", str(first), "3 records", 0.5))
+        progress.notify(progress.Step("shop", "landing", str(first), "…"))
+        progress.notify(progress.Step("shop", "landing", str(first), "3 records", 0.5))
         return outcome
 
     monkeypatch.setattr(runs, "run_days", run_days)
