@@ -1,0 +1,47 @@
+"""`discover` tries a format's reader only where one of its row members occurs."""
+
+from __future__ import annotations
+
+import os
+from functools import reduce
+from typing import Any
+
+import pytest
+
+from cdc_assets.cdc.envelopes.registry import READERS, ROW_MEMBERS
+from cdc_assets_tests import fuzz_run, model
+
+SEED = int(os.environ.get("CDC_SEED", "1"))
+
+
+def member(document: Any, path: str) -> Any:
+    """The value at a path of names, None where there is none."""
+    return reduce(
+        lambda value, name: value.get(name) if isinstance(value, dict) else None,
+        path.split("."),
+        document,
+    )
+
+
+def test_every_format_has_members() -> None:
+    assert set(ROW_MEMBERS) == set(READERS)
+
+
+@pytest.mark.parametrize(
+    "fuzzed", fuzz_run.fuzzed_sources(4_000, SEED), ids=lambda fuzzed: fuzzed.format
+)
+def test_each_row_event_that_the_model_reads_has_a_member_of_its_format(
+    fuzzed: fuzz_run.FuzzedSource,
+) -> None:
+    rows = [
+        found.record.value
+        for of_day in model.classify(fuzzed.options(), fuzzed.landed).values()
+        for found in of_day
+        if found.destination == "changes" and found.source_op and found.record.value
+    ]
+    assert len(rows) > 100
+    with model.deep_recursion():  # some records are nested deeper than Python's limit
+        for value in rows:
+            document = model.parse_json(value)
+            found = [member(document, path) for path in ROW_MEMBERS[fuzzed.format]]
+            assert any(value is not None for value in found), value[:200]
