@@ -28,6 +28,7 @@ from cdc_assets.cli.commands.quarantine import quarantine
 from cdc_assets.cli.commands.report import report
 from cdc_assets.cli.commands.run import run
 from cdc_assets.cli.commands.show import show
+from cdc_assets.cli.interrupts import Interrupted
 
 # As the help lists them.
 COMMANDS = (
@@ -55,8 +56,9 @@ class Commands(TyperGroup):
             typer.echo(f"error: {error}", err=True)
             is_usage = isinstance(error, (ConfigError, UnknownTableError))
             raise typer.Exit(2 if is_usage else 1) from None
-        except KeyboardInterrupt:
-            typer.echo(_interrupted(ctx.invoked_subcommand), err=True)
+        except KeyboardInterrupt as interrupt:
+            terminal = interrupt.terminal if isinstance(interrupt, Interrupted) else sys.stderr
+            typer.echo(_interrupted(ctx.invoked_subcommand), file=terminal)
             raise typer.Exit(_INTERRUPTED) from None
 
 

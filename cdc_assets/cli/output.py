@@ -23,6 +23,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from cdc_assets.cli import imports
+from cdc_assets.cli.interrupts import Interrupted
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -291,6 +294,9 @@ def own_stderr(log: Path | None) -> Iterator[IO[str]]:
 
     The JVM inherits descriptor 2, so it is the descriptor that has to move. Without `log`
     all stays where it is.
+
+    Raises:
+        Interrupted: Ctrl-C in a process of our own, which is about to end.
     """
     if log is None:
         yield sys.stderr
@@ -301,10 +307,17 @@ def own_stderr(log: Path | None) -> Iterator[IO[str]]:
     with log.open("ab") as file:
         os.dup2(file.fileno(), 2)
     own = os.fdopen(os.dup(saved), "w", encoding="utf-8", errors="replace", buffering=1)
+    is_left = False
     try:
         yield own
+    except KeyboardInterrupt:
+        is_left = imports.is_own_process
+        if is_left:
+            raise Interrupted(own) from None
+        raise
     finally:
-        own.close()
-        sys.stderr.flush()
-        os.dup2(saved, 2)
-        os.close(saved)
+        if not is_left:
+            own.close()
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)

@@ -256,6 +256,38 @@ def test_ctrl_c_while_spark_starts_ends_a_run_with_130_and_one_line(project: Pat
         assert process.wait(30) == 130
 
 
+LEFT_BEHIND = """
+import sys
+from pathlib import Path
+from cdc_assets.cli import imports, output
+from cdc_assets.cli.interrupts import Interrupted
+imports.is_own_process = True
+try:
+    with output.own_stderr(Path("spark.log")):
+        raise KeyboardInterrupt
+except Interrupted as interrupt:
+    sys.stderr.write("of a thread that goes on")
+    sys.stderr.flush()
+    interrupt.terminal.write("the last line")
+    interrupt.terminal.flush()
+"""
+
+
+def test_what_goes_on_behind_a_ctrl_c_writes_to_the_log_and_not_to_the_terminal(
+    project: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT_BEHIND],
+        env=_environment(),
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == "the last line"
+    assert (project / "spark.log").read_text() == "of a thread that goes on"
+
+
 @pytest.mark.slow
 def test_ctrl_c_between_stages_cancels_the_run_and_the_same_command_goes_on(project: Path) -> None:
     land(project, {"id": 1}, {"id": 2})
