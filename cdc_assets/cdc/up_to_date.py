@@ -56,10 +56,8 @@ class UpToDate:
     def _has_landed(self, days: Sequence[date]) -> bool:
         landed = self._commits("landing")
         if self._source.landing.files is None:
-            recorded = (
-                KafkaDay.of_inputs(day, landed[day].inputs) for day in days if day in landed
-            )
-            return set(days) <= landed.keys() and all(day and day.closed for day in recorded)
+            recorded = (KafkaDay.of_inputs(day, landed.get(day, _NOT_MADE).inputs) for day in days)
+            return all(day is not None and day.closed for day in recorded)
         seen = see_days(self._source.landing.files)
         files = {day: seen[day].fingerprint if day in seen else NONE for day in days}
         return all(

@@ -64,7 +64,7 @@ def _of_table(up_to_date: UpToDate, table: str, days: Sequence[date]) -> Version
     if not of_table:
         return {}
     state = up_to_date.table(table, of_table)
-    return None if state is None else records.table_versions(config, name, state, of_table)
+    return None if state is None else records.table_versions(config, name, table, state, of_table)
 
 
 def _of_days(

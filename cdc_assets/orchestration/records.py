@@ -98,7 +98,10 @@ def recorded(
 
 @dataclass(frozen=True)
 class Version:
-    """What a record of a day was made from: `snapshot` made the day; see :func:`fingerprint`."""
+    """What a record of a day was made from: `snapshot` made the day.
+
+    `fingerprint` is that of the settings, and for stages of the day before.
+    """
 
     snapshot: int
     fingerprint: str
@@ -123,32 +126,31 @@ def stage_versions(
     config: Config, name: str, commits: Mapping[date, DayCommit], days: Sequence[date]
 ) -> dict[date, Version]:
     """The versions of days of a stage; a check compares a day with the one before it."""
+    settings = _fingerprint(config.source(name).model_dump(mode="json", exclude={"landing"}))
     before = {day: commits.get(day - timedelta(days=1), DayCommit(0)) for day in days}
     return {
         day: Version(
             commits[day].snapshot_id,
             # A day of files ends without a commit.
-            fingerprint(config, name, before[day].snapshot_id, config.is_open(day)),
+            _fingerprint([settings, before[day].snapshot_id, config.is_open(day)]),
         )
         for day in days
     }
 
 
 def table_versions(
-    config: Config, name: str, state: TableState, days: Iterable[date]
+    config: Config, name: str, table: str, state: TableState, days: Iterable[date]
 ) -> dict[date, Version]:
     """The versions of days of a table; a day made on another day before is another snapshot."""
-    of_source = fingerprint(config, name)
-    return {day: Version(state.made_as(day), of_source) for day in days}
+    source = config.source(name)
+    of_source = source.model_dump(mode="json", exclude={"landing", "tables"})
+    settings = _fingerprint([of_source, source.tables[table].model_dump(mode="json")])
+    return {day: Version(state.made_as(day), settings) for day in days}
 
 
-def fingerprint(config: Config, name: str, *of_day: Any) -> str:
-    """Changes with the settings of a source that decide what is recorded, and with `of_day`.
-
-    Among them are limits of checks, and which values may be shown.
-    """
-    settings = config.source(name).model_dump(mode="json", exclude={"landing"})
-    text = json.dumps([_RECORDER_VERSION, settings, of_day], sort_keys=True)
+def _fingerprint(made_of: Any) -> str:
+    """Changes with what a record is made of, such as limits of checks and `samples`."""
+    text = json.dumps([_RECORDER_VERSION, made_of], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -83,9 +83,10 @@ class TableSteps:
         if report.made or self._state is None:
             self._state = self.lake.read_state(self.identifier)
             assert self._state is not None
-        config = self.lake.config
-        version = records.table_versions(config, self.name, self._state, [day])[day]
-        found = version.as_recorded(self.known.get(day))
+        versions = records.table_versions(
+            self.lake.config, self.name, self.table, self._state, [day]
+        )
+        found = versions[day].as_recorded(self.known.get(day))
         findings: Sequence[checks.Finding] = ()
         # Of a run's last day all checks are evaluated, so that none is missing from the run.
         if found is None or is_last:
@@ -93,7 +94,7 @@ class TableSteps:
             findings = self._findings(self._state, frame, day, report)
             if found is None:
                 found = self._metadata(self._state, frame, day, report)
-                found |= version.metadata(unchanged=not report.made)
+                found |= versions[day].metadata(unchanged=not report.made)
         return records.DayRecord(self.key, day, metadata.in_words(report), found, findings)
 
     def _rows_to_read(self, day: date) -> int | None:
