@@ -373,15 +373,6 @@ class SourceConfig(_Model):
         """True where a column of some table is excluded or hashed."""
         return any(table.is_protected for table in self.tables.values())
 
-    @property
-    def whole_old_rows(self) -> bool:
-        """True where the format's `before` is always the whole old row (FORMATS D5)."""
-        return self.format in ("lindorm", "dataworks")
-
-    def old_row_is_whole(self, table: TableConfig) -> bool:
-        """True where a key column may be taken from `before` (FORMATS D5, D8, D10)."""
-        return self.whole_old_rows or table.replica_identity == "full"
-
 
 FORMATS: tuple[str, ...] = get_args(SourceConfig.model_fields["format"].annotation)
 

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.envelopes.formats import FIRST_HALVES
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
@@ -40,7 +40,7 @@ def measure(changes: DataFrame) -> DataFrame:
         for name in ("source_ts_ms", "processed_ts_ms", "kafka_ts_ms")
     )
     # The first half of a split update is counted with its second (W2).
-    events = changes.where(~F.coalesce(F.col("source_op").isin(*BEFORE_OPS), F.lit(False)))
+    events = changes.where(~F.coalesce(F.col("source_op").isin(*FIRST_HALVES), F.lit(False)))
     # A tombstone has no times, so that it is left out, too.
     is_measurable = ~F.col("is_snapshot")
     by_kind = F.explode(

@@ -30,7 +30,7 @@ from cdc_assets.cdc.config import (
     local_path,
     parse_config,
 )
-from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, SECOND_HALVES
 from cdc_assets.cdc.errors import ConfigError, LandingError
 from cdc_assets.cdc.java_errors import root_cause
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
@@ -329,12 +329,12 @@ def _change(row: Row, rules: Rules) -> str:
     where = _the_row(row, rules)
     if row["op"] == "t":
         return f"a truncate: empties {_table(row, rules)} of what is older than it"
-    if row["source_op"] in BEFORE_OPS:
+    if row["source_op"] in FIRST_HALVES:
         return (
             f"the first half of an update of {where}, as it was: waits for its UPDATE_AFTER "
             "(same sequenceId)"
         )
-    if row["source_op"] == "UPDATE_AFTER" and row["before"] is None:
+    if row["source_op"] in SECOND_HALVES and row["before"] is None:
         return f"the second half of an update of {where}, as it is now"
     if row["is_snapshot"]:
         return f"a snapshot read of {where}: not a change, so it has no position and no lag"

@@ -14,12 +14,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from cdc_assets.cdc.changes.message_schemas import columns_of_schema
 from cdc_assets.cdc.config import Config, local_path
+from cdc_assets.cdc.envelopes.envelope import TableAndRow, object_in
+from cdc_assets.cdc.envelopes.formats import FORMATS
 from cdc_assets.cdc.errors import CdcError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
-from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.values.column_types import columns_of_schema
 
 # Of the newest days; a table that has no row among them is left out.
 _RECORDS = 2_000
@@ -105,50 +106,13 @@ def _json(text: Any) -> Any:
 # --- rows
 
 
-def row_of(value: Any, format_name: str) -> tuple[str, Mapping[str, Any]] | None:
+def row_of(value: Any, format_name: str) -> TableAndRow | None:
     """Table and row of an event that has the whole row as it is now; None for all others."""
-    if not isinstance(value, dict):
-        return None
-    if format_name == "dataworks":
-        source = _object(_object(value, "schema"), "source")
-        row = _object(_object(_object(value, "payload"), "after"), "dataColumn")
-        names = (source.get("dbName"), source.get("schemaName"))
-        database = "__".join(name for name in names if isinstance(name, str) and name)
-        return _named(database, source.get("tableName"), row)
-    if format_name == "debezium-flat":
-        event = value if _is_flat(value) else _payload(value)
-        source = {name.removeprefix("__").removeprefix("source_"): event[name] for name in event}
-        row = {name: event[name] for name in event if not name.startswith("__")}
-        if not _is_flat(event) or event.get("__op") == "d" or event.get("__deleted") == "true":
-            return None
-    else:
-        is_bare = "op" in value and not value.keys().isdisjoint(("source", "before", "after"))
-        event = value if is_bare else _payload(value)
-        source, row = _object(event, "source"), _object(event, "after")
-    parts = ("namespace",) if format_name == "lindorm" else ("schema", "db")
-    namespace = next((source[part] for part in parts if source.get(part)), None)
-    return _named(namespace, source.get("table"), row)
-
-
-def _is_flat(event: Mapping[str, Any]) -> bool:
-    return "__op" in event or "__deleted" in event
-
-
-def _named(
-    namespace: Any, table: Any, row: Mapping[str, Any]
-) -> tuple[str, Mapping[str, Any]] | None:
-    if not (isinstance(namespace, str) and isinstance(table, str) and namespace and table and row):
-        return None
-    return str(TableName(namespace, table)), row
+    return FORMATS[format_name].table_and_row(value) if isinstance(value, dict) else None
 
 
 def _payload(document: Any) -> Mapping[str, Any]:
     """An object, out of `{"schema": …, "payload": …}` where it is wrapped."""
     if not isinstance(document, dict):
         return {}
-    return _object(document, "payload") if "payload" in document else document
-
-
-def _object(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = parent.get(name)
-    return found if isinstance(found, dict) else {}
+    return object_in(document, "payload") if "payload" in document else document

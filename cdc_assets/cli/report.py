@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_assets import __version__
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.envelopes.formats import FIRST_HALVES
 from cdc_assets.cdc.errors import MissingTableError, first_line
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 
@@ -197,7 +197,7 @@ def _read_counts(config: Config, name: str, figures: Figures) -> None:
     for row in counts:
         table = f"{name}.{row['table_name']}" if row["table_name"] else f"{name} (no table)"
         # The first half of a split update is counted with its second.
-        if row["destination"] == "changes" and row["source_op"] not in BEFORE_OPS:
+        if row["destination"] == "changes" and row["source_op"] not in FIRST_HALVES:
             figures.changes.append(Count(row["landing_date"], table, row["op"], row["records"]))
         if row["destination"] == "quarantine":
             figures.quarantine.append(

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import RESERVED_PREFIX, Config
-from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.envelopes.formats import FIRST_HALVES
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayFiles, TableState
@@ -157,7 +157,7 @@ def of_changes(figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     ops: dict[str, int] = {}
     for label, count in figures["changes"].items():
         op, _, source_op = label.partition(":")
-        if source_op not in BEFORE_OPS:
+        if source_op not in FIRST_HALVES:
             ops[op] = ops.get(op, 0) + count
 
     def total(kind: str) -> int:

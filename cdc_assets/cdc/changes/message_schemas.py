@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes.parse import with_texts
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of, with_document
-from cdc_assets.cdc.envelopes.registry import READERS
+from cdc_assets.cdc.envelopes.formats import FORMATS
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.retry import with_retry
@@ -79,7 +79,7 @@ def read_schemas(
     parts = parts_of("value_text")
     start = case((has_start("value_text", parts), f"{parts}[0]"))
     texts = with_strict_json(
-        READERS[source.format](documents).extend({"_start": start}),
+        FORMATS[source.format].read(documents).extend({"_start": start}),
         start_schema=f"substring(_start, {len(SCHEMA) + 1})",
     )
     of_start = case(
@@ -137,9 +137,14 @@ class KnownSchemas:
         parsed, landed = dict(self.columns), dict(self.first_landed)
         for row in fresh:
             key = (row.table_name, row.schema_id)
-            parsed[key] = types.columns_of_schema(row.schema, format_name)
+            parsed[key] = columns_of_schema(row.schema, format_name)
             landed[key] = min(row.first_landed, landed.get(key, date.max))
         return KnownSchemas(parsed, landed)
+
+
+def columns_of_schema(text: str, format_name: str) -> types.ColumnTypes:
+    """The row's columns, in order, of a schema that a message carried."""
+    return FORMATS[format_name].columns_of_schema(types.schema_document(text))
 
 
 def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) -> KnownSchemas:

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from cdc_assets.cdc import positions
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import with_document
+from cdc_assets.cdc.envelopes.formats import FORMATS, other_format
 from cdc_assets.cdc.envelopes.keys import (
     MESSAGE_KEY,
     NEW_KEY,
@@ -28,7 +29,6 @@ from cdc_assets.cdc.envelopes.keys import (
     with_message_key,
     with_raw_keys,
 )
-from cdc_assets.cdc.envelopes.registry import READERS
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, rarely
 from cdc_assets.cdc.values.strict_json import document_in
 
@@ -69,16 +69,16 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
         set), raw keys with their `key_names` and `key_kinds`, `start_hash` of a message's schema or
         its `schema_id`, `cut_hash` of what was cut off, `reason` and `detail`.
     """
-    # DataWorks' schema names the table and the key, so that it is always read.
+    own = FORMATS[source.format]
     documents = with_document(
         with_texts(landing),
-        cut=source.format != "dataworks",
+        cut=not own.reads_schema,
         hashed=not whole,
         key_doc="key_text",
     )
     # Of what can't be read, the beginning is shown; to carry the others' bytes on costs.
     beginning = case(("doc IS NULL OR offset IS NULL", f"substring(value, 1, {_SHOWN * _UTF8})"))
-    events = READERS[source.format](documents.replace({"value": beginning}))
+    events = own.read(documents.replace({"value": beginning}))
     keyed = with_raw_keys(with_header_keys(with_message_key(events)), source)
     is_record = "offset IS NOT NULL"
     marked = keyed.extend(
@@ -112,12 +112,15 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
         "kafka_ts_ms",
         source.position_reset,
     )
+    is_foreign = "_reason IN ('not_an_envelope', 'missing_op')"
     columns: dict[str, Sql] = {
         "message_key": "key",
         "kind": "CASE WHEN is_tombstone THEN 'tombstone' ELSE e_kind END",
         "reason": "_reason",
         "detail": rarely(
-            "_reason IS NOT NULL", f"coalesce({_unreadable_detail()}, e_detail, key_detail)"
+            "_reason IS NOT NULL",
+            f"coalesce({_unreadable_detail()}, {case((is_foreign, other_format(own.name)))}, "
+            "e_detail, key_detail)",
         ),
         "op": "e_op",
         "source_op": "CASE WHEN NOT is_tombstone THEN e_source_op END",
@@ -128,7 +131,7 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
         # Where an image holds the key, the value's schema says how it is written.
         "key_schema": case(
             (
-                f"is_tombstone OR (e_after_row IS NULL AND {literal(not source.whole_old_rows)})",
+                f"is_tombstone OR (e_after_row IS NULL AND {literal(not own.whole_old_rows)})",
                 "key_schema",
             )
         ),
@@ -158,8 +161,8 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
         "THEN sha2(to_json(e_schema), 256) END",
         "payload": "e_payload",
     }
-    own = ("landing_date", "topic", "partition", "offset", "kafka_ts_ms", "value_hash")
-    read = judged.select(*own, *(f"{sql} AS {name}" for name, sql in columns.items()))
+    placed = ("landing_date", "topic", "partition", "offset", "kafka_ts_ms", "value_hash")
+    read = judged.select(*placed, *(f"{sql} AS {name}" for name, sql in columns.items()))
     return read.extend(_key_shape()).extend(_key_kinds()).drop("_bare_key").plan()
 
 

@@ -19,20 +19,14 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.parse import with_texts
 from cdc_assets.cdc.changes.reading import Reading, read_records
-from cdc_assets.cdc.config import FORMATS, LandingConfig, SourceConfig
+from cdc_assets.cdc.config import LandingConfig, SourceConfig
 from cdc_assets.cdc.envelopes.connect import with_document
-from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
-from cdc_assets.cdc.envelopes.registry import READERS, ROW_MEMBERS
+from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, has_signature
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
-from cdc_assets.cdc.sqltext import Query, get
+from cdc_assets.cdc.sqltext import Query
 from cdc_assets.cdc.values.placeholders import placeholder_forms
-from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 SAMPLE = 2_000  # records on which the formats are tried
-
-# A reader that knows less may understand messages of a format that says more (Debezium's reads
-# Lindorm's), so the more particular one wins where it reads half as many rows or more.
-_PARTICULAR_FIRST = ("dataworks", "lindorm", "debezium")
 
 
 @dataclass(frozen=True)
@@ -182,12 +176,8 @@ def _try_formats(documents: DataFrame, likely: Sequence[str]) -> list[Tried]:
 
 def _with_row_members(documents: DataFrame) -> list[str]:
     """The formats whose row events may be among the records: one job."""
-    has_any = {
-        name: " OR ".join(f"{get('doc', f'{DOCUMENT}.{path}')} IS NOT NULL" for path in paths)
-        for name, paths in ROW_MEMBERS.items()
-    }
     [seen] = documents.selectExpr(
-        *(f"count_if({has}) > 0 AS `{name}`" for name, has in has_any.items())
+        *(f"count_if({has_signature(name)}) > 0 AS `{name}`" for name in FORMATS)
     ).collect()
     return [name for name in FORMATS if seen[name]]
 
@@ -202,7 +192,7 @@ def _read_as(documents: DataFrame, formats: Sequence[str]) -> list[Tried]:
     reason = F.coalesce(unreadable, "e_reason").alias("reason")
 
     def counted(name: str) -> DataFrame:
-        read = READERS[name](Query(documents)).plan()
+        read = FORMATS[name].read(Query(documents)).plan()
         kinds = read.groupBy(F.col("e_kind").alias("kind"), reason).count()
         return kinds.withColumn("format", F.lit(name))
 
@@ -232,8 +222,10 @@ def _sums(pairs: Any) -> dict[str, int]:
 
 
 def _rank(name: str) -> int:
-    known = name in _PARTICULAR_FIRST
-    return _PARTICULAR_FIRST.index(name) if known else len(_PARTICULAR_FIRST)
+    """A reader that knows less may understand messages of a format that says more (Debezium's reads
+    Lindorm's), so the more particular one wins where it reads half as many rows or more.
+    """
+    return list(FORMATS).index(name)
 
 
 def best_format(tried: Sequence[Tried]) -> str:
@@ -327,7 +319,7 @@ def _add_records(found: Findings, counted: Sequence[Row]) -> None:
 
 def _add_to_table(table: Table, row: Any) -> None:
     # A split update counts once, by its second half (W2).
-    if row.source_op in BEFORE_OPS:
+    if row.source_op in FIRST_HALVES:
         table.halves += row.records
     else:
         table.ops[row.op] += row.records
@@ -402,7 +394,7 @@ def _add_members(
         member = found.tables[row.table_name].members[row.name]
         member.real[row.image] += row.real
         # Old images may be made up, unless the format sends whole old rows.
-        if row.image == "old" and not source.whole_old_rows:
+        if row.image == "old" and not FORMATS[source.format].whole_old_rows:
             continue
         if row.image != "old":
             member.equal_to_key += row.equal

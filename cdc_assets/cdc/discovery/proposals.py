@@ -14,7 +14,8 @@ from typing import Any
 
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import OWN_ASSETS, RESERVED_PREFIX
-from cdc_assets.cdc.discovery.evidence import Findings, Member, Table, bare_source
+from cdc_assets.cdc.discovery.evidence import Findings, Member, Table
+from cdc_assets.cdc.envelopes.formats import FORMATS
 from cdc_assets.cdc.names import TableName
 
 # From this part of the records on a key is the table's and the others are exceptions.
@@ -36,12 +37,12 @@ class Proposal:
 
 def propose(found: Findings) -> list[Proposal]:
     """A proposal for each table, by name."""
-    whole_old_rows = bare_source(found.format).whole_old_rows
+    whole_old_rows = FORMATS[found.format].whole_old_rows
     proposals = []
     for name in sorted(found.tables):
         proposal = Proposal(found.tables[name])
         is_full = not whole_old_rows and _sends_whole_old_rows(proposal.table)
-        _key(proposal, found.format, is_full)
+        _key(proposal, FORMATS[found.format].names_keys, is_full)
         if not whole_old_rows:
             _replica_identity(proposal, is_full)
         _columns(proposal)
@@ -117,7 +118,7 @@ _UNKEYED = {
 }
 
 
-def _key(proposal: Proposal, format_name: str, is_full: bool) -> None:
+def _key(proposal: Proposal, names_keys: bool, is_full: bool) -> None:
     table = proposal.table
     unkeyed = sum(table.unkeyed.values())
     ranked = sorted(table.keys.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -134,12 +135,12 @@ def _key(proposal: Proposal, format_name: str, is_full: bool) -> None:
             proposal, f"the messages name different keys ({several}): say which it is", names
         )
         return
-    says = "the messages name the key" if format_name == "dataworks" else "the message key is"
+    says = "the messages name the key" if names_keys else "the message key is"
     said = f"{says} {_names(names)} in {count} of {keyed + unkeyed} records"
-    # DataWorks names the key beside the row; its other records lack the key column itself.
-    is_known = format_name == "dataworks" or set(names) <= set(table.members)
+    # The key is named beside the row; records without one lack the key column itself.
+    is_known = names_keys or set(names) <= set(table.members)
     helps = len(ranked) > 1 or unkeyed > table.unkeyed["partial"]
-    if format_name == "dataworks" and len(ranked) == 1:
+    if names_keys and len(ranked) == 1:
         helps = False
     if not helps:
         proposal.notes.append(said)

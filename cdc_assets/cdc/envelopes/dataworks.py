@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from cdc_assets.cdc.envelopes.envelope import Envelope
+from collections.abc import Mapping
+from typing import Any
+
+from cdc_assets.cdc.envelopes.envelope import (
+    Envelope,
+    Format,
+    TableAndRow,
+    object_in,
+    table_and_row,
+)
 from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.positions import elements_of, wide_number
@@ -20,6 +29,7 @@ from cdc_assets.cdc.sqltext import (
     struct,
     whole,
 )
+from cdc_assets.cdc.values.column_types import UNKNOWN, ColumnType, ColumnTypes
 from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 # W2: case-sensitive, an open list. Both spellings of the first half are met.
@@ -50,6 +60,14 @@ CONTROL_OPS = {
 ROW_ID = "#alibaba_rds_row_id#"
 ORACLE_ROW_ID = "rowid"
 
+_TYPES = {  # W5
+    "BOOLEAN": ColumnType("boolean", "boolean"),
+    "DOUBLE": ColumnType("double", "double"),
+    "DATE": ColumnType("instant_ms", "timestamp"),
+    "BYTES": ColumnType("bytes", "binary"),
+    "LONG": ColumnType("bigint", "bigint"),
+    "STRING": ColumnType("string", "string"),
+}
 _IMAGE = struct(dataColumn="variant")
 _PAYLOAD = struct(
     op="variant", before="variant", after="variant", sequenceId="variant", ddl="variant",
@@ -187,3 +205,34 @@ def _key_names() -> Sql:
             f"array('{ORACLE_ROW_ID}')",
         ),
     )
+
+
+def _columns_of_schema(schema: Mapping[str, Any]) -> ColumnTypes:
+    columns = schema.get("dataColumn") or []
+    return {
+        column["name"]: _TYPES.get(str(column.get("type")).upper(), UNKNOWN)
+        for column in columns
+        if isinstance(column, dict) and isinstance(column.get("name"), str)
+    }
+
+
+def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:
+    source = object_in(object_in(document, "schema"), "source")
+    row = object_in(object_in(object_in(document, "payload"), "after"), "dataColumn")
+    names = (source.get("dbName"), source.get("schemaName"))
+    database = "__".join(name for name in names if isinstance(name, str) and name)
+    return table_and_row(database, source.get("tableName"), row)
+
+
+DATAWORKS = Format(
+    "dataworks",
+    read_dataworks,
+    signatures=(("schema.source.tableName",),),
+    columns_of_schema=_columns_of_schema,
+    table_and_row=_table_and_row,
+    whole_old_rows=True,
+    names_keys=True,
+    reads_schema=True,
+    first_halves=BEFORE_OPS,
+    second_halves=("UPDATE_AFTER",),
+)

@@ -1,12 +1,19 @@
-"""Debezium's envelope (FORMATS D1–D17), and Lindorm's, which has the same shape (L1–L3)."""
+"""Debezium's envelope (FORMATS D1–D17)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from cdc_assets.cdc import positions
-from cdc_assets.cdc.envelopes.envelope import Envelope
+from cdc_assets.cdc.envelopes.envelope import (
+    Envelope,
+    Format,
+    TableAndRow,
+    object_in,
+    table_and_row,
+)
 from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.sqltext import (
@@ -24,6 +31,7 @@ from cdc_assets.cdc.sqltext import (
     was_text,
     whole,
 )
+from cdc_assets.cdc.values.column_types import columns_of_images
 from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 ROW_OPS = ("c", "u", "d", "r", "t")
@@ -70,15 +78,11 @@ def read_debezium(records: Query) -> Query:
     Returns:
         The records with the columns of `Envelope`.
     """
-    return _read(records, row_ops=ROW_OPS, lindorm=False)
+    return read_envelopes(records, row_ops=ROW_OPS, lindorm=False)
 
 
-def read_lindorm(records: Query) -> Query:
-    """Read Lindorm events: Debezium's shape, `namespace` for the schema, ops c, u, d, r."""
-    return _read(records, row_ops=("c", "u", "d", "r"), lindorm=True)
-
-
-def _read(records: Query, row_ops: tuple[str, ...], lindorm: bool) -> Query:
+def read_envelopes(records: Query, row_ops: tuple[str, ...], lindorm: bool) -> Query:
+    """Read events of Debezium's shape; Lindorm's have `namespace` for the schema."""
     events = with_event(records).extend({"e": member(kind=EVENT)})
     # No other value than the text becomes the text of a known op.
     is_known = f"e.op IN ({literals((*row_ops, MESSAGE_OP))})"
@@ -293,8 +297,7 @@ def _detail(connector: Sql, sent_op: Sql, lindorm: bool) -> Sql:
     return case(
         (
             "v_reason IN ('missing_op', 'not_an_envelope')",
-            f"coalesce({case(('v_is_avro_json', literal(_AVRO_JSON)))}, {foreign_format()}, "
-            f"{no_op}, {no_event})",
+            f"coalesce({case(('v_is_avro_json', literal(_AVRO_JSON)))}, {no_op}, {no_event})",
         ),
         (
             "v_reason = 'unknown_op'",
@@ -304,28 +307,6 @@ def _detail(connector: Sql, sent_op: Sql, lindorm: bool) -> Sql:
         (
             "v_reason = 'missing_image'",
             f"coalesce({unread}, concat('op ', v_op_text, ' without after'))",
-        ),
-    )
-
-
-def foreign_format() -> Sql:
-    """Which other format an event is written in, and what to do; null if none is."""
-    names = f"json_object_keys(to_json({member()}))"
-
-    def has(*wanted: str) -> Sql:
-        return " AND ".join(f"array_contains({names}, {literal(name)})" for name in wanted)
-
-    other = ": capture the database with Debezium, or have the tool write Debezium's format"
-    return case(
-        (has("isDdl", "database", "type"), literal("the format Canal is not read" + other)),
-        (has("database", "table", "type"), literal("the format Maxwell is not read" + other)),
-        (
-            has("op_type", "table"),
-            literal("the format of Oracle GoldenGate (op_type) is not read" + other),
-        ),
-        (
-            f"{has('__op')} OR {has('__deleted')}",
-            literal("a flattened record (__op, __deleted): set `format: debezium-flat`"),
         ),
     )
 
@@ -350,3 +331,26 @@ def _missing_table(lindorm: bool) -> Sql:
         "CASE WHEN v_table IS NULL THEN 'table' END)"
     )
     return f"concat('source lacks ', {missing})"
+
+
+def event_in(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The event of a document: itself, or the payload in `{"schema": …, "payload": …}`."""
+    is_bare = "op" in document and not document.keys().isdisjoint(("source", "before", "after"))
+    return document if is_bare or "payload" not in document else object_in(document, "payload")
+
+
+def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:
+    event = event_in(document)
+    source = object_in(event, "source")
+    return table_and_row(
+        source.get("schema") or source.get("db"), source.get("table"), event.get("after")
+    )
+
+
+DEBEZIUM = Format(
+    "debezium",
+    read_debezium,
+    signatures=(("source.table",), ("payload.source.table",)),
+    columns_of_schema=columns_of_images,
+    table_and_row=_table_and_row,
+)

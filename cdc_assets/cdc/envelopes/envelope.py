@@ -1,10 +1,58 @@
-"""What every format reads an event into: the contract between formats and stages."""
+"""The contract between formats and stages: what a format is, and what it reads an event into."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
+from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.sqltext import Query, Sql
+from cdc_assets.cdc.values.column_types import ColumnTypes
+
+TableAndRow = tuple[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """All that the stages ask of a format; each has a module of its own in this package.
+
+    `read` adds the columns of `Envelope` to records with a `doc`.
+    `signatures` are sets of members, paths of names: each row event has all members of one of them.
+    `columns_of_schema` gives the columns of a row out of a message's schema, a JSON document.
+    `table_and_row` gives table and whole row, as it is now, of an event that has one: a quick look
+    without Spark, not a full reader.
+    `whole_old_rows`: `before` is always the whole old row (FORMATS D5).
+    `names_keys`: the messages name their key columns.
+    `reads_schema`: the event can't be read without the schema that comes with it.
+    `first_halves` are the ops (as sent) of the first record of an update that is sent as two, the
+    old row and the new one; `second_halves` those of the second.
+    """
+
+    name: str
+    read: Callable[[Query], Query]
+    signatures: tuple[tuple[str, ...], ...]
+    columns_of_schema: Callable[[Mapping[str, Any]], ColumnTypes]
+    table_and_row: Callable[[Mapping[str, Any]], TableAndRow | None]
+    whole_old_rows: bool = False
+    names_keys: bool = False
+    reads_schema: bool = False
+    first_halves: tuple[str, ...] = ()
+    second_halves: tuple[str, ...] = ()
+
+
+def table_and_row(namespace: Any, table: Any, row: Any) -> TableAndRow | None:
+    """Those of an event, where all three are there."""
+    names = isinstance(namespace, str) and isinstance(table, str) and namespace and table
+    if not (names and isinstance(row, dict) and row):
+        return None
+    return str(TableName(namespace, table)), row
+
+
+def object_in(parent: Any, name: str) -> Mapping[str, Any]:
+    """A member that is an object; an empty one for anything else."""
+    found = parent.get(name) if isinstance(parent, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True)

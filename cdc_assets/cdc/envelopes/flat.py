@@ -7,18 +7,21 @@ start with ``__``: ``__op``, ``__deleted``, ``__table``, ``__source_ts_ms``, ``_
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from cdc_assets.cdc.envelopes.debezium import (
     EVENT,
     ROW_OPS,
     SOURCE_NAMES,
     SOURCE_TEXTS,
     Source,
-    foreign_format,
     member,
     read_envelope,
     unread_connector,
     with_event,
 )
+from cdc_assets.cdc.envelopes.envelope import Format, TableAndRow, object_in, table_and_row
 from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.sqltext import (
     Query,
@@ -35,6 +38,7 @@ from cdc_assets.cdc.sqltext import (
     struct,
     whole,
 )
+from cdc_assets.cdc.values.column_types import ColumnTypes, columns_of_fields
 from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 MARK = "__"
@@ -125,7 +129,6 @@ def _detail() -> Sql:
     # ExtractNewDocumentState, the transform for MongoDB, names a collection.
     is_document = "coalesce(f.__collection, f.__source_collection) IS NOT NULL"
     connector = case((is_document, "'mongodb'"), otherwise=_of_source("connector"))
-    is_envelope = "e.op IS NOT NULL AND e.source IS NOT NULL"
     return case(
         (
             "e_reason = 'missing_table'",
@@ -134,11 +137,7 @@ def _detail() -> Sql:
         ),
         (
             "e_reason = 'not_an_envelope'",
-            case(
-                (is_envelope, "'a whole envelope, not flattened: set `format: debezium`'"),
-                otherwise=f"coalesce({foreign_format()}, "
-                f"{literal('the record lacks __op and __deleted' + _ADD_FIELDS)})",
-            ),
+            literal("the record lacks __op and __deleted" + _ADD_FIELDS),
         ),
         otherwise="e_detail",
     )
@@ -175,3 +174,27 @@ def _of_source(name: str) -> Sql:
         lsn = f"coalesce({whole('f.__source_lsn')}, {whole('f.__lsn')})"
         found.append(f"CASE WHEN {lsn} IS NOT NULL THEN 'postgresql' END")
     return f"CASE WHEN is_flat THEN coalesce({', '.join(found)}) ELSE s.{name} END"
+
+
+def _columns_of_schema(schema: Mapping[str, Any]) -> ColumnTypes:
+    fields = columns_of_fields(schema)
+    return {name: kind for name, kind in fields.items() if not name.startswith(MARK)}
+
+
+def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:
+    marks = {"__op", "__deleted"}
+    event = document if marks & document.keys() else object_in(document, "payload")
+    if not marks & event.keys() or event.get("__op") == "d" or event.get("__deleted") == "true":
+        return None
+    source = {name.removeprefix(MARK).removeprefix("source_"): event[name] for name in event}
+    row = {name: event[name] for name in event if not name.startswith(MARK)}
+    return table_and_row(source.get("schema") or source.get("db"), source.get("table"), row)
+
+
+DEBEZIUM_FLAT = Format(
+    "debezium-flat",
+    read_flat,
+    signatures=(("__op",), ("__deleted",), ("payload.__op",), ("payload.__deleted",)),
+    columns_of_schema=_columns_of_schema,
+    table_and_row=_table_and_row,
+)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of
+from cdc_assets.cdc.envelopes.formats import FORMATS
 from cdc_assets.cdc.sqltext import (
     Query,
     Sql,
@@ -145,12 +146,10 @@ def with_raw_keys(records: Query, source: SourceConfig) -> Query:
         records: has the columns of `Envelope`, :func:`with_message_key` and
             :func:`with_header_keys`.
     """
-    table = "e_table_name"
-    whole_old = (
-        "true"
-        if source.whole_old_rows
-        else is_one_of(table, [n for n, t in source.tables.items() if source.old_row_is_whole(t)])
-    )
+    table, whole_old_rows = "e_table_name", FORMATS[source.format].whole_old_rows
+    # A key column may be taken from such a row (D5, D8, D10).
+    full = [n for n, t in source.tables.items() if t.replica_identity == "full"]
+    whole_old = "true" if whole_old_rows else is_one_of(table, full)
     named = "array_distinct(array_compact(e_key_names))"
     rows = records.extend(
         {
@@ -162,10 +161,8 @@ def with_raw_keys(records: Query, source: SourceConfig) -> Query:
         }
     )
     # Where old rows are whole, an image says more than a message key without types.
-    images = (
-        ["_after", "_old", "key_row"] if source.whole_old_rows else ["_after", "key_row", "_old"]
-    )
-    unsent = [] if source.whole_old_rows else placeholder_forms(source.unavailable_value)
+    images = ["_after", "_old", "key_row"] if whole_old_rows else ["_after", "key_row", "_old"]
+    unsent = [] if whole_old_rows else placeholder_forms(source.unavailable_value)
     has_both = "e_op = 'u' AND _after IS NOT NULL AND _old IS NOT NULL"
     of_image = "coalesce(_names, map_keys(key_row))"
     picks = {"_picked": _from_any(images, "_names", unsent, "key_scalar")}

@@ -13,7 +13,7 @@ from cdc_assets.cdc.changes.facts import read_facts
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas, known_schemas
 from cdc_assets.cdc.changes.protected import protected_schemas
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, SECOND_HALVES
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit
 from cdc_assets.cdc.positions import SOURCE_TIME, of_other_basis
@@ -140,7 +140,7 @@ def pair_window_of(config: Config, name: str, day: date) -> list[date]:
     The first half of an update that was completed in the window may be older than the window.
     """
     days = window_of(config, name, day)
-    if not days or config.source(name).format != "dataworks":
+    if not days or not FORMATS[config.source(name).format].first_halves:
         return days
     return [*window_of(config, name, days[0]), *days]
 
@@ -165,9 +165,9 @@ def _whole_day(facts: Sequence[Row]) -> DayFacts:
     def total(name: str, chosen: Iterable[Row] = facts) -> int:
         return sum(fact[name] for fact in chosen)
 
-    first_halves = [fact for fact in facts if fact.source_op in BEFORE_OPS]
+    first_halves = [fact for fact in facts if fact.source_op in FIRST_HALVES]
     # A split update's first half is not a change of its own (W2).
-    whole = [fact for fact in facts if fact.source_op not in BEFORE_OPS]
+    whole = [fact for fact in facts if fact.source_op not in FIRST_HALVES]
     ops: Counter[str] = Counter()
     for fact in whole:
         ops[fact.op] += fact.records
@@ -186,7 +186,7 @@ def _whole_day(facts: Sequence[Row]) -> DayFacts:
         moves=moves,
         removals=total("records", deletes) + moves,
         split_updates=total("records", first_halves)
-        + total("without_before", (f for f in whole if f.source_op == "UPDATE_AFTER")),
+        + total("without_before", (f for f in whole if f.source_op in SECOND_HALVES)),
         maybe_unchanged=total("maybe_unsent"),
         without_schema=total("without_schema"),
         schema_ids=tuple(sorted(schemas, key=lambda i: (-schemas[i], i))),

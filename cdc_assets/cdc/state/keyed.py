@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.envelopes.dataworks import BEFORE_OPS
+from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, SECOND_HALVES
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.names import column, quote
 from cdc_assets.cdc.positions import (
@@ -195,7 +195,7 @@ class Keyed:
             .groupBy(F.col("sequence").alias("of_pair"))
             .agg(F.max("before_k").alias("before_k"))
         )
-        is_after = (F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()
+        is_after = F.col("source_op").isin(*SECOND_HALVES) & F.col("before").isNull()
         same = is_after & (F.col("source_elements") == F.col("of_pair"))
         return events.join(pairs, same, "left").withColumn("link", F.coalesce("ok", "before_k"))
 
@@ -225,8 +225,8 @@ class Keyed:
             half, `day` on which the later half landed.
         """
         day = self.day
-        is_before = F.col("source_op").isin(*BEFORE_OPS)
-        is_after = (F.col("source_op") == "UPDATE_AFTER") & F.col("before").isNull()
+        is_before = F.col("source_op").isin(*FIRST_HALVES)
+        is_after = F.col("source_op").isin(*SECOND_HALVES) & F.col("before").isNull()
         halves = day.events([*day.pair_window, day.day]).where(is_before | is_after)
         # Without a sequenceId nothing says which halves belong together.
         near = self.keyed(halves.where(says_order(F.col("source_elements")))).withColumnRenamed(

@@ -108,14 +108,6 @@ _COMMENT = "__debezium.source.column.comment"
 _DOCS_OF_TYPES = re.compile(
     r"(Geometry|Geography)( \([A-Z]+\))?|Variable scaled decimal|Sparse double vector"
 )
-_DATAWORKS = {
-    "BOOLEAN": ColumnType("boolean", "boolean"),
-    "DOUBLE": ColumnType("double", "double"),
-    "DATE": ColumnType("instant_ms", "timestamp"),
-    "BYTES": ColumnType("bytes", "binary"),
-    "LONG": ColumnType("bigint", "bigint"),
-    "STRING": ColumnType("string", "string"),
-}
 _CONFIGURED = {
     "boolean": "boolean",
     "int": "int",
@@ -130,7 +122,7 @@ _CONFIGURED = {
 }
 TEXT = ColumnType("string", "string")
 # Read as text; what a schema says so says nothing of the column's values.
-_UNKNOWN = ColumnType("unknown", "string")
+UNKNOWN = ColumnType("unknown", "string")
 
 ColumnTypes = dict[str, ColumnType]
 
@@ -141,7 +133,7 @@ ColumnTypes = dict[str, ColumnType]
 _MOST_LEVELS = 200  # of a schema; deeper ones would exhaust Python's stack
 
 
-def _schema_of(text: str) -> Any:
+def schema_document(text: str) -> Any:
     """A schema's document; an empty one where it nests deeper than any table's would."""
     depth = deepest = 0
     for bracket in re.findall(r"[\[\]{}]", re.sub(r'"(?:[^"\\]|\\.)*"', "", text)):
@@ -150,22 +142,18 @@ def _schema_of(text: str) -> Any:
     return {} if deepest > _MOST_LEVELS else json.loads(text)
 
 
-def columns_of_schema(text: str, format_name: str) -> ColumnTypes:
-    """The row's columns, in order, of a schema that a message carried."""
-    schema = _schema_of(text)
-    if format_name == "dataworks":
-        return {
-            column["name"]: _DATAWORKS.get(str(column.get("type")).upper(), _UNKNOWN)
-            for column in schema.get("dataColumn") or []
-            if isinstance(column, dict) and isinstance(column.get("name"), str)
-        }
-    if format_name == "debezium-flat":
-        return {n: type_of(kind) for n, kind in _named(schema) if not n.startswith("__")}
+def columns_of_fields(schema: Mapping[str, Any]) -> ColumnTypes:
+    """The members, in order, of a Kafka Connect schema of a struct."""
+    return {name: type_of(kind) for name, kind in _named(schema)}
+
+
+def columns_of_images(schema: Mapping[str, Any]) -> ColumnTypes:
+    """The row's columns, in order, of a Kafka Connect schema of a struct of two images."""
     row: Mapping[str, Any] = {}
     for field in _fields(schema):
         if field.get("field") in ("after", "before") and _fields(field):
             row = field
-    return {name: type_of(kind) for name, kind in _named(row)}
+    return columns_of_fields(row)
 
 
 def over(known: ColumnTypes, newer: ColumnTypes) -> ColumnTypes:
@@ -177,7 +165,7 @@ def over(known: ColumnTypes, newer: ColumnTypes) -> ColumnTypes:
     merged = dict(known)
     for name, kind in newer.items():
         before = known.get(name, kind)
-        chosen = before if kind == _UNKNOWN else kind
+        chosen = before if kind == UNKNOWN else kind
         comment = before.comment if kind.comment is None else kind.comment
         merged[name] = chosen if chosen.comment == comment else replace(chosen, comment=comment)
     return merged
@@ -216,7 +204,7 @@ def _on_one_line(text: str) -> str:
 
 def columns_of_key(text: str) -> ColumnTypes:
     """The key columns of a message key's own schema."""
-    return {name: type_of(kind) for name, kind in _named(_schema_of(text))}
+    return columns_of_fields(schema_document(text))
 
 
 def _fields(schema: Any) -> list[Any]:
@@ -285,7 +273,7 @@ def _type_of(schema: Mapping[str, Any]) -> ColumnType:
         return ColumnType(
             "struct", f"struct<{listed}>", members=members, encoding=_of_parts(dict(members))
         )
-    return _PRIMITIVES.get(kind, _UNKNOWN)
+    return _PRIMITIVES.get(kind, UNKNOWN)
 
 
 def _member(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -360,7 +360,7 @@ def test_a_comment_stands_in_both_forms_of_a_schema(name: str) -> None:  # D5
     ]
     for form in forms:
         text = json.dumps({"type": "struct", "fields": [form]})
-        (column,) = types.columns_of_schema(text, "debezium").values()
+        (column,) = types.columns_of_images(types.schema_document(text)).values()
         assert column.comment == comment
         assert types.description(column, "int") == "; ".join(filter(None, [comment, YEAR]))
     outside = [{"name": "y", "doc": "of birth", "schema": OF_YEAR}]

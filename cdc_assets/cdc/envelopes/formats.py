@@ -1,0 +1,44 @@
+"""The formats of change events, the most particular first: a reader may take another's events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cdc_assets.cdc.envelopes.dataworks import DATAWORKS
+from cdc_assets.cdc.envelopes.debezium import DEBEZIUM
+from cdc_assets.cdc.envelopes.envelope import Format
+from cdc_assets.cdc.envelopes.flat import DEBEZIUM_FLAT
+from cdc_assets.cdc.envelopes.lindorm import LINDORM
+from cdc_assets.cdc.sqltext import Sql, case, get, literal
+from cdc_assets.cdc.values.strict_json import DOCUMENT
+
+FORMATS: Mapping[str, Format] = {
+    each.name: each for each in (DATAWORKS, LINDORM, DEBEZIUM, DEBEZIUM_FLAT)
+}
+
+# The ops, as sent, of the records of an update that is sent as two (FORMATS W2).
+FIRST_HALVES = tuple(op for each in FORMATS.values() for op in each.first_halves)
+SECOND_HALVES = tuple(op for each in FORMATS.values() for op in each.second_halves)
+
+
+def has_signature(name: str) -> Sql:
+    """May a record's `doc` be a row event of this format?"""
+    sets = (
+        " AND ".join(f"{get('doc', f'{DOCUMENT}.{path}')} IS NOT NULL" for path in members)
+        for members in FORMATS[name].signatures
+    )
+    return " OR ".join(f"({each})" for each in sets)
+
+
+def other_format(name: str) -> Sql:
+    """Which other format than this a record's `doc` seems to be of; null if none."""
+    return case(
+        *(
+            (
+                has_signature(other),
+                literal(f"an event of the format {other}: set `format: {other}`"),
+            )
+            for other in FORMATS
+            if other != name
+        )
+    )
