@@ -56,6 +56,11 @@ def case(*branches: tuple[Sql, Sql], otherwise: Sql = "NULL") -> Sql:
     return f"CASE {whens} ELSE {otherwise} END"
 
 
+def lookup(text: Sql, table: Mapping[str, str]) -> Sql:
+    """What a table of texts says of a text; null for one that is not in it."""
+    return case(*((f"{text} = {literal(name)}", literal(to)) for name, to in table.items()))
+
+
 def rarely(condition: Sql, value: Sql) -> Sql:
     """The value where a condition holds that few records meet, else null.
 

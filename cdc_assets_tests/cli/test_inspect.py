@@ -223,7 +223,7 @@ MARKS = {"id": 1, "__op": "c", "__lsn": 7}
 # format → value, reason, what `detail` says
 DETAILS: dict[str, list[tuple[dict[str, Any], str, str]]] = {
     "debezium": [
-        (MARKS, "not_an_envelope", "a flattened record"),
+        (MARKS, "not_an_envelope", "an event of the format debezium-flat: set `format: debe"),
         ({"id": 1}, "not_an_envelope", "JSON that is not a change event"),
         ({**ENVELOPE, "source": {"table": "t"}}, "missing_table", "source lacks schema (or db)"),
         ({**ENVELOPE, "source": {"db": "d"}}, "missing_table", "source lacks table"),
@@ -242,7 +242,11 @@ DETAILS: dict[str, list[tuple[dict[str, Any], str, str]]] = {
         ({"before": {"id": 1}}, "missing_op", "an envelope without op"),
     ],
     "debezium-flat": [
-        (ENVELOPE | {"source": {"db": "d", "table": "t"}}, "not_an_envelope", "a whole envelope"),
+        (
+            ENVELOPE | {"source": {"db": "d", "table": "t"}},
+            "not_an_envelope",
+            "an event of the format debezium: set `format: debezium`",
+        ),
         ({"id": 1}, "not_an_envelope", "the record lacks __op and __deleted: set add.fields="),
         (MARKS, "missing_table", "the record lacks __schema (or __db) and __table: set add.fields"),
         ({**MARKS, "__table": "t"}, "missing_table", "the record lacks __schema (or __db): set"),
@@ -254,9 +258,9 @@ DETAILS: dict[str, list[tuple[dict[str, Any], str, str]]] = {
         ),
         ({**MARKS, "__op": "x"}, "unknown_op", 'op "x"'),
         (
-            {"type": "insert", "database": "d", "table": "t"},
+            {"type": "insert", "database": "d", "table": "t", "data": {"id": 1}},
             "not_an_envelope",
-            "the format Maxwell",
+            "an event of the format maxwell: set `format: maxwell`",
         ),
     ],
     "lindorm": [(ENVELOPE | {"source": {"table": "t"}}, "missing_table", "source lacks namespace")],

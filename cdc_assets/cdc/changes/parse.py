@@ -79,7 +79,7 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
     # Of what can't be read, the beginning is shown; to carry the others' bytes on costs.
     beginning = case(("doc IS NULL OR offset IS NULL", f"substring(value, 1, {_SHOWN * _UTF8})"))
     events = own.read(documents.replace({"value": beginning}))
-    keyed = with_raw_keys(with_header_keys(with_message_key(events)), source)
+    keyed = with_raw_keys(with_header_keys(with_message_key(events, own.key_row)), source)
     is_record = "offset IS NOT NULL"
     marked = keyed.extend(
         {

@@ -24,6 +24,7 @@ from cdc_assets.cdc.sqltext import (
     is_text,
     literal,
     literals,
+    lookup,
     members_of,
     string_of,
     struct,
@@ -112,8 +113,8 @@ def read_dataworks(records: Query) -> Query:
     named = imaged.extend(
         {
             "v_is_envelope": f"p IS NOT NULL AND ({known}) AND h IS NOT NULL",
-            "v_row_op": _lookup("v_op", ROW_OPS),
-            "v_control_op": _lookup("v_op", CONTROL_OPS),
+            "v_row_op": lookup("v_op", ROW_OPS),
+            "v_control_op": lookup("v_op", CONTROL_OPS),
             "v_db": string_of("h.source.dbName"),
             "v_schema": string_of("h.source.schemaName"),
             "v_table": string_of("h.source.tableName"),
@@ -183,10 +184,6 @@ def read_dataworks(records: Query) -> Query:
         # W7: ddlMeta is a serialised object; it stays text in the landing.
         payload=case(("v_control_op = 'ddl'", get("p.ddl", "$.text", "string"))),
     ).add_to(reasoned)
-
-
-def _lookup(op: Sql, table: dict[str, str]) -> Sql:
-    return case(*((f"{op} = {literal(name)}", literal(short)) for name, short in table.items()))
 
 
 def _has_columns() -> Sql:

@@ -27,6 +27,8 @@ class Format:
     `reads_schema`: the event can't be read without the schema that comes with it.
     `first_halves` are the ops (as sent) of the first record of an update that is sent as two, the
     old row and the new one; `second_halves` those of the second.
+    `key_row` gives the key columns (MAP<STRING, VARIANT>) out of those that the message key has,
+    where it has more than they.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Format:
     reads_schema: bool = False
     first_halves: tuple[str, ...] = ()
     second_halves: tuple[str, ...] = ()
+    key_row: Callable[[Sql], Sql] | None = None
 
 
 def table_and_row(namespace: Any, table: Any, row: Any) -> TableAndRow | None:

@@ -9,11 +9,13 @@ from cdc_assets.cdc.envelopes.debezium import DEBEZIUM
 from cdc_assets.cdc.envelopes.envelope import Format
 from cdc_assets.cdc.envelopes.flat import DEBEZIUM_FLAT
 from cdc_assets.cdc.envelopes.lindorm import LINDORM
+from cdc_assets.cdc.envelopes.maxwell import MAXWELL
+from cdc_assets.cdc.envelopes.ogg import OGG
 from cdc_assets.cdc.sqltext import Sql, case, get, literal
 from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 FORMATS: Mapping[str, Format] = {
-    each.name: each for each in (DATAWORKS, LINDORM, DEBEZIUM, DEBEZIUM_FLAT)
+    each.name: each for each in (DATAWORKS, LINDORM, MAXWELL, OGG, DEBEZIUM, DEBEZIUM_FLAT)
 }
 
 # The ops, as sent, of the records of an update that is sent as two (FORMATS W2).

@@ -8,6 +8,15 @@ from cdc_assets.cdc.values.strict_json import digits_of
 _DOUBLE = "[0-9]E[-0-9]|Infinity"  # what Spark writes of such a double
 
 
+def with_old_values(row: Sql, old: Sql) -> Sql:
+    """The whole old row: the new one with the old values of the columns that changed.
+
+    Both are MAP<STRING, VARIANT>; null where either is.
+    """
+    was = f"CASE WHEN map_contains_key({old}, name) THEN try_element_at({old}, name) ELSE v END"
+    return case((f"{old} IS NOT NULL", f"transform_values({row}, (name, v) -> {was})"))
+
+
 def with_images(records: Query, before: Sql, after: Sql, again: tuple[Sql, Sql]) -> Query:
     """Add `before_row`, `after_row` (MAP<STRING, VARIANT>, null where not an object), `before` and
     `after` (their JSON), and `digits`.

@@ -6,7 +6,7 @@ keys need column types; :mod:`cdc_assets.cdc.changes.keys` makes them once the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of
@@ -32,7 +32,7 @@ MESSAGE_KEY = "nullif(CAST(key AS string), '')"
 _NO_MEMBERS = "CAST(map() AS map<string, variant>)"
 
 
-def with_message_key(records: Query) -> Query:
+def with_message_key(records: Query, key_row: Callable[[Sql], Sql] | None = None) -> Query:
     """Add `key_row` (MAP<STRING, VARIANT>), `key_scalar` (VARIANT), `key_is_garbage`, `key_schema`.
 
     All are null or false where there is no message key (D6): null, empty, JSON null, or a struct
@@ -40,6 +40,7 @@ def with_message_key(records: Query) -> Query:
 
     Args:
         records: has `key_text` (:data:`MESSAGE_KEY`) and `key_doc`, the same as strict JSON.
+        key_row: gives the key columns among the members, where not all are.
     """
     digits = case((_may_be_huge("key_text"), digits_of("key_doc", "key_text")))
     exact = records.extend({"_key_digits": digits, "_key_parts": parts_of("key_text")})
@@ -72,7 +73,9 @@ def with_message_key(records: Query) -> Query:
     )
     return read.extend(
         {
-            "key_row": case(("size(_key_members) > 0", "_key_members")),
+            "key_row": case(
+                ("size(_key_members) > 0", key_row("_key_members") if key_row else "_key_members")
+            ),
             "key_scalar": case(
                 (
                     f"_key_members IS NULL AND {is_present('_key_value')} AND NOT {is_list}",

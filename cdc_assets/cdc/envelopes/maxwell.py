@@ -1,0 +1,174 @@
+"""Maxwell's messages: a row of MySQL each, with the old values of what an update changed.
+
+`data` is the row, `old` the old values of changed columns alone, `ts` the second of the binlog's
+event. `position` (`output_binlog_position`) orders events, `xoffset` the rows at one position; the
+last row of a transaction says `commit` instead. Without positions `ts` orders them, and within a
+second their offsets: `xid` is given when a transaction begins, and orders nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cdc_assets.cdc.envelopes.envelope import Envelope, Format, TableAndRow, table_and_row
+from cdc_assets.cdc.envelopes.images import with_images, with_old_values
+from cdc_assets.cdc.names import table_name_sql
+from cdc_assets.cdc.positions import SOURCE_TIME
+from cdc_assets.cdc.sqltext import (
+    Query,
+    Sql,
+    case,
+    get,
+    is_present,
+    is_text,
+    literal,
+    lookup,
+    members_of,
+    string_of,
+    struct,
+    whole,
+)
+from cdc_assets.cdc.values.strict_json import DOCUMENT
+
+ROW_OPS = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}
+CONTROL_OPS = {
+    **dict.fromkeys(("bootstrap-start", "bootstrap-complete"), "other"),
+    **dict.fromkeys(("table-create", "table-alter", "table-drop"), "ddl"),
+    **dict.fromkeys(("database-create", "database-alter", "database-drop"), "ddl"),
+}
+_EVENT = struct(
+    type="variant", database="variant", table="variant", ts="string", xid="string",
+    xoffset="string", commit="variant", position="string", data="variant", old="variant",
+    primary_key_columns="array<string>", sql="string",
+)  # fmt: skip
+_BASIS = "position,xoffset"
+_LAST = 2**63 - 1  # the row that ends its transaction has no offset in it
+_KEY_PREFIX = "pk."
+
+
+def read_maxwell(records: Query) -> Query:
+    """Read Maxwell's events.
+
+    Args:
+        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
+
+    Returns:
+        The records with the columns of `Envelope`.
+    """
+    opened = records.extend({"m": get("doc", DOCUMENT, _EVENT)})
+    named = opened.extend(
+        {
+            "v_op": case((is_text("m.type"), get("m.type", "$", "string"))),
+            "v_database": string_of("m.database"),
+            "v_table": string_of("m.table"),
+            "v_file": r"regexp_extract(m.position, '([0-9]+):[0-9]+$', 1)",
+            "v_offset": r"regexp_extract(m.position, '[0-9]:([0-9]+)$', 1)",
+        }
+    )
+    judged = named.extend(
+        {
+            "v_row_op": lookup("v_op", ROW_OPS),
+            "v_control_op": lookup("v_op", CONTROL_OPS),
+            "v_name": table_name_sql("v_database", "v_table"),
+        }
+    )
+    images = with_images(
+        judged,
+        *_images("m.data", "m.old"),
+        _images(get("digits", "$.data"), get("digits", "$.old")),
+    )
+    is_event = "m.database IS NOT NULL AND (m.type IS NOT NULL OR m.data IS NOT NULL)"
+    reasoned = images.extend(
+        {
+            "v_reason": case(
+                (f"NOT coalesce({is_event}, false)", "'not_an_envelope'"),
+                (f"NOT {is_present('m.type')}", "'missing_op'"),
+                ("v_row_op IS NULL AND v_control_op IS NULL", "'unknown_op'"),
+                ("v_row_op IS NOT NULL AND v_name IS NULL", "'missing_table'"),
+                (
+                    "v_row_op IS NOT NULL AND coalesce(before_row, after_row) IS NULL",
+                    "'missing_image'",
+                ),
+            )
+        }
+    )
+    seconds = whole("m.ts")
+    source_ts_ms = f"try_multiply({seconds}, 1000L)"
+    is_placed = "nullif(v_offset, '') IS NOT NULL"
+    order = case(
+        (whole("m.xoffset") + " IS NOT NULL", whole("m.xoffset")),
+        (f"{get('m.commit', '$', 'boolean')}", literal(_LAST)),
+    )
+    elements = case(
+        (is_placed, f"array({whole('v_file')}, {whole('v_offset')}, {order})"),
+        otherwise=f"array({source_ts_ms})",
+    )
+    return Envelope(
+        reason="v_reason",
+        detail=case(
+            ("v_reason = 'not_an_envelope'", "'JSON that is not a change event of this format'"),
+            ("v_reason = 'missing_op'", "'an event without type'"),
+            ("v_reason = 'unknown_op'", "concat('type ', substring(to_json(m.type), 1, 40))"),
+            ("v_reason = 'missing_table'", "'the event names no database and table'"),
+            ("v_reason = 'missing_image'", "concat('type ', v_op, ' without data')"),
+        ),
+        kind=case(("v_row_op IS NOT NULL", "'row'"), ("v_control_op IS NOT NULL", "'control'")),
+        op="coalesce(v_row_op, v_control_op)",
+        source_op="v_op",
+        connector="'maxwell'",
+        server="CAST(NULL AS string)",
+        db="v_database",
+        table_name="v_name",
+        before_row="before_row",
+        after_row="after_row",
+        before="before",
+        after="after",
+        key_names=case(("size(m.primary_key_columns) > 0", "m.primary_key_columns")),
+        source_ts_ms=source_ts_ms,
+        processed_ts_ms="CAST(NULL AS bigint)",
+        elements=elements,
+        basis=case((is_placed, literal(_BASIS)), otherwise=literal(SOURCE_TIME)),
+        stand_in=source_ts_ms,
+        tx_id="m.xid",
+        tx_order="CAST(NULL AS bigint)",
+        rank="1",
+        is_snapshot="coalesce(v_row_op = 'r', false)",
+        schema="CAST(NULL AS variant)",
+        start="CAST(NULL AS bigint)",
+        payload=case(("v_control_op = 'ddl'", "m.sql")),
+    ).add_to(reasoned)
+
+
+def _images(data: Sql, old: Sql) -> tuple[Sql, Sql]:
+    """The row before and after; a delete's `data` is the old row."""
+    row = members_of(data)
+    before = case(
+        ("v_op = 'delete'", row), ("v_op = 'update'", with_old_values(row, members_of(old)))
+    )
+    return before, case(("v_op IN ('insert', 'update', 'bootstrap-insert')", row))
+
+
+def _key_row(key_row: Sql) -> Sql:
+    """The columns of ``{"database": …, "table": …, "pk.id": 1}``."""
+    columns = f"map_filter({key_row}, (name, v) -> startswith(name, '{_KEY_PREFIX}'))"
+    named = f"transform_keys({columns}, (name, v) -> substring(name, {len(_KEY_PREFIX) + 1}))"
+    return case((f"size({columns}) > 0", named))
+
+
+def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:
+    if document.get("type") == "delete":
+        return None
+    return table_and_row(document.get("database"), document.get("table"), document.get("data"))
+
+
+MAXWELL = Format(
+    "maxwell",
+    read_maxwell,
+    signatures=(("database", "table", "type", "data"),),
+    columns_of_schema=lambda schema: {},
+    table_and_row=_table_and_row,
+    whole_old_rows=True,
+    names_keys=True,
+    key_row=_key_row,
+)
