@@ -272,7 +272,7 @@ class LandingConfig(_Model):
 class SourceConfig(_Model):
     """One producer of change events: its format, its landing and its tables."""
 
-    format: Literal["debezium", "debezium-flat", "lindorm", "dataworks", "maxwell", "ogg"]
+    format: Literal["debezium", "debezium-flat", "lindorm", "dataworks", "canal", "maxwell", "ogg"]
     landing: LandingConfig
     lag_slo_ms: int | None = Field(default=None, ge=0)
     on_quarantine: Literal["publish", "block"] = "publish"

@@ -152,6 +152,10 @@ class Query:
         """Add new columns; none sees another."""
         return self.then(f"EXTEND {_listed(columns)}") if columns else self
 
+    def explode(self, array: Sql, number: str, element: str) -> Query:
+        """A row for each element of an array, with its place from 0; one of nulls without any."""
+        return self.then(f"SELECT *, posexplode_outer({array}) AS ({number}, {element})")
+
     def replace(self, columns: Mapping[str, Sql]) -> Query:
         """Put these columns in the place of those of the same names; they stand last."""
         if not columns:

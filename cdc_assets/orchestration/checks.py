@@ -241,7 +241,7 @@ def changes_findings(
         of_day = figures[day]
         counted = {table: sum(of_day[table].values()) for table in DESTINATIONS}
         written = {table: of_day["written"].get(table, 0) for table in DESTINATIONS}
-        reached = sum(written.values())
+        reached, further = sum(written.values()), of_day["further_rows"]
         extra = {
             table: count
             for table, count in of_day["tables"].items()
@@ -250,8 +250,9 @@ def changes_findings(
         findings[day] = [
             Finding(
                 "nothing_lost",
-                reached == of_day["landed"] and counted == written,
+                reached == of_day["landed"] + further and counted == written,
                 {"landed": of_day["landed"], "reached": reached}
+                | ({"further_rows_of_records": further} if further else {})
                 | ({} if counted == written else {"counted": counted, "written": written}),
             ),
             _reasons_finding("op_codes_known", _OP_REASONS, source, of_day, examples.get(day, [])),

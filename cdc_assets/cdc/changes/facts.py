@@ -32,7 +32,7 @@ def facts_of(records: DataFrame, source: SourceConfig) -> DataFrame:
     """The facts of some records.
 
     Args:
-        records: has `destination` and `reason` and else the columns of `CHANGES`.
+        records: has `destination`, `reason`, `row_number` and else the columns of `CHANGES`.
 
     Returns:
         The columns of `FACTS`.
@@ -47,6 +47,7 @@ def facts_of(records: DataFrame, source: SourceConfig) -> DataFrame:
         "before IS NULL AS has_no_before",
         "schema_id IS NULL AND after IS NOT NULL AS is_untyped",
         f"{_may_be_unsent(source)} AS may_be_unsent",
+        "row_number",
         f"{case((is_change, 'json_object_keys(key)'))} AS names",
     )
     counted = seen.groupBy(*_ALIKE).agg(
@@ -62,6 +63,7 @@ def facts_of(records: DataFrame, source: SourceConfig) -> DataFrame:
                 "collect_set(names) AS key_names",
                 "min(position) AS lowest",
                 "max(position) AS highest",
+                "count_if(row_number > 0) AS further_rows",
             ),
         )
     )
@@ -97,7 +99,10 @@ def read_facts(
     if without:
         rows = lake.spark.table(identifier).where(landed_on(without))
         marked = _of(rows, tables).selectExpr(
-            "*", "'changes' AS destination", "CAST(NULL AS string) AS reason"
+            "*",
+            "'changes' AS destination",
+            "CAST(NULL AS string) AS reason",
+            "CAST(NULL AS int) AS row_number",
         )
         found += facts_of(marked, lake.config.source(name)).collect()
     return found

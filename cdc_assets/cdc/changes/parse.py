@@ -35,6 +35,7 @@ from cdc_assets.cdc.values.strict_json import document_in
 # What tells a record from all others, also from its copies.
 IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
 
+_MOST_ROWS = 1 << 20  # in a record, more than fit into one
 _SHOWN, _UTF8 = 60, 4  # characters, and bytes at most of each
 _IS_REGISTRY = "length(value) >= 5 AND substring(value, 1, 1) = X'00'"
 
@@ -56,7 +57,7 @@ def with_texts(landing: DataFrame) -> Query:
 
 
 def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> DataFrame:
-    """Read landing rows; one row out for each row in.
+    """Read landing rows; one row out for each row in, or for each row in a record of many.
 
     Args:
         landing: has the columns of `LANDING`.
@@ -67,7 +68,8 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
         `landing_date, topic, partition, offset, kafka_ts_ms, value_hash, message_key`, the
         event in common columns, `kind` (row, control, tombstone; null where `reason` is
         set), raw keys with their `key_names` and `key_kinds`, `start_hash` of a message's schema or
-        its `schema_id`, `cut_hash` of what was cut off, `reason` and `detail`.
+        its `schema_id`, `cut_hash` of what was cut off, `row_number` in a record of many rows,
+        `reason` and `detail`.
     """
     own = FORMATS[source.format]
     documents = with_document(
@@ -105,12 +107,18 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
     )
     rank = case((f"e_op = 'd' AND {has_header(NEW_KEY)}", "0"), otherwise="e_rank")
     of_time = "array(greatest(coalesce(e_stand_in, 0L), 0L))"
+    # The rows of one record follow one another behind the records before it.
+    of_row = f"offset * {_MOST_ROWS}L + e_row_number"
+    order = case(("e_row_number IS NOT NULL", of_row), otherwise="e_tx_order")
     position = positions.position(
         f"CASE WHEN says_order THEN ordered ELSE {of_time} END",
-        "e_tx_order",
+        order,
         rank,
         "kafka_ts_ms",
         source.position_reset,
+    )
+    which_row = case(
+        ("e_row_number > 0", "concat('row ', e_row_number + 1, ' of its record: ')"), otherwise="''"
     )
     is_foreign = "_reason IN ('not_an_envelope', 'missing_op')"
     columns: dict[str, Sql] = {
@@ -119,8 +127,8 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
         "reason": "_reason",
         "detail": rarely(
             "_reason IS NOT NULL",
-            f"coalesce({_unreadable_detail()}, {case((is_foreign, other_format(own.name)))}, "
-            "e_detail, key_detail)",
+            f"concat({which_row}, coalesce({_unreadable_detail()}, "
+            f"{case((is_foreign, other_format(own.name)))}, e_detail, key_detail))",
         ),
         "op": "e_op",
         "source_op": "CASE WHEN NOT is_tombstone THEN e_source_op END",
@@ -160,6 +168,7 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
         "schema_id": "CASE WHEN e_start IS NULL AND e_schema IS NOT NULL "
         "THEN sha2(to_json(e_schema), 256) END",
         "payload": "e_payload",
+        "row_number": "e_row_number",
     }
     placed = ("landing_date", "topic", "partition", "offset", "kafka_ts_ms", "value_hash")
     read = judged.select(*placed, *(f"{sql} AS {name}" for name, sql in columns.items()))

@@ -235,7 +235,7 @@ def _none(lake: Lake, identifier: str) -> DataFrame:
 # What is written of a record, and what finds it in the landing again.
 _ROUTED = (
     *dict.fromkeys((*columns.CHANGES.names, *columns.CONTROL.names)),
-    *("value_hash", "message_key_json", "reason", "detail", "destination", "kind"),
+    *("value_hash", "message_key_json", "reason", "detail", "destination", "kind", "row_number"),
 )
 
 
@@ -249,7 +249,7 @@ def _quarantined(landing: DataFrame, routed: DataFrame, source: SourceConfig) ->
     """
     bad = (
         routed.where("destination = 'quarantine'")
-        .groupBy(*(F.col(c).alias(f"bad_{c}") for c in IDENTITY))
+        .groupBy(*(F.col(c).alias(f"bad_{c}") for c in IDENTITY), "row_number")
         .agg(*(F.min(c).alias(c) for c in ("reason", "detail", "table_name")))
     )
     rows = landing.withColumn("value_hash", F.xxhash64("value"))
@@ -287,10 +287,17 @@ def count_landed(lake: Lake, name: str, days: Sequence[date]) -> dict[date, int]
 def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str, Any]]:
     """Figures of made days: records per destination, op, table and reason.
 
-    `written` is what the files of each destination hold, by their own metadata.
+    `written` is what the files of each destination hold, by their own metadata; `further_rows` are
+    those beyond the first of their record.
     """
     figures: dict[date, dict[str, Any]] = {
-        day: {"landed": 0, "written": {}, "tables": {}, **{table: {} for table in DESTINATIONS}}
+        day: {
+            "landed": 0,
+            "further_rows": 0,
+            "written": {},
+            "tables": {},
+            **{table: {} for table in DESTINATIONS},
+        }
         for day in days
     }
     for day, count in count_landed(lake, name, days).items():
@@ -300,6 +307,7 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
             figures[day]["written"][table] = files.records
     for fact in read_facts(lake, name, days):
         of_day = figures[fact.landing_date]
+        of_day["further_rows"] += fact.further_rows or 0
         label = {
             "changes": f"{fact.op}:{fact.source_op}",
             "control": fact.op,

@@ -70,7 +70,8 @@ class Envelope:
     itself names.
     `elements` are the source elements of the position, `basis` says which members of the source
     they are; `stand_in` takes their place where they say nothing (FORMATS O8). `rank` is 0 for the
-    half of a change that takes a row away while its other half writes one (O4).
+    half of a change that takes a row away while its other half writes one (O4). `row_number` is the
+    row's place, from 0, in a record of many rows.
     """
 
     reason: Sql
@@ -99,6 +100,7 @@ class Envelope:
     schema: Sql
     start: Sql
     payload: Sql
+    row_number: Sql = "CAST(NULL AS int)"
 
     def add_to(self, records: Query) -> Query:
         """The records with these columns, prefixed by ``e_``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cdc_assets.cdc.envelopes.canal import CANAL
 from cdc_assets.cdc.envelopes.dataworks import DATAWORKS
 from cdc_assets.cdc.envelopes.debezium import DEBEZIUM
 from cdc_assets.cdc.envelopes.envelope import Format
@@ -15,7 +16,7 @@ from cdc_assets.cdc.sqltext import Sql, case, get, literal
 from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 FORMATS: Mapping[str, Format] = {
-    each.name: each for each in (DATAWORKS, LINDORM, MAXWELL, OGG, DEBEZIUM, DEBEZIUM_FLAT)
+    each.name: each for each in (DATAWORKS, LINDORM, CANAL, MAXWELL, OGG, DEBEZIUM, DEBEZIUM_FLAT)
 }
 
 # The ops, as sent, of the records of an update that is sent as two (FORMATS W2).

@@ -122,6 +122,7 @@ FACTS = _schema(
     ("key_names", ArrayType(ArrayType(_TEXT)), "the key columns that they have"),
     ("lowest", ArrayType(_LONG), "lowest position"),
     ("highest", ArrayType(_LONG), "highest position"),
+    ("further_rows", _LONG, "how many are not the first row of their record"),
 )
 
 LAG = _schema(

@@ -71,23 +71,26 @@ class Unkeyed:
         day = self.day
         events = day.events([*day.window, day.day]).where("op IN ('c', 'r', 'u', 'd')")
         is_known = F.exists("source_elements", lambda e: e.isNotNull())
-        events = events.dropDuplicates(["topic", "partition", "offset"]).withColumn(
+        place = ["topic", "partition", "offset", "position"]  # a record may hold many rows
+        events = events.dropDuplicates(place).withColumn(
             "elements", F.when(is_known, F.col("source_elements"))
         )
-        stream = Window.partitionBy("topic", "partition").orderBy("offset")
+        stream = Window.partitionBy("topic", "partition").orderBy("offset", "position")
         pause = F.abs(F.col("processed_ts_ms") - F.lag("processed_ts_ms").over(stream))
         goes_on = (
             (F.col("elements") == F.lag("elements").over(stream))
-            & (F.col("offset") == F.lag("offset").over(stream) + 1)
+            & (F.col("offset") <= F.lag("offset").over(stream) + 1)
             & F.coalesce(pause <= _PAUSE_MS, F.lit(True))
         )
         runs = events.withColumn(
             "is_start", (~F.coalesce(goes_on, F.lit(False))).cast("int")
         ).withColumn("run", F.sum("is_start").over(stream))
         image = ("elements", "before", "after")
-        alike = Window.partitionBy("topic", "partition", "run", *image).orderBy("offset")
+        alike = Window.partitionBy("topic", "partition", "run", *image).orderBy(
+            "offset", "position"
+        )
         same = Window.partitionBy(*image, "ordinal").orderBy(
-            "landing_date", "topic", "partition", "offset"
+            "landing_date", "topic", "partition", "offset", "position"
         )
         numbered = runs.withColumn("ordinal", F.row_number().over(alike))
         # Without source elements every offset is a row.

@@ -277,6 +277,11 @@ def _from_base64(text: Sql) -> Sql:
     return case((f"length({text}) % 4 = 0", f"try_to_binary({text}, 'base64')"))
 
 
+def _latin1(text: Sql) -> Sql:
+    """Bytes that were written as the characters of their numbers; null where one is none."""
+    return case((f"{text} RLIKE '^[\\\\x00-\\\\xff]*$'", f"encode({text}, 'ISO-8859-1')"))
+
+
 def _base64(at: At, _: ColumnType) -> Sql:
     # A number's digits are base64, too.
     return case((is_text(at("variant")), _from_base64(at("string"))))
@@ -603,6 +608,7 @@ _READERS: dict[str, Callable[[At, ColumnType], Sql]] = {
     "string": _text,
     "unknown": _text,
     "bytes": _base64,
+    "latin1": lambda at, _: _latin1(at("string")),
     "days": _days,
     "timestamp_ms": _local(1_000),
     "timestamp_us": _local(1_000_000),

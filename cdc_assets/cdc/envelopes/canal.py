@@ -1,0 +1,230 @@
+"""Canal's flat messages, also as Alibaba's DTS and TiCDC (`canal-json`) write them.
+
+A message holds many rows: `data` is a list of them, `old` a list beside it with the old values of
+what an update changed. Values are texts; `mysqlType` says what they are. `es` (ms) orders the
+events; TiCDC gives `_tidb.commitTs`, which orders them better. Where they are equal, the offset
+decides and then the row's place in its message: `id` counts anew when a Canal server starts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from cdc_assets.cdc.envelopes.envelope import Envelope, Format, TableAndRow, table_and_row
+from cdc_assets.cdc.envelopes.images import with_images, with_old_values
+from cdc_assets.cdc.names import table_name_sql
+from cdc_assets.cdc.positions import SOURCE_TIME
+from cdc_assets.cdc.sqltext import (
+    Query,
+    Sql,
+    case,
+    get,
+    is_object,
+    is_present,
+    is_text,
+    literal,
+    literals,
+    lookup,
+    members_of,
+    string_of,
+    struct,
+    whole,
+)
+from cdc_assets.cdc.values.column_types import MAX_DECIMAL, UNKNOWN, ColumnType, ColumnTypes
+from cdc_assets.cdc.values.strict_json import DOCUMENT
+
+ROW_OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
+CONTROL_OPS = {
+    **dict.fromkeys(
+        ("CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX", "DDL"), "ddl"
+    ),
+    **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), "other"),
+    **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), "heartbeat"),
+}
+_EVENT = struct(
+    type="variant", database="variant", table="variant", es="string", ts="string",
+    isDdl="string", data="variant", old="variant", mysqlType="variant", sql="string",
+    pkNames="array<string>", _tidb=struct(commitTs="string"),
+)  # fmt: skip
+_IMAGED = literals(op for op, short in ROW_OPS.items() if short in "cud")
+
+
+def read_canal(records: Query) -> Query:
+    """Read Canal's events: a row out for each row of a message.
+
+    Args:
+        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
+
+    Returns:
+        The records with the columns of `Envelope`.
+    """
+    opened = records.extend({"m": get("doc", DOCUMENT, _EVENT)})
+    rows = opened.explode("try_cast(m.data AS array<variant>)", "v_number", "v_row")
+    named = rows.extend(
+        {
+            "v_op": case((is_text("m.type"), get("m.type", "$", "string"))),
+            "v_database": string_of("m.database"),
+            "v_table": string_of("m.table"),
+        }
+    )
+    is_ddl = "m.isDdl = 'true' AND v_op IS NOT NULL"
+    judged = named.extend(
+        {
+            "v_row_op": lookup("v_op", ROW_OPS),
+            "v_control_op": f"coalesce({lookup('v_op', CONTROL_OPS)}, "
+            f"{case((is_ddl, literal('ddl')))})",
+            "v_name": table_name_sql("v_database", "v_table"),
+        }
+    )
+    again = _images(_at(get("digits", "$.data")), _at(get("digits", "$.old")))
+    images = with_images(judged, *_images("v_row", _at("m.old")), again)
+    is_event = "m.database IS NOT NULL AND (m.type IS NOT NULL OR m.data IS NOT NULL)"
+    reasoned = images.extend(
+        {
+            "v_reason": case(
+                (
+                    f"NOT coalesce({is_event} OR v_control_op = 'heartbeat', false)",
+                    "'not_an_envelope'",
+                ),
+                (f"NOT {is_present('m.type')}", "'missing_op'"),
+                ("v_row_op IS NULL AND v_control_op IS NULL", "'unknown_op'"),
+                ("v_row_op IS NOT NULL AND v_name IS NULL", "'missing_table'"),
+                (
+                    f"v_op IN ({_IMAGED}) AND {members_of('v_row')} IS NULL",
+                    "'missing_image'",
+                ),
+            )
+        }
+    )
+    es, commit = whole("m.es"), whole("m._tidb.commitTs")
+    has_types = is_object("m.mysqlType")
+    return Envelope(
+        reason="v_reason",
+        detail=case(
+            ("v_reason = 'not_an_envelope'", "'JSON that is not a change event of this format'"),
+            ("v_reason = 'missing_op'", "'an event without type'"),
+            ("v_reason = 'unknown_op'", "concat('type ', substring(to_json(m.type), 1, 40))"),
+            ("v_reason = 'missing_table'", "'the event names no database and table'"),
+            ("v_reason = 'missing_image'", "concat('type ', v_op, ' without its row in data')"),
+        ),
+        kind=case(("v_row_op IS NOT NULL", "'row'"), ("v_control_op IS NOT NULL", "'control'")),
+        op="coalesce(v_row_op, v_control_op)",
+        source_op="v_op",
+        connector="'canal'",
+        server="CAST(NULL AS string)",
+        db="v_database",
+        table_name="v_name",
+        before_row="before_row",
+        after_row="after_row",
+        before="before",
+        after="after",
+        key_names=case(("size(m.pkNames) > 0", "m.pkNames")),
+        source_ts_ms=es,
+        processed_ts_ms=whole("m.ts"),
+        elements=f"array(coalesce({commit}, {es}))",
+        basis=case((f"{commit} IS NOT NULL", "'commit_ts'"), otherwise=literal(SOURCE_TIME)),
+        stand_in=es,
+        tx_id="CAST(NULL AS string)",
+        tx_order="CAST(NULL AS bigint)",
+        rank="1",
+        is_snapshot="false",
+        schema=case((f"v_row_op IS NOT NULL AND {has_types}", "m.mysqlType")),
+        start="CAST(NULL AS bigint)",
+        payload=case(("v_control_op = 'ddl'", "m.sql")),
+        row_number="v_number",
+    ).add_to(reasoned)
+
+
+def _at(rows: Sql) -> Sql:
+    """The element of a list that stands beside the row."""
+    return f"get(try_cast({rows} AS array<variant>), v_number)"
+
+
+def _images(data: Sql, old: Sql) -> tuple[Sql, Sql]:
+    """The row before and after; a delete's `data` is the old row."""
+    row = members_of(data)
+    before = case(
+        ("v_op = 'DELETE'", row), ("v_op = 'UPDATE'", with_old_values(row, members_of(old)))
+    )
+    return before, case(("v_op IN ('INSERT', 'UPDATE')", row))
+
+
+# --- types
+
+
+_TYPES = {
+    **dict.fromkeys(
+        ("tinyint", "smallint", "mediumint", "year", "boolean", "bool"), ColumnType("int", "int")
+    ),
+    **dict.fromkeys(("int", "integer"), ColumnType("int", "int")),
+    "bigint": ColumnType("bigint", "bigint"),
+    "float": ColumnType("float", "float"),
+    **dict.fromkeys(("double", "double precision", "real"), ColumnType("double", "double")),
+    "date": ColumnType("iso_date", "date"),
+    **dict.fromkeys(("datetime", "timestamp"), ColumnType("iso_timestamp", "timestamp_ntz")),
+    **dict.fromkeys(
+        ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"),
+        ColumnType("string", "string"),
+    ),
+    "json": ColumnType("string", "string", encoding="JSON as text (json)"),
+    "time": ColumnType("string", "string", encoding="time of day as text (time)"),
+    # Each byte as the character of its number (ISO 8859-1).
+    **dict.fromkeys(
+        ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"),
+        ColumnType("latin1", "binary"),
+    ),
+}
+_UNSIGNED = {"int": ColumnType("bigint", "bigint"), "bigint": ColumnType("number", "decimal(20,0)")}
+_MYSQL_TYPE = re.compile(r"\s*([a-z]+(?: precision)?)\s*(?:\(([^)]*)\))?(.*)", re.DOTALL)
+
+
+def type_of(text: str) -> ColumnType:
+    """The type of a column of MySQL: ``decimal(10,2)``, ``bigint(20) unsigned``; else text."""
+    found = _MYSQL_TYPE.match(text.lower())
+    if found is None:
+        return UNKNOWN
+    name, numbers, rest = found.groups()
+    if name in ("decimal", "numeric", "dec", "fixed"):
+        return _decimal(numbers or "10")
+    kind = _TYPES.get(name, UNKNOWN)
+    if "unsigned" in rest and name in ("int", "integer", "bigint"):
+        kind = _UNSIGNED[kind.spark]
+    return kind
+
+
+def _decimal(numbers: str) -> ColumnType:
+    digits = re.fullmatch(r"\s*(\d{1,3})\s*(?:,\s*(\d{1,3})\s*)?", numbers)
+    if digits is None:
+        return UNKNOWN
+    precision, scale = int(digits[1]), int(digits[2] or 0)
+    if not 0 < precision <= MAX_DECIMAL or scale > precision:
+        text = ColumnType("string", "string")
+        return replace(text, encoding=f"exact decimal as text (decimal({precision},{scale}))")
+    return ColumnType("number", f"decimal({precision},{scale})", scale)
+
+
+def _columns_of_schema(schema: Mapping[str, Any]) -> ColumnTypes:
+    return {
+        name: type_of(kind) if isinstance(kind, str) else UNKNOWN for name, kind in schema.items()
+    }
+
+
+def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:
+    rows = document.get("data")
+    if document.get("type") == "DELETE" or not isinstance(rows, list) or not rows:
+        return None
+    return table_and_row(document.get("database"), document.get("table"), rows[0])
+
+
+CANAL = Format(
+    "canal",
+    read_canal,
+    signatures=(("database", "table", "type", "data", "es"), ("database", "table", "isDdl")),
+    columns_of_schema=_columns_of_schema,
+    table_and_row=_table_and_row,
+    whole_old_rows=True,
+    names_keys=True,
+)
