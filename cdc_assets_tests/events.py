@@ -554,6 +554,48 @@ def dataworks_heartbeat(
 
 
 # ---------------------------------------------------------------------------------------------
+# Canal
+# ---------------------------------------------------------------------------------------------
+
+
+def canal_message(
+    kind: Any,
+    rows: Sequence[Any] | None = None,
+    old: Sequence[Row | None] | None = None,
+    *,
+    table: Table = ("shop", "customers"),
+    types: Mapping[str, str] | None = None,
+    keys: list[str] | None = ["id"],  # noqa: B006
+    topic: str = "canal",
+    key: Any = None,
+    es: int | None = NOON_MS,
+    ts: int | None = NOON_MS + 200,
+    id: int = 1,
+    sql: str = "",
+    is_ddl: bool = False,
+    commit_ts: int | None = None,
+    **kafka: Any,
+) -> Record:
+    """A flat message of many rows; values are texts. ``types`` are MySQL's (`mysqlType`)."""
+    document = {
+        **{"data": None if rows is None else [_canal_row(row) for row in rows]},
+        **{"database": table[0], "es": es, "id": id, "isDdl": is_ddl, "mysqlType": types},
+        **{"old": None if old is None else [_canal_row(row) for row in old], "pkNames": keys},
+        **{"sql": sql, "sqlType": None, "table": table[1], "ts": ts, "type": kind},
+    }
+    if commit_ts is not None:
+        document["_tidb"] = {"commitTs": commit_ts}
+    message_key = key_bytes(key, rows[0] if rows and isinstance(rows[0], dict) else None)
+    return _record(to_json(document).encode(), topic=topic, key=message_key, **kafka)
+
+
+def _canal_row(row: Any) -> Any:
+    if not isinstance(row, dict):
+        return row
+    return {name: None if value is None else str(value) for name, value in row.items()}
+
+
+# ---------------------------------------------------------------------------------------------
 # Logs: records that land one after the other
 # ---------------------------------------------------------------------------------------------
 

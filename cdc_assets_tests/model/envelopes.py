@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date
 from typing import Any
 
@@ -52,7 +53,8 @@ def read_events(
     placeholder = Placeholder(unavailable_value(source))
     days: list[tuple[date, list[Event]]] = []
     for day in sorted(landed):
-        days.append((day, [_read_record(source, _as_landed(r), day) for r in landed[day]]))
+        records = [_as_landed(record) for record in landed[day]]
+        days.append((day, [event for r in records for event in _read_rows(source, r, day)]))
     written = {id(e): dict(e.wires) for _, events in days for e in events}
     for has_schema in (True, False):
         for _, events in days:
@@ -101,9 +103,23 @@ def _lend_schemas(
             event.wires = own | {n: w for n, w in lent.items() if not wire_type(own.get(n) or {})}
 
 
-def _read_record(source: dict[str, Any], record: Record, day: date) -> Event:
+def _read_rows(source: dict[str, Any], record: Record, day: date) -> list[Event]:
+    """The events of a record: one, but one for each row of a Canal message."""
+    count = None
+    if source.get("format") == "canal" and record.value:
+        with suppress(NotJsonError):
+            document = dict_of(parse_json(record.value)) or {}
+            rows = document.get("data")
+            count = len(rows) if isinstance(rows, list) and rows else None
+    numbers: list[int | None] = [None] if count is None else [*range(count)]
+    return [_read_record(source, record, day, number) for number in numbers]
+
+
+def _read_record(
+    source: dict[str, Any], record: Record, day: date, row_number: int | None
+) -> Event:
     """The envelope of a record; its key is read later."""
-    event = Event(record, day)
+    event = Event(record, day, row_number=row_number)
     try:
         if record.malformed_line:
             raise QuarantinedError("malformed_landing_line")
@@ -358,11 +374,82 @@ def _dataworks_key(
     return ["rowid"] if oracle and "rowid" in known else None
 
 
+CANAL_ROWS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
+CANAL_CONTROL = {
+    **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), "heartbeat"),
+    **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), "other"),
+    **dict.fromkeys(
+        ("CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX", "DDL"), "ddl"
+    ),
+}
+
+
+def _read_canal(document: dict[str, Any], event: Event) -> None:
+    op = document.get("type")
+    event.source_ts_ms, event.processed_ts_ms = (
+        long_of(document.get("es")),
+        long_of(document.get("ts")),
+    )
+    _set_table(event, document.get("database"), document.get("table"))
+    control = CANAL_CONTROL.get(op) if isinstance(op, str) else None
+    has_said = "type" in document or "data" in document
+    if not (("database" in document and has_said) or control == "heartbeat"):
+        raise QuarantinedError("not_an_envelope")
+    if op is None:
+        raise QuarantinedError("missing_op")
+    event.source_op = op if isinstance(op, str) else None
+    if control:
+        _control(event, control)
+    if event.source_op is None or op not in CANAL_ROWS:
+        if event.source_op is not None and document.get("isDdl") in (True, "true"):
+            _control(event, "ddl")
+        raise QuarantinedError("unknown_op")
+    event.op = CANAL_ROWS[op]
+    if event.table_name is None:
+        raise QuarantinedError("missing_table")
+    row = old = None
+    if event.row_number is not None:
+        row = dict_of(document["data"][event.row_number])
+        olds = document.get("old")
+        if isinstance(olds, list) and event.row_number < len(olds):
+            old = dict_of(olds[event.row_number])
+    if row is None and op != "TRUNCATE":
+        raise QuarantinedError("missing_image")
+    if op == "DELETE":
+        event.before = row
+    elif row is not None and op != "TRUNCATE":
+        event.after = row
+        if op == "UPDATE" and old is not None:  # old values of changed columns alone
+            event.before = {name: old.get(name, value) for name, value in row.items()}
+    commit = long_of((dict_of(document.get("_tidb")) or {}).get("commitTs"))
+    if commit is None:
+        set_elements(event, SOURCE_TIME, [event.source_ts_ms])
+    else:
+        set_elements(event, "commit_ts", [commit])
+    if event.row_number is not None:  # ties go to the offset, then to the place in the message
+        event.total_order = (event.record.offset or 0) * 2**20 + event.row_number
+    for name, kind in (dict_of(document.get("mysqlType")) or {}).items():
+        event.wires[name] = _mysql_wire(kind)
+    names = document.get("pkNames")
+    if isinstance(names, list) and names:
+        event.source_key = names
+
+
+def _mysql_wire(kind: Any) -> Wire:
+    """The types that worlds have; others are tested in test_canal.py."""
+    if not isinstance(kind, str):
+        return {}
+    base = kind.lower().partition("(")[0]
+    known = {"int": "int32", "bigint": "int64", "varchar": "string", "text": "string"}
+    return {"type": known[base]} if base in known else {}
+
+
 READERS: dict[str, Callable[[dict[str, Any], Event], None]] = {
     "debezium": _read_debezium,
     "debezium-flat": _read_flat,
     "lindorm": _read_lindorm,
     "dataworks": _read_dataworks,
+    "canal": _read_canal,
 }
 
 

@@ -112,7 +112,7 @@ def read_keys(
     message_key = read_key_document(event.record.key)
     columns = _key_columns(key_config, event, message_key)
     # D5, D8: `before` is the old row only where somebody vouches for it.
-    by_format = source.get("format") in ("lindorm", "dataworks")
+    by_format = source.get("format") in ("lindorm", "dataworks", "canal")
     whole_before = by_format or config.get("replica_identity") == "full"
     old_row = event.before if whole_before else None
     after = event.after if event.writes else None

@@ -124,6 +124,7 @@ class Event:
     has_own_schema: bool = False  # the message names its columns, so that none is inferred (R3)
     source_key: list[str] | None = None  # the key columns that the producer names (W4)
     ordinal: int = 0  # O14
+    row_number: int | None = None  # in a record of many rows
 
     @property
     def removes(self) -> bool:

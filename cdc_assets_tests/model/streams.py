@@ -104,7 +104,7 @@ def _one_run(previous: Event, event: Event) -> bool:
     return (
         previous.destination == event.destination == "changes"
         and (one.topic, one.partition) == (other.topic, other.partition)
-        and (one.offset or 0) + 1 == (other.offset or 0)
+        and (one.offset or 0) + 1 >= (other.offset or 0)
         and previous.has_elements
         and event.has_elements
         and previous.own_elements == event.own_elements
@@ -117,6 +117,7 @@ def _paused(one: int | None, other: int | None) -> bool:
     return one is not None and other is not None and abs(one - other) > 1000
 
 
-def kafka_order(event: Event) -> tuple[str, int, int]:
+def kafka_order(event: Event) -> tuple[str, int, int, int]:
     record = event.record
-    return (record.topic or "", record.partition or 0, record.offset or 0)
+    place = (record.topic or "", record.partition or 0, record.offset or 0)
+    return (*place, event.row_number or 0)
