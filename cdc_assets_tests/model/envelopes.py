@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import date
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from cdc_assets_tests.model.documents import (
@@ -444,12 +445,104 @@ def _mysql_wire(kind: Any) -> Wire:
     return {"type": known[base]} if base in known else {}
 
 
+MAXWELL_ROWS = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}
+MAXWELL_CONTROL = {
+    **dict.fromkeys(("bootstrap-start", "bootstrap-complete"), "other"),
+    **dict.fromkeys((f"table-{did}" for did in ("create", "alter", "drop")), "ddl"),
+    **dict.fromkeys((f"database-{did}" for did in ("create", "alter", "drop")), "ddl"),
+}
+
+
+def _read_maxwell(document: dict[str, Any], event: Event) -> None:
+    op, row, old = document.get("type"), dict_of(document.get("data")), dict_of(document.get("old"))
+    seconds = long_of(document.get("ts"))
+    event.source_ts_ms = None if seconds is None else long_of(seconds * 1000)
+    _set_table(event, document.get("database"), document.get("table"))
+    if "database" not in document or not ("type" in document or "data" in document):
+        raise QuarantinedError("not_an_envelope")
+    if op is None:
+        raise QuarantinedError("missing_op")
+    event.source_op = op if isinstance(op, str) else None
+    if isinstance(op, str) and op in MAXWELL_CONTROL:
+        _control(event, MAXWELL_CONTROL[op])
+    if not isinstance(op, str) or op not in MAXWELL_ROWS:
+        raise QuarantinedError("unknown_op")
+    event.op, event.is_snapshot = MAXWELL_ROWS[op], op == "bootstrap-insert"
+    if event.table_name is None:
+        raise QuarantinedError("missing_table")
+    if row is None:
+        raise QuarantinedError("missing_image")
+    if op == "delete":
+        event.before = row
+    else:
+        event.after = row
+    if op == "update" and old is not None:
+        event.before = {name: old.get(name, value) for name, value in row.items()}
+    place = document.get("position")
+    found = re.search(r"(\d+):(\d+)$", place, re.ASCII) if isinstance(place, str) else None
+    if found is None:
+        set_elements(event, SOURCE_TIME, [event.source_ts_ms])
+    else:
+        number = document.get("xoffset")
+        if long_of(number) is None and document.get("commit") in (True, "true"):
+            number = 2**63 - 1  # the last of its transaction
+        set_elements(event, "position", [found[1], found[2], number])
+    names = document.get("primary_key_columns")
+    if isinstance(names, list) and names:
+        event.source_key = names
+
+
+def _read_ogg(document: dict[str, Any], event: Event) -> None:
+    op, name = document.get("op_type"), document.get("table")
+    event.source_ts_ms = _utc_ms(document.get("op_ts"))
+    event.processed_ts_ms = _utc_ms(document.get("current_ts"))
+    *namespace, table = name.split(".") if isinstance(name, str) else [None]
+    _set_table(event, "__".join(namespace), table)
+    if "table" not in document or not {"op_type", "pos", "op_ts"} & document.keys():
+        raise QuarantinedError("not_an_envelope")
+    if op is None:
+        raise QuarantinedError("missing_op")
+    event.source_op = op if isinstance(op, str) else None
+    ops = {"I": "c", "U": "u", "D": "d", "T": "t"}
+    if not isinstance(op, str) or op not in ops:
+        raise QuarantinedError("unknown_op")
+    event.op = ops[op]
+    if event.table_name is None:
+        raise QuarantinedError("missing_table")
+    if op in ("U", "D"):
+        event.before = dict_of(document.get("before"))
+    if op in ("I", "U"):
+        event.after = dict_of(document.get("after"))
+        if event.after is None:
+            raise QuarantinedError("missing_image")
+    number = int_of(document.get("pos"))
+    thirds: list[int | None] = [None, None, None]
+    if number is not None and 0 <= number < 10**39:
+        high, low = divmod(number, 10**13)
+        thirds = [*divmod(high, 10**13), low]
+    set_elements(event, "pos", list(thirds))
+    names = document.get("primary_keys")
+    if isinstance(names, list) and names:
+        event.source_key = names
+
+
+def _utc_ms(text: Any) -> int | None:
+    """An ISO time without zone, in UTC."""
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return (found - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
+
+
 READERS: dict[str, Callable[[dict[str, Any], Event], None]] = {
     "debezium": _read_debezium,
     "debezium-flat": _read_flat,
     "lindorm": _read_lindorm,
     "dataworks": _read_dataworks,
     "canal": _read_canal,
+    "maxwell": _read_maxwell,
+    "ogg": _read_ogg,
 }
 
 

@@ -110,9 +110,12 @@ def read_keys(
         return
 
     message_key = read_key_document(event.record.key)
+    if source.get("format") == "maxwell" and message_key.state == "struct":
+        own = {n[3:]: v for n, v in message_key.value.items() if n.startswith("pk.")}
+        message_key = KeyDocument("struct", own) if own else KeyDocument("missing")
     columns = _key_columns(key_config, event, message_key)
     # D5, D8: `before` is the old row only where somebody vouches for it.
-    by_format = source.get("format") in ("lindorm", "dataworks", "canal")
+    by_format = source.get("format") not in ("debezium", "debezium-flat", None)
     whole_before = by_format or config.get("replica_identity") == "full"
     old_row = event.before if whole_before else None
     after = event.after if event.writes else None

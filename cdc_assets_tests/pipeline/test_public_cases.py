@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
     not PUBLIC.is_dir(), reason=f"no cases at {PUBLIC}; set CDC_CASES to the folder above `public`"
 )
 
-Place = tuple[str | None, int | None, int | None]
+Place = tuple[str | None, int | None, int | None, int]  # last the row in the record
 Outcome = dict[str, Any]  # destination, reason, op, table, before, after, detail, payload
 IMAGES = ("before", "after")
 FIELDS = ("destination", "reason", "op", "table", *IMAGES)
@@ -41,15 +41,45 @@ NO_ENVELOPE = {"destination": "quarantine", "reason": "not_an_envelope"}
 # What a kind comes to whose cases say `unsupported?`: the outcome, and what `detail` names.
 UNREAD: dict[str, tuple[Outcome, str]] = {
     "avro-json-encoding": (NO_ENVELOPE, "Avro's JSON encoding"),
-    "canal": (NO_ENVELOPE, "Canal"),
-    "maxwell": (NO_ENVELOPE, "Maxwell"),
-    "ogg": ({"destination": "quarantine", "reason": "missing_op"}, "Oracle GoldenGate"),
     "cassandra": (NO_TABLE, "connector cassandra"),
     "mongodb": (NO_TABLE, "connector mongodb"),
     "vitess-1.9": (NO_TABLE, "connector vitess"),
 }
 # Envelopes of these kinds have a whole source, op and images: they are read as any connector's.
 READ_AS_ANY = {"flinkcdc": "db", "spanner": "db", "vitess-1.6": "schema"}
+
+
+def _of_canal(event: dict[str, Any], number: int) -> Outcome:
+    """Rows, or a schema change; old values are of changed columns."""
+    if event["isDdl"]:
+        return {"destination": "control", "reason": None, "op": "ddl"}
+    row, old = event["data"][number], event["old"][number] if event["old"] else None
+    op = {"INSERT": "c", "UPDATE": "u", "DELETE": "d"}[event["type"]]
+    before = row if op == "d" else {**row, **old} if op == "u" and old else None
+    after = None if op == "d" else row
+    return _change(op, f"{event['database']}.{event['table']}", before, after)
+
+
+def _of_maxwell(event: dict[str, Any], number: int) -> Outcome:
+    op = {"insert": "c", "update": "u", "delete": "d"}[event["type"]]
+    row = event["data"]
+    before = row if op == "d" else {**row, **event["old"]} if op == "u" else None
+    after = None if op == "d" else row
+    return _change(op, f"{event['database']}.{event['table']}", before, after)
+
+
+def _of_ogg(event: dict[str, Any], number: int) -> Outcome:
+    op = {"I": "c", "U": "u", "D": "d"}[event["op_type"]]
+    before = event["before"] if op in "ud" else None
+    return _change(op, event["table"], before, None if op == "d" else event["after"])
+
+
+def _change(op: str, table: str, before: Any, after: Any) -> Outcome:
+    images = {"before": before, "after": after}
+    return {"destination": "changes", "reason": None, "op": op, "table": table, **images}
+
+
+OWN_FORMATS = {"canal": _of_canal, "maxwell": _of_maxwell, "ogg": _of_ogg}
 
 
 @dataclass(frozen=True)
@@ -61,6 +91,7 @@ class Case:
     landing: dict[str, Any]
     expect: dict[str, Any]
     origin: str  # the public document or test that it is from
+    row: int = 0  # in a record of many rows
 
     @property
     def is_dataworks(self) -> bool:
@@ -71,13 +102,16 @@ class Case:
     def format(self) -> str:
         if self.is_dataworks:
             return "dataworks"
+        if (own := self.file.partition("-")[0]) in OWN_FORMATS:
+            return own
         return "debezium-flat" if self.file.startswith("flat") else "debezium"
 
     @property
     def place(self) -> Place:
         if self.record.malformed_line:
-            return None, None, None
-        return self.landing["topic"], self.landing["partition"], self.landing["offset"]
+            return None, None, None, 0
+        landing = self.landing
+        return landing["topic"], landing["partition"], landing["offset"], self.row
 
     @property
     def text(self) -> str:
@@ -100,6 +134,9 @@ class Case:
             return {"destination": "quarantine", "reason": "malformed_landing_line"}
         if self.is_dataworks:
             return self._expected_of_dataworks()
+        if self.format in OWN_FORMATS:
+            event = model.parse_json(self.landing["payload"].encode())
+            return OWN_FORMATS[self.format](event, self.row)
         if expect["destination"] == "?":  # flattened, and nothing says the namespace
             return NO_TABLE
         if expect["destination"] == "unsupported?":
@@ -148,9 +185,15 @@ def _cases() -> list[Case]:
     for path in sorted(PUBLIC.glob("*.jsonl")):
         for number, text in enumerate(path.read_text("utf-8").splitlines(), start=1):
             case = model.parse_json(text.encode())  # numbers are exact
-            cases.append(Case(path.name, number, case["landing"], case["expect"], case["source"]))
+            parts = (path.name, number, case["landing"], case["expect"], case["source"])
+            rows = _rows(case["landing"]["payload"]) if path.name.startswith("canal") else 1
+            cases += [Case(*parts, row) for row in range(rows)]
     assert cases, f"{PUBLIC} has no *.jsonl"
     return cases
+
+
+def _rows(payload: str) -> int:
+    return len(json.loads(payload)["data"] or [None])
 
 
 def _by_format(cases: Iterable[Case]) -> dict[str, list[Case]]:
@@ -174,7 +217,7 @@ def lake(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Lake:
         folder = tmp_path_factory.mktemp(name)
         file = folder / str(DAY) / "cases.jsonl"
         file.parent.mkdir()
-        file.write_text("".join(f"{case.text}\n" for case in cases), "utf-8")
+        file.write_text("".join(f"{c.text}\n" for c in cases if not c.row), "utf-8")
         sources[_source(name)] = lakes.source_config(folder, name)
     made = lake_of(sources)
     for name in sources:
@@ -192,7 +235,8 @@ def outcomes(lake: Lake) -> dict[str, dict[Place, Outcome]]:
         for destination in ("changes", "control", "quarantine"):
             for row in lakes.stage_rows(lake, _source(name), destination):
                 images = {n: lakes.json_value(row.get(n)) for n in IMAGES}
-                place = (row["topic"], row["partition"], row["offset"])
+                order = (row.get("position") or [0, 0, 0])[2] if name == "canal" else 0
+                place = (row["topic"], row["partition"], row["offset"], order % 2**20)
                 assert place not in of_format, f"{place} went to two destinations"
                 row |= {"destination": destination, "table": row["table_name"], **images}
                 of_format[place] = row
@@ -202,7 +246,8 @@ def outcomes(lake: Lake) -> dict[str, dict[Place, Outcome]]:
 def _modelled(cases: Iterable[Case]) -> dict[Place, Outcome]:
     found = {}
     for name, of_format in _by_format(cases).items():
-        classified = model.classify({"format": name}, {DAY: [case.record for case in of_format]})
+        records = [case.record for case in of_format if not case.row]
+        classified = model.classify({"format": name}, {DAY: records})
         for case, one in zip(of_format, classified[DAY], strict=True):
             names = ("destination", "reason", "op", "source_op", *IMAGES)
             names += ("is_snapshot", "source_ts_ms", "processed_ts_ms")
