@@ -45,13 +45,13 @@ class Elements:
 SOURCE_TIME = "ts_ms"
 _LSN, _BINLOG = "lsn", "file,pos,row"
 _COMMIT_LSN, _SCN = "commit_lsn,change_lsn,event_serial_no", "commit_scn,scn,ssn"
-_COMMIT_TS, _ORDINAL = "commit_ts", "ts_ms,ord"
+COMMIT_TS, _ORDINAL = "commit_ts", "ts_ms,ord"
 _CONNECTORS = {
     _LSN: ("postgresql",),
     _BINLOG: ("mysql", "mariadb"),
     _COMMIT_LSN: ("sqlserver", "db2", "informix"),
     _SCN: ("oracle",),
-    _COMMIT_TS: ("ticdc",),
+    COMMIT_TS: ("ticdc",),
     _ORDINAL: ("mongodb",),
 }
 # What of a Debezium event's `source` its position is made of, beside `ts_ms`.
@@ -92,7 +92,7 @@ def debezium_elements(basis: Sql, of_source: Callable[[str], Sql], file: Sql) ->
             number("event_serial_no"),
         ],
         _SCN: [number("commit_scn"), number("scn"), number("ssn")],
-        _COMMIT_TS: [number("commit_ts")],
+        COMMIT_TS: [number("commit_ts")],
         _ORDINAL: [number("ts_ms"), number("ord")],
     }
     branches = (

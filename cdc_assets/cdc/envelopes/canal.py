@@ -16,7 +16,7 @@ from typing import Any
 from cdc_assets.cdc.envelopes.envelope import Envelope, Format, TableAndRow, table_and_row
 from cdc_assets.cdc.envelopes.images import with_images, with_old_values
 from cdc_assets.cdc.names import table_name_sql
-from cdc_assets.cdc.positions import SOURCE_TIME
+from cdc_assets.cdc.positions import COMMIT_TS, SOURCE_TIME
 from cdc_assets.cdc.sqltext import (
     Query,
     Sql,
@@ -125,7 +125,7 @@ def read_canal(records: Query) -> Query:
         source_ts_ms=es,
         processed_ts_ms=whole("m.ts"),
         elements=f"array(coalesce({commit}, {es}))",
-        basis=case((f"{commit} IS NOT NULL", "'commit_ts'"), otherwise=literal(SOURCE_TIME)),
+        basis=case((f"{commit} IS NOT NULL", literal(COMMIT_TS)), otherwise=literal(SOURCE_TIME)),
         stand_in=es,
         tx_id="CAST(NULL AS string)",
         tx_order="CAST(NULL AS bigint)",
