@@ -58,7 +58,7 @@ def _discovered(
         ({"debezium": 90, "lindorm": 86, "dataworks": 0}, "lindorm"),
         ({"debezium": 90, "lindorm": 10, "dataworks": 0}, "debezium"),
         ({"debezium": 1, "lindorm": 1, "dataworks": 40}, "dataworks"),
-        ({"debezium": 2, "lindorm": 0, "dataworks": 0, "of tomorrow": 50}, "of tomorrow"),
+        ({"debezium": 2, "lindorm": 0, "dataworks": 0, "debezium-flat": 50}, "debezium-flat"),
     ],
 )
 def test_the_format_is_the_one_that_explains_most_rows(rows: dict[str, int], best: str) -> None:
