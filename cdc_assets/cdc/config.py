@@ -422,9 +422,12 @@ class SourceConfig(_Model):
         """The entry of `table_patterns` that decides on a table.
 
         That is its own name, else the matching pattern with the most literal characters, of
-        several such ones the last.
+        several such ones the last. None where nothing matches, or the name is none of a table.
         """
-        name = TableName.parse(table)
+        try:
+            name = TableName.parse(table)
+        except ValueError:
+            return None
         parsed = {text: TablePattern.parse(text) for text in self.table_patterns}
         matching = [text for text, pattern in parsed.items() if pattern.matches(name)]
         return max(
@@ -729,7 +732,7 @@ class Config(_Model):
             own = table.removeprefix(f"{name}.") if table.count(".") > 1 else table
             try:
                 pattern = self.source(name).pattern_of(own)
-            except (ConfigError, ValueError):  # no such source, or no whole name of a table
+            except ConfigError:  # no such source
                 continue
             if pattern is None:
                 continue
@@ -915,7 +918,7 @@ _EXAMPLES = {
     "LandingConfig": "{files: <folder>} or {kafka: {bootstrap_servers: …, topics: […]}}",
     "KafkaConfig": "{bootstrap_servers: …, topics: […]}",
     "SourceConfig": "format, landing and tables",
-    "TableConfig": "{key: [id]}, or {} for a table without settings",
+    "TableConfig": "{key: [id]}, {} for a table without settings, or false for none",
     "WebhookConfig": "{url: ${NAME}}",
     "SlackConfig": "{token: ${NAME}, channel: …}",
     "EmailConfig": "{host: …, from: …, to: […]}",
