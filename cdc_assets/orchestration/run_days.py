@@ -114,12 +114,13 @@ def run_days(
         outcome.failures = [
             f"{e.step_key}: {failure_reason(e)}" for e in result.all_events if e.is_step_failure
         ]
-    outcome.new_tables = _adopted_since(config, sources)
+    outcome.new_tables = adopted_since(config, sources)
     outcome.seconds = round(time.monotonic() - began, 1)
     return outcome
 
 
-def _adopted_since(config: Config, sources: Sequence[str]) -> list[str]:
+def adopted_since(config: Config, sources: Sequence[str]) -> list[str]:
+    """The tables that patterns adopt by now, beside those of a configuration, with their sources."""
     if not any(config.sources[name].adopts_tables for name in sources):
         return []
     now = with_adopted_tables(config)

@@ -22,9 +22,10 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.definitions import build_definitions
 from cdc_assets.orchestration.assets import build_assets
 from cdc_assets.orchestration.resources import SparkResource
+from cdc_assets.orchestration.run_days import adopted_since
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.lakes import rows_of, source_config, stage_rows
+from cdc_assets_tests.lakes import config_of, rows_of, source_config, stage_rows
 from cdc_assets_tests.shared_spark import SharedSpark
 
 DAYS = [ev.DAY, ev.DAY + timedelta(days=1)]
@@ -158,6 +159,16 @@ def test_definitions_adopt_tables_without_spark(landed: tuple[Lake, Path], tmp_p
     assert {"customers", "orders"} <= set(tables)
     assert "tmp_load" not in tables
     assert has_no_spark
+
+
+def test_a_run_says_which_tables_it_has_seen_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = "cdc_assets.cdc.lake.adopted_tables.seen_tables"
+    before = config_of({"shop": source_config(tmp_path, tables=TABLES)}, tmp_path)
+    monkeypatch.setattr(place, lambda *_: frozenset({"public.orders", "public.tmp_1", "public.a"}))
+    assert adopted_since(before, ["shop"]) == ["shop.public.a"]
+    assert adopted_since(with_adopted_tables(before), ["shop"]) == []
 
 
 def test_a_run_has_one_list_of_tables_from_its_begin_to_its_end(
