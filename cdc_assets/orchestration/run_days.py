@@ -120,7 +120,7 @@ def run_days(
 
 
 def adopted_since(config: Config, sources: Sequence[str]) -> list[str]:
-    """The tables that patterns adopt by now, beside those of a configuration, with their sources."""
+    """The tables that patterns adopt by now and a configuration lacks, with their sources."""
     if not any(config.sources[name].adopts_tables for name in sources):
         return []
     now = with_adopted_tables(config)
