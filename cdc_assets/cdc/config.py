@@ -405,7 +405,7 @@ class SourceConfig(_Model):
 
     @model_validator(mode="after")
     def _whole_row_keys(self) -> SourceConfig:
-        for text, table in {**self.tables, **self.table_patterns}.items():
+        for text, table in (*self.tables.items(), *self.table_patterns.items()):
             if table is not None and table.key == "row" and self.format != "debezium":
                 raise ValueError(
                     f"tables.{text}.key: got row, which needs Debezium's `before` (replica "

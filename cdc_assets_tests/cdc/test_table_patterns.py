@@ -167,7 +167,7 @@ def test_a_pattern_for_whole_rows_needs_their_format(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["public.new", "shop.public.new"])
-def test_an_unknown_table_that_a_pattern_matches_is_told_when_it_is_adopted(
+def test_the_error_for_an_unknown_table_says_when_a_pattern_adopts_it(
     tmp_path: Path, text: str
 ) -> None:
     found = config({"public.*": {}, "public.tmp_*": False}, tmp_path)
