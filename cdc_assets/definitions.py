@@ -5,6 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from cdc_assets.cdc.config import Config, load_config
+from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 from cdc_assets.orchestration.assets import build_assets
 from cdc_assets.orchestration.executor import threads_executor
 from cdc_assets.orchestration.health import build_health_checks
@@ -33,4 +34,4 @@ def build_definitions(config: Config) -> dg.Definitions:
     )
 
 
-defs = build_definitions(load_config())
+defs = build_definitions(with_adopted_tables(load_config()))

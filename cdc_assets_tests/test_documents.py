@@ -163,7 +163,9 @@ def models(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, type[B
     yield path, model
     for name, field in model.model_fields.items():
         for inner, is_mapping in _models_in(field.annotation):
-            yield from models(inner, f"{path}.{name}".lstrip(".") + (".<>" if is_mapping else ""))
+            yield from models(
+                inner, f"{path}.{field.alias or name}".lstrip(".") + (".<>" if is_mapping else "")
+            )
 
 
 def _models_in(kind: Any, is_mapping: bool = False) -> Iterator[tuple[type[BaseModel], bool]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +30,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from cdc_assets.cdc.errors import ConfigError
-from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.names import TableName, TablePattern, is_table_pattern
 from cdc_assets.cdc.strict_yaml import YamlPath, kind_of, path_of, read_yaml, written_of
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -269,6 +269,11 @@ class LandingConfig(_Model):
         return self
 
 
+def _is_pattern(name: Any, table: Any) -> bool:
+    """True for an entry of `tables` that is not one table with its settings."""
+    return table is False or is_table_pattern(str(name))
+
+
 class SourceConfig(_Model):
     """One producer of change events: its format, its landing and its tables."""
 
@@ -314,13 +319,34 @@ class SourceConfig(_Model):
     tables: Annotated[dict[str, TableConfig], BeforeValidator(_empty_mapping)] = Field(
         default_factory=dict
     )
+    table_patterns: dict[str, TableConfig | None] = Field(
+        default_factory=dict,
+        alias="tables",
+        exclude=True,
+        description="The entries of `tables` that are patterns or `false`, here None.",
+    )
 
     @field_validator("tables", mode="before")
     @classmethod
     def _defaults(cls, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {name: _empty_mapping(table) for name, table in value.items()}
+            return {
+                name: _empty_mapping(table)
+                for name, table in value.items()
+                if not _is_pattern(name, table)
+            }
         return value
+
+    @field_validator("table_patterns", mode="before")
+    @classmethod
+    def _patterns(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {
+                name: None if table is False else _empty_mapping(table)
+                for name, table in value.items()
+                if _is_pattern(name, table)
+            }
+        return {}  # a fault of `tables`
 
     @field_validator("missing_columns", mode="before")
     @classmethod
@@ -348,6 +374,25 @@ class SourceConfig(_Model):
             seen[name] = text
         return {str(TableName.parse(text)): table for text, table in value.items()}
 
+    @field_validator("table_patterns")
+    @classmethod
+    def _pattern_names(
+        cls, value: dict[str, TableConfig | None], info: ValidationInfo
+    ) -> dict[str, TableConfig | None]:
+        for text, table in value.items():
+            if TablePattern.parse(text).is_exact:
+                name = str(TableName.parse(text))
+                if name in info.data.get("tables", ()):
+                    raise ValueError(
+                        f"{name!r} and {text!r} are two spellings of one table, {name}; keep one"
+                    )
+            if table is not None and table.is_protected:
+                raise ValueError(
+                    f"{text}: exclude and hash protect a table from its first record on, and a "
+                    "pattern adopts a table after that. List the table by its own name"
+                )
+        return value
+
     @model_validator(mode="after")
     def _lake_names(self) -> SourceConfig:
         for text in self.tables:
@@ -360,13 +405,40 @@ class SourceConfig(_Model):
 
     @model_validator(mode="after")
     def _whole_row_keys(self) -> SourceConfig:
-        for text, table in self.tables.items():
-            if table.key == "row" and self.format != "debezium":
+        for text, table in (*self.tables.items(), *self.table_patterns.items()):
+            if table is not None and table.key == "row" and self.format != "debezium":
                 raise ValueError(
                     f"tables.{text}.key: got row, which needs Debezium's `before` (replica "
                     f"identity FULL); format is {self.format}. Name key columns, or none"
                 )
         return self
+
+    @property
+    def adopts_tables(self) -> bool:
+        """True where a pattern adopts tables."""
+        return any(table is not None for table in self.table_patterns.values())
+
+    def pattern_of(self, table: str) -> str | None:
+        """The entry of `table_patterns` that decides on a table.
+
+        That is its own name, else the matching pattern with the most literal characters, of
+        several such ones the last. None where nothing matches, or the name is none of a table.
+        """
+        try:
+            name = TableName.parse(table)
+        except ValueError:
+            return None
+        parsed = {text: TablePattern.parse(text) for text in self.table_patterns}
+        matching = [text for text, pattern in parsed.items() if pattern.matches(name)]
+        return max(
+            reversed(matching),  # max takes the first of equals
+            key=lambda text: (parsed[text].is_exact, parsed[text].literals),
+            default=None,
+        )
+
+    def knows(self, table: str) -> bool:
+        """Whether `tables` lists a table, or a pattern adopts or excludes it."""
+        return table in self.tables or self.pattern_of(table) is not None
 
     @property
     def is_protected(self) -> bool:
@@ -645,6 +717,25 @@ class Config(_Model):
         own = self.sources[source].tables[table].start_date
         return max(self.start_date, own) if own else self.start_date
 
+    def hint_of_pattern(self, table: str, sources: Iterable[str]) -> str:
+        """What a pattern does with a table that is not configured, as a text to follow another."""
+        for name in sources:
+            own = table.removeprefix(f"{name}.") if table.count(".") > 1 else table
+            try:
+                pattern = self.source(name).pattern_of(own)
+            except ConfigError:  # no such source
+                continue
+            if pattern is None:
+                continue
+            place = f". The entry {pattern} of sources.{name}.tables"
+            if self.sources[name].table_patterns[pattern] is None:
+                return f"{place} is false and excludes {own}"
+            return (
+                f"{place} adopts {own} once {name}.changes has events of it: "
+                "make a day without --table first"
+            )
+        return ""
+
     def today(self) -> date:
         """The open day in the project's time zone."""
         return datetime.now(ZoneInfo(self.timezone)).date()
@@ -818,7 +909,7 @@ _EXAMPLES = {
     "LandingConfig": "{files: <folder>} or {kafka: {bootstrap_servers: …, topics: […]}}",
     "KafkaConfig": "{bootstrap_servers: …, topics: […]}",
     "SourceConfig": "format, landing and tables",
-    "TableConfig": "{key: [id]}, or {} for a table without settings",
+    "TableConfig": "{key: [id]}, {} for a table without settings, or false for none",
     "WebhookConfig": "{url: ${NAME}}",
     "SlackConfig": "{token: ${NAME}, channel: …}",
     "EmailConfig": "{host: …, from: …, to: […]}",

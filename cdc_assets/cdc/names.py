@@ -8,6 +8,7 @@ Names of tables, columns and topics are untrusted. They become SQL only through
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 # The configuration needs names, and no command should wait for PySpark to read it.
@@ -50,13 +51,8 @@ class TableName(NamedTuple):
         Raises:
             ValueError: the text has not exactly two parts.
         """
-        parts = _split(text)
-        if len(parts) != 2 or not all(parts):
-            raise ValueError(
-                f"{text!r} is not <namespace>.<table>; "
-                'write a part that holds a dot in quotes, as in public."a.b"'
-            )
-        return cls(parts[0], parts[1])
+        namespace, table = _two_parts(text)
+        return cls(namespace.text, table.text)
 
 
 def _part(name: str) -> str:
@@ -65,16 +61,95 @@ def _part(name: str) -> str:
     return name
 
 
-def _split(text: str) -> list[str]:
+class _Part(NamedTuple):
+    """A part of a table's name; wildcards stand outside quotes only."""
+
+    text: str
+    is_quoted: bool
+
+    @property
+    def is_wild(self) -> bool:
+        return not self.is_quoted and bool(_WILDCARD.search(self.text))
+
+    @property
+    def pieces(self) -> list[str]:
+        """Literal texts and, at odd indexes, wildcards."""
+        return [self.text] if self.is_quoted else _WILDCARD.split(self.text)
+
+
+_WILDCARD = re.compile(r"([*?])")
+_REGEX = {"*": ".*", "?": "."}
+
+
+class TablePattern(NamedTuple):
+    """A table name in which ``*`` stands for any text of a part and ``?`` for one character.
+
+    `namespace` and `table` are regular expressions; `literals` counts the characters that are no
+    wildcards, the dot between the parts included.
+    """
+
+    namespace: str
+    table: str
+    literals: int
+    is_exact: bool
+
+    def matches(self, name: TableName) -> bool:
+        """Whether both parts match; upper and lower case differ."""
+        pairs = ((self.namespace, name.namespace), (self.table, name.table))
+        return all(re.fullmatch(pattern, part, re.DOTALL) for pattern, part in pairs)
+
+    @classmethod
+    @cache
+    def parse(cls, text: str) -> TablePattern:
+        """Read ``namespace.table`` with wildcards outside quotes; without any it is one table.
+
+        Raises:
+            ValueError: the text has not exactly two parts.
+        """
+        parts = _two_parts(text)
+        namespace, table = (
+            "".join(_REGEX[p] if n % 2 else re.escape(p) for n, p in enumerate(part.pieces))
+            for part in parts
+        )
+        literals = 1 + sum(len(piece) for part in parts for piece in part.pieces[::2])
+        return cls(namespace, table, literals, not any(part.is_wild for part in parts))
+
+
+def is_table_pattern(text: str) -> bool:
+    """True for a name with ``*`` or ``?`` outside quotes."""
+    return any(part.is_wild for part in _split(text))
+
+
+def config_key(table: str) -> str:
+    """A table as cdc.yaml names it: a part that holds a wildcard stands in quotes."""
+    parts = TableName.parse(table)
+    quoted = ('"' + part.replace('"', '""') + '"' for part in parts)
+    return ".".join(
+        text if _WILDCARD.search(part) else _part(part)
+        for part, text in zip(parts, quoted, strict=True)
+    )
+
+
+def _two_parts(text: str) -> list[_Part]:
+    parts = _split(text)
+    if len(parts) != 2 or not all(part.text for part in parts):
+        raise ValueError(
+            f"{text!r} is not <namespace>.<table>; "
+            'write a part that holds a dot in quotes, as in public."a.b"'
+        )
+    return parts
+
+
+def _split(text: str) -> list[_Part]:
     parts, rest = [], text
     while True:
         quoted = re.match(r'"((?:[^"]|"")*)"', rest)
         if quoted:
-            parts.append(quoted.group(1).replace('""', '"'))
+            parts.append(_Part(quoted.group(1).replace('""', '"'), True))
             rest = rest[quoted.end() :]
         else:
             plain, _, _ = rest.partition(".")
-            parts.append(plain)
+            parts.append(_Part(plain, False))
             rest = rest[len(plain) :]
         if not rest:
             return parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -25,13 +25,21 @@ from cdc_assets.cdc.config import (
     parse_config,
 )
 from cdc_assets.cdc.discovery.evidence import Findings, look_at
-from cdc_assets.cdc.discovery.proposals import Proposal, listed, notes_of, propose
+from cdc_assets.cdc.discovery.proposals import (
+    Proposal,
+    by_pattern,
+    listed,
+    notes_of,
+    pattern_of,
+    propose,
+)
 from cdc_assets.cdc.errors import ConfigError, LandingError
 from cdc_assets.cdc.java_errors import causes
 from cdc_assets.cdc.lake.errors import is_landing_read
 from cdc_assets.cdc.landing.files import LANDED, day_of, list_day, read_days, unreadable
 from cdc_assets.cdc.landing.kafka import read_latest
 from cdc_assets.cdc.landing.kafka_client import failed
+from cdc_assets.cdc.names import TableName, config_key
 from cdc_assets.cli.inspect import NO_DAY, read_file
 
 KAFKA_RECORDS = 1000
@@ -224,7 +232,12 @@ def discover_rows(rows: DataFrame, place: Place, limit: int | None = None) -> Fi
 
 def proposed(found: Findings, place: Place) -> dict[str, Any]:
     """The `sources:` block as plain values."""
-    tables = {p.table.name: p.config for p in propose(found) if not p.blocked}
+    proposals = [p for p in propose(found) if not p.blocked]
+    namespaces = by_pattern(proposals)
+    tables = {
+        **{pattern_of(namespace): {} for namespace in namespaces},
+        **{config_key(p.table.name): p.config for p in proposals if _is_listed(p, namespaces)},
+    }
     source = {"format": found.format, "landing": place.landing_block, "tables": tables}
     return {"sources": {place.name: source}}
 
@@ -242,21 +255,39 @@ def as_yaml(found: Findings, place: Place, bounds: Sequence[str] = ()) -> str:
     lines += _dumped(source, "    ")
     proposals = propose(found)
     lines.append("    tables:" if any(not p.blocked for p in proposals) else "    tables: {}")
+    indent, namespaces = "      ", by_pattern(proposals)
+    for namespace, tables in namespaces.items():
+        own = sum(_is_listed(p, namespaces) for p in tables)
+        lines += _comments([_adopts(tables, own)], indent)
+        lines += _dumped({pattern_of(namespace): {}}, indent)
     for proposal in proposals:
-        indent = "      "
+        if not (proposal.blocked or _is_listed(proposal, namespaces)):
+            continue
         notes = [_seen(proposal), *proposal.notes, *_against(proposal, place)]
         if proposal.blocked:
             notes = [f"{proposal.table.name}: {proposal.blocked}", *notes]
             lines += _comments(notes, indent)
             continue
         lines += _comments(notes, indent)
-        lines += _dumped({proposal.table.name: proposal.config}, indent)
+        lines += _dumped({config_key(proposal.table.name): proposal.config}, indent)
     if place.source:
         gone = sorted(set(place.source.tables) - set(found.tables))
         lines += _comments(
             [f"{name}: in cdc.yaml, but nothing of it landed" for name in gone], "      "
         )
     return "\n".join(lines) + "\n"
+
+
+def _is_listed(proposal: Proposal, namespaces: Collection[str]) -> bool:
+    """Whether a table has a line of its own: no pattern has its namespace, or it needs settings."""
+    is_adopted = TableName.parse(proposal.table.name).namespace in namespaces
+    return not is_adopted or proposal.needs_settings
+
+
+def _adopts(tables: Sequence[Proposal], own: int) -> str:
+    records = sum(p.table.records for p in tables)
+    says = f"{len(tables)} tables, {records} records: adopts these and each that lands later"
+    return f"{says}; {own} with settings of their own follow" if own else says
 
 
 def as_rows(found: Findings, place: Place) -> Iterator[dict[str, Any]]:
@@ -309,7 +340,13 @@ def _against(proposal: Proposal, place: Place) -> list[str]:
     if place.source is None:
         return []
     name = proposal.table.name
-    return [] if name in place.source.tables else ["not in cdc.yaml yet"]
+    if name in place.source.tables:
+        return []
+    pattern = place.source.pattern_of(name)
+    if pattern is None:
+        return ["not in cdc.yaml yet"]
+    excluded = place.source.table_patterns[pattern] is None
+    return [f"cdc.yaml {'excludes' if excluded else 'adopts'} it by {pattern}"]
 
 
 def _days(first: date | None, last: date | None) -> str:

@@ -356,7 +356,7 @@ def _table(row: Row, rules: Rules) -> str:
 
 
 def _configured(row: Row, rules: Rules) -> str:
-    is_known = rules.is_bare or row["table"] is None or row["table"] in rules.source.tables
+    is_known = rules.is_bare or row["table"] is None or rules.source.knows(row["table"])
     if is_known or row["destination"] != "changes":
         return ""
     return (

@@ -64,15 +64,18 @@ Verbose = Annotated[
 
 
 def load(file: str | None) -> Config:
-    """The configuration, which whatever is called from here finds, too.
+    """The configuration with the tables that its patterns adopt.
+
+    Whatever is called from here finds the same file.
 
     Raises:
         ConfigError: it is wrong, or not there.
     """
     from cdc_assets.cdc.config import config_path, load_config
+    from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 
     os.environ["CDC_CONFIG"] = str(config_path(file))
-    return load_config()
+    return with_adopted_tables(load_config())
 
 
 def check_range(first: date | None, last: date | None) -> None:

@@ -245,7 +245,7 @@ def changes_findings(
         extra = {
             table: count
             for table, count in of_day["tables"].items()
-            if table not in source.tables and table is not None
+            if table is not None and not source.knows(table)
         }
         findings[day] = [
             Finding(

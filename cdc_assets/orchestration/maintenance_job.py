@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.cdc.config import OWN_ASSETS, Config, load_config
+from cdc_assets.cdc.config import OWN_ASSETS, Config
 from cdc_assets.cdc.errors import CdcError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake import maintenance
@@ -76,7 +76,7 @@ def _op(name: str) -> dg.OpDefinition:
         out=dg.Out(dg.Nothing),
     )
     def op(context: dg.OpExecutionContext, spark: SparkResource) -> None:
-        config = load_config(spark.config_path or None)
+        config = spark.config()
         try:
             lake = spark.lake()
             tables = maintenance.tables_of(lake, name)

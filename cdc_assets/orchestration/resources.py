@@ -11,12 +11,13 @@ from pydantic import Field, PrivateAttr
 
 from cdc_assets.cdc.config import Config, load_config
 from cdc_assets.cdc.java import STARTING_SPARK
+from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import build_session
 from cdc_assets.orchestration import progress
 
-# Steps run side by side, and the first one that asks starts Spark.
-_STARTING = Lock()
+# Steps run side by side, and the first one that asks starts Spark, or reads the configuration.
+_STARTING, _READING = Lock(), Lock()
 
 
 class SparkResource(LazyPySparkResource):
@@ -29,6 +30,7 @@ class SparkResource(LazyPySparkResource):
     spark_config: dict[str, Any] = Field(default_factory=dict)
     config_path: str = ""
     _is_canceled: bool = PrivateAttr(default=False)
+    _config: Config | None = PrivateAttr(default=None)
 
     def _init_session(self) -> None:
         with _STARTING:
@@ -45,8 +47,14 @@ class SparkResource(LazyPySparkResource):
         return Lake(spark, self.config())
 
     def config(self) -> Config:
-        """The configuration; no Spark is started for it."""
-        return load_config(self.config_path or None)
+        """The configuration with the tables that it adopts, the same ones all through a run.
+
+        No Spark is started for it.
+        """
+        with _READING:
+            if self._config is None:
+                self._config = with_adopted_tables(load_config(self.config_path or None))
+            return self._config
 
     @property
     def is_canceled(self) -> bool:
@@ -61,7 +69,7 @@ class SparkResource(LazyPySparkResource):
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Stop the session, if the run made one."""
-        self._is_canceled = False
+        self._is_canceled, self._config = False, None
         if self._spark_session is not None:
             self._spark_session.stop()
             self._spark_session = None

@@ -19,6 +19,7 @@ from dagster._core.workspace.load import location_origins_from_yaml_paths
 from cdc_assets.cdc.config import Config, config_path, load_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.java import require_java
+from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 from cdc_assets.cdc.names import TableName
 from cdc_assets.orchestration import progress
 from cdc_assets.orchestration.asset_keys import STAGES, asset_keys, table_key
@@ -42,12 +43,16 @@ _DEFINITIONS = "cdc_assets.definitions"
 
 @dataclass
 class Outcome:
-    """How a run ended; `failures` are readable, one a failed step."""
+    """How a run ended; `failures` are readable, one a failed step.
+
+    `new_tables` have a pattern and were seen by this run; the next one makes them.
+    """
 
     ok: bool = True
     seconds: float = 0.0
     run_ids: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    new_tables: list[str] = field(default_factory=list)
 
 
 def run_days(
@@ -71,7 +76,7 @@ def run_days(
         JavaError: Spark can't start; Dagster records nothing.
         KeyboardInterrupt: Ctrl-C; Dagster records the run as canceled.
     """
-    config = load_config(config_file)
+    config = with_adopted_tables(load_config(config_file))
     if config_file:
         os.environ["CDC_CONFIG"] = str(config_path(config_file))
     _check_days(config, first, last)
@@ -109,8 +114,22 @@ def run_days(
         outcome.failures = [
             f"{e.step_key}: {failure_reason(e)}" for e in result.all_events if e.is_step_failure
         ]
+    outcome.new_tables = adopted_since(config, sources)
     outcome.seconds = round(time.monotonic() - began, 1)
     return outcome
+
+
+def adopted_since(config: Config, sources: Sequence[str]) -> list[str]:
+    """The tables that patterns adopt by now and a configuration lacks, with their sources."""
+    if not any(config.sources[name].adopts_tables for name in sources):
+        return []
+    now = with_adopted_tables(config)
+    return [
+        f"{name}.{table}"
+        for name in sources
+        for table in now.sources[name].tables
+        if table not in config.sources[name].tables
+    ]
 
 
 def _execute(
@@ -152,7 +171,7 @@ def _origin() -> RemoteJobOrigin | None:
 
 def daily_job() -> dg.JobDefinition:
     """The job `daily` of the configuration that ``CDC_CONFIG``, or the working folder, names."""
-    config = load_config()
+    config = with_adopted_tables(load_config())
     return dg.Definitions(
         assets=[asset for name in config.sources for asset in build_assets(name, config)],
         asset_checks=build_health_checks(config),
@@ -193,7 +212,8 @@ def _selection(config: Config, sources: list[str], table: str | None) -> list[dg
     if len(owners) != 1:
         known = [f"{s}: {', '.join(config.sources[s].tables)}" for s in sources]
         says = "is in several sources; name one with --source" if owners else "is not configured"
-        raise ConfigError([f"--table {table} {says}. Configured: {'; '.join(known)}"])
+        hint = "" if owners else config.hint_of_pattern(name, sources)
+        raise ConfigError([f"--table {table} {says}. Configured: {'; '.join(known)}{hint}"])
     stages = [dg.AssetKey([owners[0], stage]) for stage in STAGES if stage != "lag"]
     return [*stages, table_key(owners[0], name)]
 

@@ -291,6 +291,44 @@ def test_no_name_breaks_the_yaml(table: str, column: str, topic: str) -> None:
     assert yaml.safe_load(text) == discovery.proposed(found, place)
 
 
+def seen_tables(namespace: str, count: int) -> dict[str, Table]:
+    tables = {}
+    for n in range(count):
+        table = Table(f"{namespace}.t{n:02}")
+        table.ops["c"], table.keys[("id",)] = 3, 3
+        tables[table.name] = table
+    return tables
+
+
+def test_a_namespace_of_many_tables_is_a_pattern_and_what_needs_settings() -> None:
+    tables = seen_tables("public", 20) | seen_tables("few", 19)
+    tables["public.t03"].keys.clear()
+    tables["public.t03"].unkeyed["none"] = 3
+    found = Findings("debezium", [], tables=tables)
+    place = Place("shop", "landing", "landing")
+    text = discovery.as_yaml(found, place)
+    block = yaml.safe_load(text)
+    assert block == discovery.proposed(found, place)
+    proposed = block["sources"]["shop"]["tables"]
+    assert proposed.pop("public.*") == {}
+    assert proposed.pop("public.t03") == {"key": "none"}
+    assert list(proposed) == [f"few.t{n:02}" for n in range(19)]
+    assert (
+        "# 20 tables, 60 records: adopts these and each that lands later; "
+        "1 with settings of their own follow"
+    ) in text
+    as_config(block["sources"]["shop"], ev.DAY)
+
+
+def test_a_name_that_holds_a_wildcard_is_proposed_in_quotes() -> None:
+    table = Table("public.a*b")
+    table.ops["c"], table.keys[("id",)] = 1, 1
+    found = Findings("debezium", [], tables={table.name: table})
+    block = discovery.proposed(found, Place("shop", "landing", "landing"))
+    assert list(block["sources"]["shop"]["tables"]) == ['public."a*b"']
+    assert yaml.safe_load(discovery.as_yaml(found, Place("shop", "landing", "landing"))) == block
+
+
 def test_a_table_that_the_lake_could_not_hold_is_a_comment() -> None:
     found = Findings("debezium", [], tables={"changes.a": Table("changes.a")})
     text = discovery.as_yaml(found, Place("shop", "landing", "landing"))

@@ -18,6 +18,7 @@ import yaml
 from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner
 
+from cdc_assets.cdc.lake import adopted_tables
 from cdc_assets.cli.app import app
 from cdc_assets.cli.doctor import Finding, Status, run_checks
 from cdc_assets_tests.paths import REPOSITORY
@@ -206,6 +207,24 @@ def test_a_key_column_that_no_landed_row_has_is_a_problem(project: Path, format_
     (wrong,) = findings("keys", Status.problem)
     assert wrong.found == "public.customers has no column nam; it has id, name"
     assert "sources.shop.tables.public.customers.key (did you mean name?)" in wrong.remedy
+
+
+def test_tables_by_pattern_are_counted_and_their_columns_no_problem(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(project, EVENTS["debezium"])
+    patterns: dict[str, Any] = {"public.*": {"key": ["uid"]}, "public.tmp_*": False, "x.*": {}}
+    write_config(project, {"tables": patterns})
+    of_patterns = [f.found for f in findings("configuration") if " adopts " in f.found]
+    assert of_patterns == [
+        "sources.shop.tables.public.* adopts 0 tables",
+        "sources.shop.tables.x.* adopts 0 tables",
+    ]
+    names = frozenset({"public.customers", "public.orders", "public.tmp_1"})
+    monkeypatch.setattr(adopted_tables, "seen_tables", lambda *_: names)
+    found = findings("configuration")
+    assert "sources.shop.tables.public.* adopts 2 tables" in [f.found for f in found]
+    assert {f.status for f in [*found, *findings("keys")]} == {Status.ok}
 
 
 def test_an_excluded_column_that_no_landed_row_has_is_a_problem(project: Path) -> None:

@@ -16,10 +16,13 @@ from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import OWN_ASSETS, RESERVED_PREFIX
 from cdc_assets.cdc.discovery.evidence import Findings, Member, Table
 from cdc_assets.cdc.envelopes.formats import FORMATS
-from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.names import TableName, config_key
 
 # From this part of the records on a key is the table's and the others are exceptions.
 _MOST = 0.9
+# From so many tables of a namespace on a pattern stands for them.
+_MANY = 20
+_TO_DECIDE = "TO DECIDE"
 
 
 @dataclass
@@ -33,6 +36,11 @@ class Proposal:
     config: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     blocked: str | None = None
+
+    @property
+    def needs_settings(self) -> bool:
+        """True where the defaults don't do: settings are proposed, or have to be decided."""
+        return bool(self.config) or any(note.startswith(_TO_DECIDE) for note in self.notes)
 
 
 def propose(found: Findings) -> list[Proposal]:
@@ -54,6 +62,21 @@ def propose(found: Findings) -> list[Proposal]:
             )
         proposals.append(proposal)
     return proposals
+
+
+def by_pattern(proposals: Sequence[Proposal]) -> dict[str, list[Proposal]]:
+    """The namespaces with so many tables that one pattern stands for them, each with its tables."""
+    found: dict[str, list[Proposal]] = {}
+    for proposal in proposals:
+        if not proposal.blocked:
+            namespace = TableName.parse(proposal.table.name).namespace
+            found.setdefault(namespace, []).append(proposal)
+    return {name: tables for name, tables in found.items() if len(tables) >= _MANY}
+
+
+def pattern_of(namespace: str) -> str:
+    """The pattern that adopts all tables of a namespace."""
+    return config_key(str(TableName(namespace, "t"))).removesuffix("t") + "*"
 
 
 def notes_of(found: Findings) -> list[str]:
@@ -190,7 +213,7 @@ def _set_key(proposal: Proposal, names: Sequence[str], says: str) -> None:
 
 
 def _undecided(proposal: Proposal, says: str, names: Sequence[str]) -> None:
-    proposal.notes.append(f"TO DECIDE: {says}")
+    proposal.notes.append(f"{_TO_DECIDE}: {says}")
     proposal.notes.append(f"key: {names if isinstance(names, str) else _names(names)}")
 
 

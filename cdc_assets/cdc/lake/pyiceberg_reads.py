@@ -107,7 +107,8 @@ def find_table(config: Config, text: str, source: str | None = None) -> LakeTabl
             if found:
                 listed = ", ".join(str(t) for t in found)
                 raise UnknownTableError(text, f"it may be one of {listed}; write which")
-    raise UnknownTableError(text, _suggestion(text, known))
+    sources = list(config.sources) if source is None else [source]
+    raise UnknownTableError(text, _suggestion(text, known) + config.hint_of_pattern(text, sources))
 
 
 def _exactly(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 LOOKING = "looking which days are up to date"
+_LISTED = 5  # names of new tables in the output
 
 
 def run(
@@ -128,6 +129,8 @@ def make_days(
             raise typer.Exit(1) from error
         for failure in outcome.failures:
             shown.line(f"error: {failure}")
+        if outcome.new_tables:
+            shown.line(_adopted(outcome.new_tables))
         span = str(first) if first == last else f"{first} to {last}"
         if outcome.ok:
             shown.line(f"made {span} in {outcome.seconds:.1f} s")
@@ -135,6 +138,15 @@ def make_days(
         shown.line(f"{span}: {len(outcome.failures)} failed, after {outcome.seconds:.1f} s")
         _name_log(shown, log)
         raise typer.Exit(1)
+
+
+def _adopted(tables: Sequence[str]) -> str:
+    count = f"{len(tables)} new table{'s' if tables[1:] else ''}"
+    listed = ", ".join([*tables[:_LISTED], *(["…"] if tables[_LISTED:] else [])])
+    return (
+        f"{count} by pattern: {listed}. The next run makes them; reload the definitions to see "
+        "them in Dagster"
+    )
 
 
 def _name_log(shown: Progress, log: Path | None) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 
 from cdc_assets.cdc.config import config_path, load_config
 from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 from cdc_assets.cli.doctor.findings import Context, Finding, Status
 
 _SECRET_NAME = re.compile(r"jaas|password|passwd|secret|token|credential|private|\bkey", re.I)
@@ -18,17 +20,28 @@ def configuration(context: Context) -> Iterator[Finding]:
     """cdc.yaml is valid. Sets `context.config` and `context.secrets`."""
     file = config_path(context.config_file)
     try:
-        context.config = load_config(context.config_file)
+        listed = load_config(context.config_file)
     except ConfigError as error:
         context.secrets |= _secrets(context)
         for fault in error.faults:
             yield Finding("configuration", Status.problem, f"{file}: {fault}", "correct it there")
         return
+    context.config = with_adopted_tables(listed)
+    context.adopted = {
+        name: source.tables.keys() - listed.sources[name].tables.keys()
+        for name, source in context.config.sources.items()
+    }
     context.secrets |= _secrets(context)
     tables = sum(len(source.tables) for source in context.config.sources.values())
     found = f"{file}: {len(context.config.sources)} sources, {tables} tables"
     yield Finding("configuration", Status.ok, found)
-    if not tables:
+    for name, source in context.config.sources.items():
+        by = Counter(source.pattern_of(table) for table in context.adopted[name])
+        for pattern, settings in source.table_patterns.items():
+            if settings is not None:
+                found = f"sources.{name}.tables.{pattern} adopts {by[pattern]} tables"
+                yield Finding("configuration", Status.ok, found)
+    if not tables and not any(source.adopts_tables for source in context.config.sources.values()):
         yield Finding(
             "configuration",
             Status.warning,

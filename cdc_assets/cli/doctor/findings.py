@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -36,12 +36,14 @@ class Finding:
 class Context:
     """Input of the checks. The check `configuration` sets `config`, the check `spark` sets `spark`.
 
+    `adopted` are the tables that patterns adopt, by source: those that `cdc.yaml` does not name.
     `secrets` are the values that no finding may show.
     """
 
     config_file: str | None = None
     quick: bool = False
     config: Config | None = None
+    adopted: Mapping[str, Collection[str]] = field(default_factory=dict)
     spark: SparkSession | None = None
     secrets: set[str] = field(default_factory=set)
 

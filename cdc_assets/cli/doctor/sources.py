@@ -124,7 +124,8 @@ def _columns(check: str, name: str, context: Context) -> Iterator[Finding]:
     protects nothing.
     """
     config = _config(context)
-    tables = config.sources[name].tables
+    adopted = context.adopted.get(name, ())
+    tables = {t: s for t, s in config.sources[name].tables.items() if t not in adopted}
     known, compared = columns_of_tables(config, name), 0
     for table, settings in tables.items():
         if table not in known:
