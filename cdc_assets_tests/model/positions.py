@@ -28,6 +28,8 @@ BASIS_NAMES = {  # as `changes` calls them: two that are as frequent are told ap
     "commit_ts": "commit_ts",
     "ord": "ts_ms,ord",
     "sequenceId": "sequenceId",
+    "position": "position,xoffset",
+    "pos": "pos",
     SOURCE_TIME: "ts_ms",
 }
 
