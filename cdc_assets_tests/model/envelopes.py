@@ -473,7 +473,9 @@ def _column_names(names: Any) -> list[str] | None:
     """The key columns that a message names; what is no name is of no row."""
     if not isinstance(names, list):
         return None
-    texts = (name if isinstance(name, str) else json_text(name) for name in names if name is not None)
+    texts = (
+        name if isinstance(name, str) else json_text(name) for name in names if name is not None
+    )
     return list(dict.fromkeys(texts)) or None
 
 

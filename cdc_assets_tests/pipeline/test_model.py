@@ -678,7 +678,8 @@ def test_maxwell_operations() -> None:
     update = one(changed, MAXWELL)
     assert update.before == {"id": 1, "name": "Ann", "n": 1}
     assert update.position == (0, 6, 1024, 0, 0, 1, 0, 2)
-    assert found[-1].is_snapshot and found[-1].position is None
+    assert found[-1].is_snapshot
+    assert found[-1].position is None
     assert found[-2].before == {"id": 2, "name": "Bob", "n": 1}
 
 
