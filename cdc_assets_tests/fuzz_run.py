@@ -223,12 +223,10 @@ def _maxwell(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
         Story(rng, ev.MaxwellLog(landing=landing)),
         # Its key is in the message key alone.
         Story(rng, ev.MaxwellLog(table="orders", primary_key=None, landing=landing)),
-        Story(rng, ev.MaxwellLog(table="history", landing=landing)),
     ]
     tables: dict[str, Any] = {
         "shop.customers": {"columns": COLUMNS},
         "shop.orders": {"columns": COLUMNS},
-        "shop.history": {"key": "row", "columns": COLUMNS},
     }
     return tables, _told(stories, landing, rng, count)
 

@@ -26,7 +26,6 @@ from cdc_assets_tests.model.values import (
     wire_type,
 )
 
-
 WHOLE_OLD_ROWS = ("lindorm", "dataworks", "maxwell", "ogg")
 
 

@@ -11,6 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -42,8 +43,6 @@ NO_ENVELOPE = {"destination": "quarantine", "reason": "not_an_envelope"}
 UNREAD: dict[str, tuple[Outcome, str]] = {
     "avro-json-encoding": (NO_ENVELOPE, "Avro's JSON encoding"),
     "canal": (NO_ENVELOPE, "Canal"),
-    "maxwell": (NO_ENVELOPE, "Maxwell"),
-    "ogg": ({"destination": "quarantine", "reason": "missing_op"}, "Oracle GoldenGate"),
     "cassandra": (NO_TABLE, "connector cassandra"),
     "mongodb": (NO_TABLE, "connector mongodb"),
     "vitess-1.9": (NO_TABLE, "connector vitess"),
@@ -71,6 +70,8 @@ class Case:
     def format(self) -> str:
         if self.is_dataworks:
             return "dataworks"
+        if self.file.startswith(("maxwell", "ogg")):
+            return self.file.split("-")[0]
         return "debezium-flat" if self.file.startswith("flat") else "debezium"
 
     @property
@@ -100,6 +101,10 @@ class Case:
             return {"destination": "quarantine", "reason": "malformed_landing_line"}
         if self.is_dataworks:
             return self._expected_of_dataworks()
+        if self.format == "maxwell":
+            return self._expected_of_maxwell()
+        if self.format == "ogg":
+            return self._expected_of_ogg()
         if expect["destination"] == "?":  # flattened, and nothing says the namespace
             return NO_TABLE
         if expect["destination"] == "unsupported?":
@@ -119,6 +124,42 @@ class Case:
         table = f"{'__'.join(parts)}.{source['tableName']}"
         return {"destination": "changes", "reason": None, "op": op, "table": table, **images}
 
+    def _expected_of_maxwell(self) -> Outcome:
+        """`data` is the row, a delete's the old one; `old` has the old values of what changed."""
+        event = model.parse_json(self.landing["payload"].encode())
+        op = {"insert": "c", "update": "u", "delete": "d"}[event["type"]]
+        row, old = event["data"], event.get("old")
+        return {
+            "destination": "changes",
+            "reason": None,
+            "op": op,
+            "table": f"{event['database']}.{event['table']}",
+            "before": row if op == "d" else {**row, **old} if old else None,
+            "after": None if op == "d" else row,
+            "key": _key_of(row, event["primary_key_columns"]),
+            "source_ts_ms": event["ts"] * 1000,
+            "processed_ts_ms": None,
+            "is_snapshot": False,
+        }
+
+    def _expected_of_ogg(self) -> Outcome:
+        """`op_ts` and `current_ts` are in UTC. An event whose `primary_keys` names a column that
+        its row lacks has no key."""
+        event = model.parse_json(self.landing["payload"].encode())
+        before, after = event.get("before"), event["after"]
+        return {
+            "destination": "changes",
+            "reason": None,
+            "op": {"I": "c", "U": "u", "D": "d"}[event["op_type"]],
+            "table": event["table"],
+            "before": before,
+            "after": after,
+            "key": _key_of(after or before, event["primary_keys"]),
+            "source_ts_ms": _ms_of(event["op_ts"]),
+            "processed_ts_ms": _ms_of(event.get("current_ts")),
+            "is_snapshot": False,
+        }
+
     def _expected_of_unsupported(self) -> Outcome:
         for start, namespace in READ_AS_ANY.items():
             if self.file.startswith(start):
@@ -137,6 +178,18 @@ class Case:
         unread = _unread(self.file)
         assert unread, f"{self.file}: decide in UNREAD or READ_AS_ANY what this kind comes to"
         return unread[0]
+
+
+def _key_of(row: dict[str, Any], names: list[str]) -> str | None:
+    key = {name: row[name] for name in names if name in row}
+    return model.json_text(key) if len(key) == len(names) else None
+
+
+def _ms_of(text: str | None) -> int | None:
+    if text is None:
+        return None
+    moment = datetime.fromisoformat(text).replace(tzinfo=timezone.utc)
+    return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
 
 
 def _unread(file: str) -> tuple[Outcome, str] | None:
@@ -204,7 +257,7 @@ def _modelled(cases: Iterable[Case]) -> dict[Place, Outcome]:
     for name, of_format in _by_format(cases).items():
         classified = model.classify({"format": name}, {DAY: [case.record for case in of_format]})
         for case, one in zip(of_format, classified[DAY], strict=True):
-            names = ("destination", "reason", "op", "source_op", *IMAGES)
+            names = ("destination", "reason", "op", "source_op", "key", *IMAGES)
             names += ("is_snapshot", "source_ts_ms", "processed_ts_ms")
             outcome = {name: getattr(one, name) for name in names}
             found[case.place] = {**outcome, "table": one.table_name}
@@ -314,3 +367,94 @@ def test_a_schema_change_without_ddl_text_says_what_changed(
             seen += 1
             assert json.loads(payload) == event["tableChanges"], f"{case.file}:{case.line}"
     assert seen
+
+
+# -- tables that Paimon's tests assert ------------------------------------------------------------
+
+ROW = ("id", "name", "description", "weight")
+SCOOTER = (101, "scooter", "Small 2-wheel scooter", 3.14)
+BATTERY = (102, "car battery", "12V car battery", 8.1)
+DRILL = (103, "12-pack drill bits")
+DRILL += ("12-pack of drill bits with sizes ranging from #40 to #3", 0.8)
+HAMMER = (104, "hammer", "12oz carpenter's hammer", 0.75)
+HEAVY = (105, "hammer", "14oz carpenter's hammer", 0.875)
+ROCKS = (107, "rocks", "box of assorted rocks", 5.3)
+EVOLVED = {  # KafkaSyncTableActionITCase.runSingleTableSchemaEvolution
+    (*BATTERY, None, None),
+    (*DRILL, 18, None),
+    (*HAMMER, 24, None),
+    (*HEAVY, None, "Beijing"),
+    (*ROCKS, None, None),
+}
+# KafkaSyncDatabaseActionITCase.testSchemaEvolutionImpl
+FIRST_OF_TWO = {(*SCOOTER, None), (*BATTERY, None), (*DRILL, 19), (*HAMMER, 25)}
+SECOND_OF_TWO = {(*DRILL, "Beijing"), (*HAMMER, "Shanghai")}
+# The files of the case's `source` by their beginnings, without those that the test does not send.
+ASSERTED: list[tuple[str, tuple[str, ...], str, tuple[str, ...], set[tuple[Any, ...]]]] = [
+    (
+        "maxwell",
+        tuple(f"table/schemaevolution/maxwell-data-{n}" for n in (1, 2, 3)),
+        "test.product",
+        (*ROW, "age", "address"),
+        EVOLVED,
+    ),
+    (
+        "maxwell",
+        ("database/schemaevolution/topic0",),
+        "paimon_sync_database.t1",
+        (*ROW, "age"),
+        FIRST_OF_TWO,
+    ),
+    (
+        "maxwell",
+        ("database/schemaevolution/topic1",),
+        "paimon_sync_database.t2",
+        (*ROW, "address"),
+        SECOND_OF_TWO,
+    ),
+    ("ogg", ("table/schemaevolution",), "OGG.TBL_TEST", (*ROW, "age", "address"), EVOLVED),
+    ("ogg", ("table/event",), "OGG.EVENT", ROW, {SCOOTER, BATTERY}),
+    (
+        "ogg",
+        ("database/schemaevolution/topic0",),
+        "PAIMON_SYNC_DATABASE.t1",
+        (*ROW, "age"),
+        FIRST_OF_TWO,
+    ),
+    (
+        "ogg",
+        ("database/schemaevolution/topic1",),
+        "PAIMON_SYNC_DATABASE.t2",
+        (*ROW, "address"),
+        SECOND_OF_TWO,
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def asserted(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A source for each of `ASSERTED`, by its number: their tables have the same names."""
+    sources = {}
+    for number, (format_name, files, table, _, _) in enumerate(ASSERTED):
+        starts = tuple(f"/kafka/{format_name}/{file}" for file in files)
+        records = [case.record for case in _cases() if any(s in case.origin for s in starts)]
+        name = f"asserted_{number}"
+        sources[name] = lakes.write_source(
+            tmp_path_factory.mktemp(name), {DAY: records}, format_name, tables={table: {}}
+        )
+    made = lake_of(sources)
+    for name in sources:
+        lakes.run_stages(made, name, [DAY])
+        lakes.run_tables(made, name, [DAY])
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(ASSERTED)), ids=lambda n: "-".join(ASSERTED[n][:3:2]))
+def test_a_table_has_the_rows_that_the_tests_of_its_producer_assert(
+    asserted: Lake, number: int
+) -> None:
+    _, _, table, columns, expected = ASSERTED[number]
+    rows = lakes.rows_of(asserted, f"asserted_{number}", table, DAY)
+    assert {tuple(row[name] for name in columns) for row in rows} == expected
+    assert len(rows) == len(expected)
