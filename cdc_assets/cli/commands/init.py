@@ -29,7 +29,7 @@ def init(
         typer.Option(
             "--format-of",
             metavar="FORMAT",
-            help="Format of the events: debezium, debezium-flat, lindorm, dataworks, maxwell or ogg.",
+            help="Format of the events: debezium, debezium-flat, lindorm, dataworks, maxwell, ogg.",
         ),
     ] = "debezium",
     files: Annotated[
