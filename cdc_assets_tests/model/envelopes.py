@@ -448,11 +448,13 @@ def _read_ogg(document: dict[str, Any], event: Event) -> None:
 
 
 def _thirds(value: Any) -> list[int | None]:
-    """A number of up to 39 digits as three of 13."""
-    digits = str(value) if isinstance(value, (str, int)) else ""
-    if not re.fullmatch(r"\d{1,39}", digits, re.ASCII):
+    """A text of up to 39 digits, or a number of 38, as three of 13."""
+    number = int_of(value)
+    if not isinstance(value, str):
+        value = str(number) if number is not None and number < 10**38 else ""
+    if not re.fullmatch(r"\d{1,39}", value, re.ASCII):
         return [None, None, None]
-    padded = digits.zfill(39)
+    padded = value.zfill(39)
     return [int(padded[n : n + 13]) for n in (0, 13, 26)]
 
 

@@ -153,7 +153,9 @@ def with_raw_keys(records: Query, source: SourceConfig) -> Query:
     # A key column may be taken from such a row (D5, D8, D10).
     full = [n for n, t in source.tables.items() if t.replica_identity == "full"]
     whole_old = "true" if whole_old_rows else is_one_of(table, full)
-    named = "array_distinct(array_compact(e_key_names))"
+    # A list of nulls names none.
+    names = "array_distinct(array_compact(e_key_names))"
+    named = case((f"size({names}) > 0", names))
     rows = records.extend(
         {
             # What a delete says of a row after it is not a row.
