@@ -78,7 +78,8 @@ def with_message_key(records: Query, key_row: Callable[[Sql], Sql] | None = None
             ),
             "key_scalar": case(
                 (
-                    f"_key_members IS NULL AND {is_present('_key_value')} AND NOT {is_list}",
+                    f"_key_members IS NULL AND {is_present('_key_value')} AND NOT {is_list} "
+                    "AND to_json(_key_value) <> '\"\"'",
                     "_key_value",
                 )
             ),
@@ -228,7 +229,8 @@ def _same_columns(header: Sql) -> Sql:
     names = "json_object_keys(_key)"
     held = f"coalesce({members_of(f'try_parse_json({header})')}, {_NO_MEMBERS})"
     chosen = f"map_filter({held}, (name, v) -> array_contains({names}, name))"
-    return case((f"{header} IS NOT NULL AND {_is_complete(chosen, names)}", f"to_json({chosen})"))
+    is_known = f"{header} IS NOT NULL AND _key IS NOT NULL"
+    return case((f"{is_known} AND {_is_complete(chosen, names)}", f"to_json({chosen})"))
 
 
 def _configured_names(source: SourceConfig) -> Sql:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,11 @@ NUMBERS: list[Any] = [
 ]  # fmt: skip
 
 
+def with_header(record: Record) -> Record:
+    """A key in a header, of an event whose own key is not known."""
+    return replace(record, key=None, headers=(("__debezium.oldkey", b'{"id":2}'),))
+
+
 def maxwell(**members: Any) -> Record:
     event = {"database": "shop", "table": "customers", "type": "insert", "ts": 5, "data": ROW}
     value = ev.to_json({**event, **members}).encode()
@@ -86,6 +92,15 @@ ODD = {
         ogg(op_type="U", before={"id": 2}, after={"id": 3}),
         ogg(op_type="U", before={"name": "Bob"}, after={"id": 3}),
         ogg(op_type="D", before={"name": "Bob"}),
+        *(
+            one
+            for table in ("SHOP.CUSTOMERS", "SHOP.OTHERS")
+            for one in (
+                replace(ogg(table=table, after={"n": 1}, primary_keys=["id"]), key=b'""'),
+                with_header(ogg(table=table, after={"n": 1}, primary_keys=["id"])),
+                with_header(ogg(table=table, after={"n": 1})),
+            )
+        ),
     ],
 }
 TABLES = {"maxwell": "shop.customers", "ogg": "SHOP.CUSTOMERS"}
