@@ -596,6 +596,123 @@ def _canal_row(row: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------
+# Maxwell
+# ---------------------------------------------------------------------------------------------
+
+
+def maxwell_change(
+    type: Any,
+    data: Row | None = None,
+    old: Row | None = None,
+    *,
+    table: Table = ("shop", "customers"),
+    topic: str = "maxwell",
+    primary_key: list[str] | None = ["id"],  # noqa: B006
+    key: Any = None,
+    ts: int | None = NOON_MS // 1000,
+    position: str | None = None,
+    xoffset: int | None = None,
+    commit: bool = False,
+    sql: str | None = None,
+    **kafka: Any,
+) -> Record:
+    """``old`` holds the old values of changed columns alone; a delete's ``data`` is the old row."""
+    optional = {"position": position, "xoffset": xoffset, "data": data, "old": old, "sql": sql}
+    optional |= {"commit": commit or None, "primary_key_columns": primary_key}
+    document = {"database": table[0], "table": table[1], "type": type, "ts": ts, "xid": 7125}
+    document |= {name: value for name, value in optional.items() if value is not None}
+    if isinstance(key, tuple):
+        key = maxwell_key({column: (data or {}).get(column) for column in key}, table)
+    return _record(to_json(document).encode(), topic=topic, key=key_bytes(key, data), **kafka)
+
+
+def maxwell_key(key: Row, table: Table = ("shop", "customers")) -> bytes:
+    columns = {f"pk.{name}": value for name, value in key.items()}
+    return to_json({"database": table[0], "table": table[1], **columns}).encode()
+
+
+def maxwell_inserted(data: Row, **options: Any) -> Record:
+    return maxwell_change("insert", data, **options)
+
+
+def maxwell_updated(before: Row, data: Row, **options: Any) -> Record:
+    changed = {n: before[n] for n, v in data.items() if n in before and before[n] != v}
+    return maxwell_change("update", data, changed, **options)
+
+
+def maxwell_deleted(before: Row, **options: Any) -> Record:
+    return maxwell_change("delete", before, **options)
+
+
+def maxwell_bootstrapped(data: Row, **options: Any) -> Record:
+    return maxwell_change("bootstrap-insert", data, **options)
+
+
+def maxwell_ddl(sql: str, type: str = "table-alter", **options: Any) -> Record:
+    return maxwell_change(type, sql=sql, **{"primary_key": None, **options})
+
+
+# ---------------------------------------------------------------------------------------------
+# Oracle GoldenGate
+# ---------------------------------------------------------------------------------------------
+
+
+def ogg_change(
+    op_type: Any,
+    before: Row | None = None,
+    after: Row | None = None,
+    *,
+    table: str = "SHOP.CUSTOMERS",
+    topic: str = "ogg",
+    primary_keys: list[str] | None = ["id"],  # noqa: B006
+    key: Any = None,
+    pos: Any = "00000000000000001443",
+    op_ms: int | None = NOON_MS,
+    current_ms: int | None = NOON_MS + 900,
+    **kafka: Any,
+) -> Record:
+    """Images that are not there are left out."""
+    document = {
+        "table": table,
+        "op_type": op_type,
+        "op_ts": ogg_time(op_ms, " "),
+        "current_ts": ogg_time(current_ms, "T"),
+        "pos": pos,
+        "xid": "0000000000000000001.0000000000.0000000001",
+        "primary_keys": primary_keys,
+        "before": before,
+        "after": after,
+    }
+    value = {name: member for name, member in document.items() if member is not None}
+    row = after if after is not None else before
+    return _record(to_json(value).encode(), topic=topic, key=key_bytes(key, row), **kafka)
+
+
+def ogg_time(ms: int | None, between: str) -> str | None:
+    """``2026-11-04 12:00:00.000000``, in UTC."""
+    if ms is None:
+        return None
+    moment = datetime(1970, 1, 1) + timedelta(milliseconds=ms)
+    return moment.isoformat(between, "microseconds")
+
+
+def ogg_inserted(after: Row, **options: Any) -> Record:
+    return ogg_change("I", None, after, **options)
+
+
+def ogg_updated(before: Row | None, after: Row, **options: Any) -> Record:
+    return ogg_change("U", before, after, **options)
+
+
+def ogg_deleted(before: Row, **options: Any) -> Record:
+    return ogg_change("D", before, **options)
+
+
+def ogg_truncated(**options: Any) -> Record:
+    return ogg_change("T", **options)
+
+
+# ---------------------------------------------------------------------------------------------
 # Logs: records that land one after the other
 # ---------------------------------------------------------------------------------------------
 
@@ -882,6 +999,88 @@ class DataWorksLog(Log):
     def heartbeat(self) -> Record:
         now = self.landing.tick()
         return self.landing.put(dataworks_heartbeat(now, timestamp_ms=now + 500))
+
+
+class MaxwellLog(Log):
+    """Maxwell's events of one table, each at a binlog position of its own."""
+
+    def __init__(
+        self,
+        database: str = "shop",
+        table: str = "customers",
+        *,
+        primary_key: Iterable[str] | None = ("id",),
+        landing: Landing | None = None,
+        **defaults: Any,
+    ) -> None:
+        names = None if primary_key is None else list(primary_key)
+        own = {"table": (database, table), "primary_key": names, "key": ("id",)}
+        super().__init__(landing, **{**own, **defaults})
+        self.pos = 1000
+
+    def _event(self, build: Callable[..., Record], *images: Any, **options: Any) -> Record:
+        self.pos += 8
+        now = self.landing.tick()
+        place = {"position": f"binlog.000006:{self.pos}", "xoffset": 0}
+        times = {"ts": now // 1000, "timestamp_ms": now + 500}
+        return self._put(build, *images, **{**place, **times, **options})
+
+    def create(self, **row: Any) -> Record:
+        row, options = _split(row)
+        return self._event(maxwell_inserted, row, **options)
+
+    def update(self, before: Row, **row: Any) -> Record:
+        row, options = _split(row)
+        return self._event(maxwell_updated, before, row, **options)
+
+    def delete(self, **before: Any) -> Record:
+        row, options = _split(before)
+        return self._event(maxwell_deleted, row, **options)
+
+    def read(self, **row: Any) -> Record:
+        """A row of a bootstrap; it has no position."""
+        row, options = _split(row)
+        return self._event(maxwell_bootstrapped, row, **{"position": None, **options})
+
+    def ddl(self, sql: str, type: str = "table-alter", **options: Any) -> Record:
+        return self._event(maxwell_ddl, sql, type, **{"key": None, **_split(options)[1]})
+
+
+class OggLog(Log):
+    """GoldenGate's events of one table; every event has the next place in the trail."""
+
+    def __init__(
+        self,
+        table: str = "SHOP.CUSTOMERS",
+        *,
+        primary_keys: Iterable[str] | None = ("id",),
+        landing: Landing | None = None,
+        **defaults: Any,
+    ) -> None:
+        names = None if primary_keys is None else list(primary_keys)
+        super().__init__(landing, table=table, primary_keys=names, **defaults)
+        self.pos = 1000
+
+    def _event(self, build: Callable[..., Record], *images: Any, **options: Any) -> Record:
+        self.pos += 8
+        now = self.landing.tick()
+        times = {"op_ms": now, "current_ms": now + 200, "timestamp_ms": now + 500}
+        return self._put(build, *images, **{"pos": f"{self.pos:020}", **times, **options})
+
+    def create(self, **row: Any) -> Record:
+        row, options = _split(row)
+        return self._event(ogg_inserted, row, **options)
+
+    def update(self, before: Row | None, **row: Any) -> Record:
+        row, options = _split(row)
+        return self._event(ogg_updated, before, row, **options)
+
+    def delete(self, **before: Any) -> Record:
+        row, options = _split(before)
+        return self._event(ogg_deleted, row, **options)
+
+    def truncate(self, **options: Any) -> Record:
+        return self._event(ogg_truncated, **_split(options)[1])
 
 
 # ---------------------------------------------------------------------------------------------

@@ -35,7 +35,14 @@ from cdc_assets_tests.mutations import NAMES, Mutator
 from cdc_assets_tests.paths import CASES
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
-SHARES = {"debezium": 10, "lindorm": 3, "dataworks": 3, "debezium-flat": 3}
+SHARES = {
+    "debezium": 10,
+    "lindorm": 3,
+    "dataworks": 3,
+    "debezium-flat": 3,
+    "maxwell": 3,
+    "ogg": 3,
+}
 NAMES_OF_A_SOURCE = 8  # how many hostile column names a small run tries; each alters its tables
 IDS = 40
 
@@ -141,10 +148,14 @@ class Story:
             self.log.update(old, **row)
 
     def _read(self, number: int, old: Values) -> None:
-        if isinstance(self.log, ev.PgLog):
+        if isinstance(self.log, (ev.PgLog, ev.MaxwellLog)):
             self.log.read(**old)
         else:
             self._update(number, old)
+
+
+_NO_TRUNCATES = (ev.FlatLog, ev.LindormLog, ev.MaxwellLog)
+_NO_HEARTBEATS = (ev.FlatLog, ev.LindormLog, ev.MaxwellLog, ev.OggLog)
 
 
 def _told(stories: Sequence[Story], landing: ev.Landing, rng: Random, count: int) -> Landed:
@@ -154,11 +165,13 @@ def _told(stories: Sequence[Story], landing: ev.Landing, rng: Random, count: int
         for _ in range(count // len(DAYS)):
             story = rng.choice(stories)
             story.tell()
-            if rng.random() < 0.002 and not isinstance(story.log, (ev.FlatLog, ev.LindormLog)):
+            if rng.random() < 0.002 and not isinstance(story.log, _NO_TRUNCATES):
                 story.log.truncate()
                 story.rows.clear()
-            if rng.random() < 0.01 and not isinstance(story.log, (ev.FlatLog, ev.LindormLog)):
+            if rng.random() < 0.01 and not isinstance(story.log, _NO_HEARTBEATS):
                 story.log.heartbeat()
+            if isinstance(story.log, ev.MaxwellLog) and rng.random() < 0.01:
+                story.log.ddl("ALTER TABLE customers COMMENT ''")
     return landing.landed
 
 
@@ -204,22 +217,52 @@ def _flat(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
     return {"public.customers": {"columns": COLUMNS}}, _told([story], landing, rng, count)
 
 
+def _maxwell(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
+    landing = ev.Landing(DAYS[0])
+    stories = [
+        Story(rng, ev.MaxwellLog(landing=landing)),
+        # Its key is in the message key alone.
+        Story(rng, ev.MaxwellLog(table="orders", primary_key=None, landing=landing)),
+    ]
+    tables: dict[str, Any] = {
+        "shop.customers": {"columns": COLUMNS},
+        "shop.orders": {"columns": COLUMNS},
+    }
+    return tables, _told(stories, landing, rng, count)
+
+
+def _ogg(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
+    landing = ev.Landing(DAYS[0])
+    story = Story(rng, ev.OggLog(landing=landing))
+    return {"SHOP.CUSTOMERS": {"columns": COLUMNS}}, _told([story], landing, rng, count)
+
+
 _GOOD = {
     "debezium": _debezium,
     "lindorm": _lindorm,
     "dataworks": _dataworks,
     "debezium-flat": _flat,
+    "maxwell": _maxwell,
+    "ogg": _ogg,
 }
 
 # -- public events -------------------------------------------------------------------------------
+
+
+_OF_FILE = {
+    "flat": "debezium-flat",
+    "aliyun-json": "dataworks",
+    "maxwell": "maxwell",
+    "ogg": "ogg",
+}
 
 
 def public_events(format: str) -> list[tuple[str | None, Record]]:
     """The public events of a format, each with the table that it is of; none where none are."""
     found: list[tuple[str | None, Record]] = []
     for path in sorted(CASES.glob("public/*.jsonl")):
-        flat, dataworks = path.name.startswith("flat"), path.name.startswith("aliyun-json")
-        if format != ("debezium-flat" if flat else "dataworks" if dataworks else "debezium"):
+        starts = (own for start, own in _OF_FILE.items() if path.name.startswith(start))
+        if format != next(starts, "debezium"):
             continue
         for text in path.read_text("utf-8").splitlines():
             case = json.loads(text)

@@ -70,6 +70,27 @@ OPS = (
     None, "", "c", "u", "d", "r", "t", "m", "C", "c ", "x", 1, True, [], {}, "INSERT", "insert",
     "UPDATE_BEFOR", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE", "TRUNCATE", "QUERY", "MHEARTBEAT",
 )  # fmt: skip
+# Of Maxwell and GoldenGate, beside those of all.
+OTHER_OPS = (
+    *OPS, "update", "delete", "bootstrap-insert", "bootstrap-complete", "table-alter",
+    "database-drop", "I", "U", "D", "T", "i", "K",
+)  # fmt: skip
+OTHER_POSITIONS = (
+    *POSITIONS, "binlog.000003:1500", "binlog.:5", "binlog.3:", "3:5", "-3:5", "3:5 ", "3:5:7",
+    "binlog.000003:" + "9" * 30, "b." + "9" * 30 + ":5", "0" * 19 + "7", "0" * 39, "1" * 39,
+    "0" * 40, "7 ",
+)  # fmt: skip
+TIMES = (
+    "2026-11-04 12:00:01.500000", "2026-11-04T12:00:01", "2026-11-04 12:00:01.123456789Z",
+    "2026-11-04", "2026-11-04 12:00", "2026-11-04 12:00:01+08:00", "2026-13-04 12:00:01",
+    "2026-11-04 24:00:00", "12:00:01", "1793793600000", "9999-12-31 23:59:59.999999",
+    "0001-01-01 00:00:00", " 2026-11-04 12:00:01",
+)  # fmt: skip
+MAXWELL_KEYS = (
+    b'{"database":"shop","table":"customers","pk.id":5}', b'{"pk.id":"x"}', b'{"pk.id":null}',
+    b'{"pk.":1}', b'{"pk":1}', b'{"database":"shop","table":"customers","_uuid":"8f"}',
+    b'["shop","customers",[{"id":1}]]', b'{"schema":null,"payload":{"pk.id":7}}',
+)  # fmt: skip
 SNAPSHOTS = (None, True, False, "true", "first", "last", "incremental", "false", "new", 1, {})
 KEYS = (
     b"", b" ", b"null", b"{}", b"[]", b"[1]", b"1", b"-0", b"1.5", b'"k"', b'""', b"true", b"{",
@@ -121,14 +142,25 @@ class Draft:
         schema = _object(_object(self.value).get("schema"))
         return _object(self.payload.get("source")) or _object(schema.get("source")) or self.payload
 
+    @property
+    def is_maxwell(self) -> bool:
+        return "database" in self.payload
+
+    @property
+    def is_ogg(self) -> bool:
+        return "op_type" in self.payload
+
     def meta(self, name: str) -> str:
         """How a member of `source` or of the envelope is called; a flattened row prefixes them."""
+        if name == "op" and (self.is_maxwell or self.is_ogg):
+            return "type" if self.is_maxwell else "op_type"
         return f"__{name}" if any(known.startswith("__") for known in self.payload) else name
 
     @property
     def images(self) -> list[dict[str, Any]]:
         """The rows that the event carries, `after` last."""
-        found = [_object(self.payload.get(name)) for name in ("before", "after")]
+        names = ("old", "data") if self.is_maxwell else ("before", "after")
+        found = [_object(self.payload.get(name)) for name in names]
         rows = [_object(image.get("dataColumn")) or image for image in found if image]
         return rows or [self.payload]
 
@@ -307,7 +339,8 @@ def schema(rng: Random, draft: Draft) -> None:
 
 
 def op(rng: Random, draft: Draft) -> None:
-    draft.payload[draft.meta("op")] = rng.choice(OPS)
+    ops = OTHER_OPS if draft.is_maxwell or draft.is_ogg else OPS
+    draft.payload[draft.meta("op")] = rng.choice(ops)
 
 
 def connector(rng: Random, draft: Draft) -> None:
@@ -318,6 +351,11 @@ def connector(rng: Random, draft: Draft) -> None:
 
 def position(rng: Random, draft: Draft) -> None:
     """Elements of the position (O8), of this connector or of another."""
+    if draft.is_maxwell or draft.is_ogg:
+        names = ("position", "xoffset", "commit") if draft.is_maxwell else ("pos",)
+        for name in rng.sample(names, rng.randrange(len(names)) + 1):
+            draft.payload[name] = rng.choice(OTHER_POSITIONS)
+        return
     if rng.random() < 0.3:
         draft.source[draft.meta("connector")] = rng.choice(
             ("sqlserver", "db2", "oracle", "mysql", "mongodb")
@@ -332,6 +370,10 @@ def position(rng: Random, draft: Draft) -> None:
 
 
 def clock(rng: Random, draft: Draft) -> None:
+    if draft.is_maxwell or draft.is_ogg:
+        names = ["ts"] if draft.is_maxwell else ["op_ts", "current_ts"]
+        draft.payload[rng.choice(names)] = rng.choice((rng.choice(CLOCKS), rng.choice(TIMES)))
+        return
     place = rng.choice((draft.source, draft.payload))
     names = [n for n in place if n.endswith("ts_ms")] or [draft.meta("ts_ms")]
     place[rng.choice(names)] = rng.choice(CLOCKS)
@@ -351,12 +393,18 @@ def snapshot(rng: Random, draft: Draft) -> None:
 
 
 def table(rng: Random, draft: Draft) -> None:
+    if draft.is_maxwell or draft.is_ogg:
+        names = ("database", "table") if draft.is_maxwell else ("table",)
+        options = (*TABLES, "SHOP.", ".CUSTOMERS", "PDB.SHOP.CUSTOMERS", "a..b")
+        draft.payload[rng.choice(names)] = rng.choice(options)
+        return
     name = draft.meta(rng.choice(("table", "schema", "db", "namespace")))
     draft.source[name] = rng.choice(TABLES)
 
 
 def key(rng: Random, draft: Draft) -> None:
-    draft.record = replace(draft.record, key=rng.choice(KEYS))
+    keys = (*KEYS, *MAXWELL_KEYS) if draft.is_maxwell else KEYS
+    draft.record = replace(draft.record, key=rng.choice(keys))
 
 
 def no_key(rng: Random, draft: Draft) -> None:

@@ -107,7 +107,7 @@ class World:
 
 def family_of(record: Record) -> int | None:
     """The family of the key that a record is about; None for a truncate and the like."""
-    found = re.search(rb'"id":"?k?(\d+)', (record.key or b"") + (record.value or b""))
+    found = re.search(rb'"(?:pk\.)?id":"?k?(\d+)', (record.key or b"") + (record.value or b""))
     return int(found[1]) // 10 if found else None
 
 
@@ -299,13 +299,14 @@ class Teller:
     delay: int = 0
 
     namespace = "public"
+    op_name, image_name = "op", "after"  # members of the event
 
     # what happens
 
     def neighbour(self) -> None:
         """A record of another table on this topic, which leaves lone tombstones without (D11)."""
         record = self.sample(self.row_of((0, 0)))
-        value = re.sub(rb'"(table|tableName)":"(\w+)"', rb'"\1":"\2b"', record.value or b"")
+        value = re.sub(rb'"(table|tableName)":"([\w.]+)"', rb'"\1":"\2b"', record.value or b"")
         self.send(replace(record, value=value))
 
     def tell(self, step: Step) -> None:
@@ -390,9 +391,9 @@ class Teller:
         bad = self.pick(
             lambda: replace(good, value=value + b"}"),
             lambda: replace(good, value=b"\x00\x00\x00\x00\x07" + value),
-            lambda: replace(good, value=_without(value, "op")),
-            lambda: replace(good, value=_with(value, "op", "x")),
-            lambda: replace(good, value=_with(value, "after", None)),
+            lambda: replace(good, value=_without(value, self.op_name)),
+            lambda: replace(good, value=_with(value, self.op_name, "x")),
+            lambda: replace(good, value=_with(value, self.image_name, None)),
             lambda: replace(good, value=b"[1]"),
             lambda: replace(good, key=b"{garbage"),
             lambda: replace(good, key=None),
@@ -809,8 +810,137 @@ class DataWorksTeller(Teller):
         return self._record(ev.dataworks_inserted, row)
 
 
+class MaxwellTeller(Teller):
+    """Old values of changed columns alone; positions of the binlog, or seconds alone."""
+
+    namespace = "shop"
+    op_name, image_name = "type", "data"
+    pos = 1000
+
+    @property
+    def has_positions(self) -> bool:
+        return self.traits.connector == "postgresql"
+
+    def key_bytes(self, key: Values) -> bytes:
+        return ev.maxwell_key(key, self.table)
+
+    def place(self) -> dict[str, Any]:
+        """Rows of a transaction share their position; the last of it says `commit`."""
+        self.pos += self.pick(8, 8, 0)
+        if not self.has_positions:
+            return {}
+        order = self.pick({"xoffset": self.serial % 4}, {"xoffset": 0}, {"commit": True})
+        return {"position": f"binlog.{3 + self.day:06}:{self.pos}", **order}
+
+    def event(self, build: Callable[..., Record], *images: Any, **options: Any) -> Record:
+        return self.send(self._record(build, *images, **{**self.place(), **options}))
+
+    def _record(self, build: Callable[..., Record], *images: Any, **options: Any) -> Record:
+        key = self.key_of(images[-1])
+        is_named = self.pick(True, True, False)
+        defaults: dict[str, Any] = {
+            "table": self.table,
+            "topic": self.topic,
+            "primary_key": list(self.key_names) if is_named else None,
+            "key": self.pick(self.key_bytes(key), None),
+            "partition": self.lane(key),
+            "ts": (self.now_ms() - self.pick(0, 0, 1000)) // 1000,
+        }
+        if not is_named:
+            defaults["key"] = self.key_bytes(key)
+        return build(*images, **{**defaults, **options})
+
+    def created(self, row: Values, step: Step) -> None:
+        self.event(ev.maxwell_inserted, row)
+
+    def updated(self, before: Values, row: Values, step: Step) -> None:
+        self.event(ev.maxwell_updated, before, self.after_of(row, step))
+
+    def deleted(self, before: Values, step: Step) -> None:
+        self.event(ev.maxwell_deleted, before)
+
+    def read(self, place: tuple[int, int], step: Step) -> None:
+        """A row of a bootstrap."""
+        row = self.rows.setdefault(place, self.row_of(place))
+        self.event(ev.maxwell_bootstrapped, row, position=None, xoffset=None, commit=False)
+
+    def odd(self, place: tuple[int, int], step: Step) -> None:
+        """Events without a position, or without any time."""
+        absent: dict[str, Any] = {"position": None}
+        other = self.pick({}, {"ts": None}, {"ts": 0})
+        self.event(ev.maxwell_inserted, self.row_of(place), **absent, **other)
+
+    def control(self, place: tuple[int, int], step: Step) -> None:
+        own: dict[str, Any] = {"topic": self.topic, "table": self.table}
+        self.send(
+            self.pick(
+                ev.maxwell_ddl("ALTER TABLE x", **own),
+                ev.maxwell_change("bootstrap-start", {}, **own),
+            )
+        )
+
+    def sample(self, row: Values) -> Record:
+        return self._record(ev.maxwell_inserted, row)
+
+
+class OggTeller(Teller):
+    """A place in the trail; images whole or without what did not change."""
+
+    namespace = "SHOP"
+    op_name = "op_type"
+    pos = 1000
+
+    def event(self, build: Callable[..., Record], *images: Any, **options: Any) -> Record:
+        self.pos += self.pick(8, 8, 8, 0)
+        return self.send(self._record(build, *images, **options))
+
+    def _record(self, build: Callable[..., Record], *images: Any, **options: Any) -> Record:
+        rows = [image for image in reversed(images) if image is not None]
+        key = self.key_of(rows[0]) if rows else {}
+        now = self.now_ms()
+        defaults: dict[str, Any] = {
+            "table": ".".join(self.table),
+            "topic": self.topic,
+            "primary_keys": list(self.key_names),
+            "key": self.pick(None, self.key_bytes(key)),
+            "partition": self.lane(key),
+            "pos": f"{self.pos:020}",
+            "op_ms": now,
+            "current_ms": self.pick(now + 300, now + 300, None),
+        }
+        return build(*images, **{**defaults, **options})
+
+    def created(self, row: Values, step: Step) -> None:
+        self.event(ev.ogg_inserted, row)
+
+    def updated(self, before: Values, row: Values, step: Step) -> None:
+        whole = self.pick(before, before, None)
+        self.event(ev.ogg_updated, whole, self.after_of(row, step))
+
+    def deleted(self, before: Values, step: Step) -> None:
+        self.event(ev.ogg_deleted, before)
+
+    def truncated(self, step: Step) -> None:
+        self.event(ev.ogg_truncated, key=None)
+
+    def odd(self, place: tuple[int, int], step: Step) -> None:
+        pos = self.pick(None, "9" * 39, f"{self.pos - 24:020}", "x", self.pos)
+        other = self.pick({}, {"op_ms": None})
+        self.event(ev.ogg_inserted, self.row_of(place), pos=pos, **other)
+
+    def control(self, place: tuple[int, int], step: Step) -> None:
+        """GoldenGate sends rows alone: another table's on this topic."""
+        other = f"{self.namespace}.{self.name}b"
+        self.event(ev.ogg_inserted, self.row_of(place), table=other)
+
+    def sample(self, row: Values) -> Record:
+        return self._record(ev.ogg_inserted, row)
+
+
 TELLERS: dict[str, type[Teller]] = {
     "debezium": DebeziumTeller,
     "lindorm": LindormTeller,
     "dataworks": DataWorksTeller,
+    "maxwell": MaxwellTeller,
+    "ogg": OggTeller,
 }

@@ -70,7 +70,7 @@ def _interrupted(command: str | None) -> str:
 
 app = typer.Typer(
     cls=Commands,
-    help="Change events of Debezium, Lindorm and DataWorks as daily Iceberg tables.",
+    help="Change events of Debezium, Canal, Maxwell and others as daily Iceberg tables.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -25,7 +25,16 @@ from cdc_assets.cli.discover import Place
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.events import TOAST, DataWorksLog, FlatLog, Landing, LindormLog, PgLog
+from cdc_assets_tests.events import (
+    TOAST,
+    DataWorksLog,
+    FlatLog,
+    Landing,
+    LindormLog,
+    MaxwellLog,
+    OggLog,
+    PgLog,
+)
 from cdc_assets_tests.paths import REPOSITORY
 
 
@@ -266,6 +275,22 @@ def test_dataworks_names_the_key_in_each_message(spark: SparkSession, tmp_path: 
     assert found.format == "dataworks"
     assert source["tables"] == {"shop.customers": {}, "shop.plain": {}}
     assert "# 2 records (c 1, u 1), " in text
+    assert "# the messages name the key [id] in 3 of 3 records" in text
+
+
+@pytest.mark.parametrize("form", [MaxwellLog, OggLog])
+def test_maxwell_and_goldengate_name_the_key_in_each_message(
+    spark: SparkSession, tmp_path: Path, form: Any
+) -> None:
+    log = form()
+    log.create(id=1, name="a")
+    log.update({"id": 1, "name": "a"}, id=1, name="b")
+    log.delete(id=1, name="b")
+    found, source, text = discovered(spark, tmp_path, log.landing)
+    assert found.format == source["format"] == ("maxwell" if form is MaxwellLog else "ogg")
+    (columns,) = source["tables"].values()
+    assert columns == {"columns": {"id": "bigint", "name": "string"}}
+    assert "# 3 records (c 1, u 1, d 1), " in text
     assert "# the messages name the key [id] in 3 of 3 records" in text
 
 

@@ -180,6 +180,8 @@ EVENTS: dict[str, dict[str, Any]] = {
         "schema": {"source": {"dbName": "public", "tableName": "customers"}},
         "payload": {"op": "INSERT", "after": {"dataColumn": ROW}},
     },
+    "maxwell": {"database": "public", "table": "customers", "type": "insert", "data": ROW},
+    "ogg": {"table": "public.customers", "op_type": "I", "after": ROW},
 }
 
 

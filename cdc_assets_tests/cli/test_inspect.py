@@ -264,6 +264,37 @@ DETAILS: dict[str, list[tuple[dict[str, Any], str, str]]] = {
         ),
     ],
     "lindorm": [(ENVELOPE | {"source": {"table": "t"}}, "missing_table", "source lacks namespace")],
+    "maxwell": [
+        ({"id": 1}, "not_an_envelope", "JSON that is not a change event of this format"),
+        ({"database": "d", "data": {}}, "missing_op", "an event without type"),
+        ({"database": "d", "type": "x"}, "unknown_op", 'type "x"'),
+        (
+            {"database": "d", "type": "insert", "data": {"id": 1}},
+            "missing_table",
+            "the event names no database and table",
+        ),
+        (
+            {"database": "d", "table": "t", "type": "delete"},
+            "missing_image",
+            "type delete without data",
+        ),
+        (
+            {"table": "s.t", "op_type": "I", "after": {"id": 1}},
+            "not_an_envelope",
+            "an event of the format ogg: set `format: ogg`",
+        ),
+    ],
+    "ogg": [
+        ({"table": "s.t"}, "not_an_envelope", "JSON that is not a change event of this format"),
+        ({"table": "s.t", "pos": "1"}, "missing_op", "an event without op_type"),
+        ({"table": "s.t", "op_type": "x"}, "unknown_op", 'op_type "x"'),
+        (
+            {"table": "t", "op_type": "I", "after": {"id": 1}},
+            "missing_table",
+            "table is not SCHEMA.TABLE",
+        ),
+        ({"table": "s.t", "op_type": "U"}, "missing_image", "op_type U without after"),
+    ],
 }
 
 

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import date, datetime, timedelta
+from datetime import date
 from typing import Any
 
 from cdc_assets_tests.model.documents import (
@@ -14,7 +14,9 @@ from cdc_assets_tests.model.documents import (
     NotJsonError,
     dict_of,
     full_name,
+    instant_ms,
     int_of,
+    json_text,
     long_of,
     name_of,
     parse_json,
@@ -446,67 +448,79 @@ def _mysql_wire(kind: Any) -> Wire:
 
 
 MAXWELL_ROWS = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}
+CHANGES_OF_SCHEMA = ("create", "alter", "drop")
 MAXWELL_CONTROL = {
     **dict.fromkeys(("bootstrap-start", "bootstrap-complete"), "other"),
-    **dict.fromkeys((f"table-{did}" for did in ("create", "alter", "drop")), "ddl"),
-    **dict.fromkeys((f"database-{did}" for did in ("create", "alter", "drop")), "ddl"),
+    **{f"{what}-{done}": "ddl" for what in ("table", "database") for done in CHANGES_OF_SCHEMA},
 }
 
 
 def _read_maxwell(document: dict[str, Any], event: Event) -> None:
-    op, row, old = document.get("type"), dict_of(document.get("data")), dict_of(document.get("old"))
-    seconds = long_of(document.get("ts"))
-    event.source_ts_ms = None if seconds is None else long_of(seconds * 1000)
-    _set_table(event, document.get("database"), document.get("table"))
-    if "database" not in document or not ("type" in document or "data" in document):
+    if "database" not in document or not {"type", "data"} & set(document):
         raise QuarantinedError("not_an_envelope")
+    _set_table(event, document["database"], document.get("table"))
+    event.source_ts_ms = _milliseconds_of_seconds(document.get("ts"))
+    op = document.get("type")
     if op is None:
         raise QuarantinedError("missing_op")
     event.source_op = op if isinstance(op, str) else None
-    if isinstance(op, str) and op in MAXWELL_CONTROL:
+    if event.source_op in MAXWELL_CONTROL:
         _control(event, MAXWELL_CONTROL[op])
-    if not isinstance(op, str) or op not in MAXWELL_ROWS:
+    if event.source_op not in MAXWELL_ROWS:
         raise QuarantinedError("unknown_op")
-    event.op, event.is_snapshot = MAXWELL_ROWS[op], op == "bootstrap-insert"
+    event.op = MAXWELL_ROWS[op]
     if event.table_name is None:
         raise QuarantinedError("missing_table")
+    row, old = dict_of(document.get("data")), dict_of(document.get("old"))
     if row is None:
         raise QuarantinedError("missing_image")
-    if op == "delete":
+    if op == "delete":  # the row as it was
         event.before = row
     else:
         event.after = row
-    if op == "update" and old is not None:
+    if op == "update" and old is not None:  # the old values of what changed
         event.before = {name: old.get(name, value) for name, value in row.items()}
-    place = document.get("position")
-    found = re.search(r"(\d+):(\d+)$", place, re.ASCII) if isinstance(place, str) else None
+    event.is_snapshot = event.op == "r"
+    set_elements(event, *_maxwell_elements(document, event))
+    event.source_key = _column_names(document.get("primary_key_columns"))
+
+
+def _milliseconds_of_seconds(value: Any) -> int | None:
+    seconds = long_of(value)
+    return None if seconds is None else long_of(seconds * 1000)
+
+
+def _maxwell_elements(document: dict[str, Any], event: Event) -> tuple[str, list[Any]]:
+    """The binlog's file and offset, and the row's place among those that stand there."""
+    position = document.get("position")
+    found = re.search(r"(\d+):(\d+)$", position, re.ASCII) if isinstance(position, str) else None
     if found is None:
-        set_elements(event, SOURCE_TIME, [event.source_ts_ms])
-    else:
-        number = document.get("xoffset")
-        if long_of(number) is None and document.get("commit") in (True, "true"):
-            number = 2**63 - 1  # the last of its transaction
-        set_elements(event, "position", [found[1], found[2], number])
-    names = document.get("primary_key_columns")
-    if isinstance(names, list) and names:
-        event.source_key = names
+        return SOURCE_TIME, [event.source_ts_ms]
+    order = long_of(document.get("xoffset"))
+    if order is None and document.get("commit") is True:  # the last row of its transaction
+        order = 2**63 - 1
+    return "position", [*found.groups(), order]
+
+
+OGG_ROWS = {"I": "c", "U": "u", "D": "d", "T": "t"}
 
 
 def _read_ogg(document: dict[str, Any], event: Event) -> None:
-    op, name = document.get("op_type"), document.get("table")
-    event.source_ts_ms = _utc_ms(document.get("op_ts"))
-    event.processed_ts_ms = _utc_ms(document.get("current_ts"))
-    *namespace, table = name.split(".") if isinstance(name, str) else [None]
-    _set_table(event, "__".join(namespace), table)
-    if "table" not in document or not {"op_type", "pos", "op_ts"} & document.keys():
+    known = "op_type" in document or any(document.get(n) is not None for n in ("pos", "op_ts"))
+    if "table" not in document or not known:
         raise QuarantinedError("not_an_envelope")
+    name = name_of(document["table"]) or ""
+    *namespace, table = name.split(".")
+    _set_table(event, "__".join(namespace), table)
+    event.source_ts_ms = _ms_of_text(document.get("op_ts"))
+    event.processed_ts_ms = _ms_of_text(document.get("current_ts"))
+    op = document.get("op_type")
     if op is None:
         raise QuarantinedError("missing_op")
     event.source_op = op if isinstance(op, str) else None
-    ops = {"I": "c", "U": "u", "D": "d", "T": "t"}
-    if not isinstance(op, str) or op not in ops:
+    if event.source_op not in OGG_ROWS:
         raise QuarantinedError("unknown_op")
-    event.op = ops[op]
+    event.op = OGG_ROWS[op]
     if event.table_name is None:
         raise QuarantinedError("missing_table")
     if op in ("U", "D"):
@@ -515,24 +529,42 @@ def _read_ogg(document: dict[str, Any], event: Event) -> None:
         event.after = dict_of(document.get("after"))
         if event.after is None:
             raise QuarantinedError("missing_image")
-    number = int_of(document.get("pos"))
-    thirds: list[int | None] = [None, None, None]
-    if number is not None and 0 <= number < 10**39:
-        high, low = divmod(number, 10**13)
-        thirds = [*divmod(high, 10**13), low]
-    set_elements(event, "pos", list(thirds))
-    names = document.get("primary_keys")
-    if isinstance(names, list) and names:
-        event.source_key = names
+    set_elements(event, "pos", _thirds(document.get("pos")))
+    event.source_key = _column_names(document.get("primary_keys"))
 
 
-def _utc_ms(text: Any) -> int | None:
-    """An ISO time without zone, in UTC."""
-    try:
-        found = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
+def _thirds(value: Any) -> list[int | None]:
+    """A text of up to 39 digits, or a number of 38, as three of 13."""
+    number = int_of(value)
+    if not isinstance(value, str):
+        value = str(number) if number is not None and number < 10**38 else ""
+    if not re.fullmatch(r"\d{1,39}", value, re.ASCII):
+        return [None, None, None]
+    padded = value.zfill(39)
+    return [int(padded[n : n + 13]) for n in (0, 13, 26)]
+
+
+TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,9})?Z?", re.ASCII)
+
+
+def _ms_of_text(value: Any) -> int | None:
+    """A time in UTC as ms since 1970."""
+    if not isinstance(value, str) or not TIME.fullmatch(value):
         return None
-    return (found - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
+    try:
+        return instant_ms(value)
+    except ValueError:  # 30 February
+        return None
+
+
+def _column_names(names: Any) -> list[str] | None:
+    """The key columns that a message names; what is no name is of no row."""
+    if not isinstance(names, list):
+        return None
+    texts = (
+        name if isinstance(name, str) else json_text(name) for name in names if name is not None
+    )
+    return list(dict.fromkeys(texts)) or None
 
 
 READERS: dict[str, Callable[[dict[str, Any], Event], None]] = {

@@ -26,6 +26,8 @@ from cdc_assets_tests.model.values import (
     wire_type,
 )
 
+WHOLE_OLD_ROWS = ("lindorm", "dataworks", "canal", "maxwell", "ogg")
+
 
 def read_key_document(data: bytes | None) -> KeyDocument:
     """A message key: struct with schema, bare struct, scalar, null, empty or garbage (D6)."""
@@ -52,6 +54,14 @@ def _key_document(document: Any) -> KeyDocument:
     if isinstance(document, dict):
         return KeyDocument("struct", document, schema_fields(schema))
     return KeyDocument("scalar", document, {"": schema} if schema else {})
+
+
+def _maxwell_key(found: KeyDocument) -> KeyDocument:
+    """``{"database": …, "table": …, "pk.id": 1}``: the columns are those with the prefix."""
+    if found.state != "struct":
+        return found
+    row = {n.removeprefix("pk."): v for n, v in found.value.items() if n.startswith("pk.")}
+    return KeyDocument("struct", row) if row else KeyDocument("missing")
 
 
 def read_header_key(data: bytes | None) -> KeyDocument:
@@ -110,12 +120,11 @@ def read_keys(
         return
 
     message_key = read_key_document(event.record.key)
-    if source.get("format") == "maxwell" and message_key.state == "struct":
-        own = {n[3:]: v for n, v in message_key.value.items() if n.startswith("pk.")}
-        message_key = KeyDocument("struct", own) if own else KeyDocument("missing")
+    if source.get("format") == "maxwell":
+        message_key = _maxwell_key(message_key)
     columns = _key_columns(key_config, event, message_key)
     # D5, D8: `before` is the old row only where somebody vouches for it.
-    by_format = source.get("format") not in ("debezium", "debezium-flat", None)
+    by_format = source.get("format") in WHOLE_OLD_ROWS
     whole_before = by_format or config.get("replica_identity") == "full"
     old_row = event.before if whole_before else None
     after = event.after if event.writes else None

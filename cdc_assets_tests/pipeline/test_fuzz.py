@@ -27,6 +27,8 @@ GOOD = [
     ev.lindorm_updated({"id": 1, "name": "A"}, {"id": 1, "name": "Ann"}),
     ev.dataworks_updated({"id": 1, "name": "A"}, {"id": 1, "name": "Ann"}),
     ev.flattened(ev.created({"id": 1, "name": "Ann"})),
+    ev.maxwell_updated({"id": 1, "name": "A"}, {"id": 1, "name": "Ann"}),
+    ev.ogg_updated({"id": 1, "name": "A"}, {"id": 1, "name": "Ann"}),
 ]
 
 

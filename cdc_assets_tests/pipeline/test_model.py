@@ -13,7 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_assets_tests import events as ev
-from cdc_assets_tests.events import DAY, TOAST, DataWorksLog, Landing, LindormLog, PgLog
+from cdc_assets_tests.events import (
+    DAY,
+    TOAST,
+    DataWorksLog,
+    Landing,
+    LindormLog,
+    MaxwellLog,
+    OggLog,
+    PgLog,
+)
 from cdc_assets_tests.model import (
     Classified,
     InferredTypeError,
@@ -650,6 +659,105 @@ def test_a_row_id_is_the_key_without_a_primary_key(column: str, db_type: str) ->
     assert one(record, DATAWORKS).key == json.dumps({column: 15}, separators=(",", ":"))
 
 
+MAXWELL = a_source("maxwell", "shop.customers")
+OGG = a_source("ogg", "SHOP.CUSTOMERS")
+
+
+def test_maxwell_operations() -> None:
+    log = MaxwellLog()
+    log.create(id=1, name="Ann", n=1)
+    log.create(id=2, name="Bob", n=1)
+    changed = log.update({"id": 1, "name": "Ann", "n": 1}, id=1, name="Anna", n=1)
+    log.ddl("ALTER TABLE customers …")
+    log.delete(id=2, name="Bob", n=1)
+    log.read(id=3, name="Cid", n=1)
+    names = {row["id"]: row["name"] for row in states(log, MAXWELL, "shop.customers")[-1]}
+    assert names == {1: "Anna", 3: "Cid"}
+    found = classify(MAXWELL, log.landed)[DAY]
+    assert [c.op for c in found] == ["c", "c", "u", "ddl", "d", "r"]
+    update = one(changed, MAXWELL)
+    assert update.before == {"id": 1, "name": "Ann", "n": 1}
+    assert update.position == (0, 6, 1024, 0, 0, 1, 0, 2)
+    assert found[-1].is_snapshot
+    assert found[-1].position is None
+    assert found[-2].before == {"id": 2, "name": "Bob", "n": 1}
+
+
+def test_maxwell_moves_a_key_and_takes_it_from_the_message_key() -> None:
+    log = MaxwellLog(primary_key=None)
+    log.create(id=1, name="Ann")
+    moved = log.update({"id": 1, "name": "Ann"}, id=2, name="Ann")
+    assert one(moved, MAXWELL).old_key == '{"id":1}'
+    assert states(log, MAXWELL, "shop.customers") == [[{"id": 2, "name": "Ann"}]]
+
+
+def test_the_last_row_of_a_transaction_of_maxwell_has_no_offset_in_it() -> None:
+    at = "binlog.000003:1500"
+    first = one(ev.maxwell_inserted({"id": 1}, position=at, xoffset=7), MAXWELL)
+    last = one(ev.maxwell_inserted({"id": 1}, position=at, commit=True), MAXWELL)
+    assert first.position == (0, 3, 1500, 7, 0, 1, 0, 0)
+    assert last.position == (0, 3, 1500, 2**63 - 1, 0, 1, 0, 0)
+    without = one(ev.maxwell_inserted({"id": 1}, ts=5, commit=True), MAXWELL)
+    assert without.position == (0, 5000, 0, 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (ev.maxwell_change("truncate", {"id": 1}), "unknown_op"),
+        (ev.maxwell_change(None, {"id": 1}), "missing_op"),
+        (ev.maxwell_change("insert", {"id": 1}, table=("shop", "")), "missing_table"),
+        (ev.maxwell_change("delete"), "missing_image"),
+        (ev.raw(b'{"database":"shop","table":"customers"}'), "not_an_envelope"),
+        (ev.raw(b'{"type":"insert","data":{"id":1}}'), "not_an_envelope"),
+    ],
+)
+def test_what_is_no_event_of_maxwell(record: Record, says: str) -> None:
+    assert reason(record, MAXWELL) == says
+
+
+def test_ogg_operations() -> None:
+    log = OggLog()
+    log.create(id=1, name="Ann")
+    log.truncate()
+    log.create(id=2, name="Bob")
+    log.create(id=3, name="Cid")
+    changed = log.update({"id": 2, "name": "Bob"}, id=4, name="Bob")
+    log.delete(id=3)
+    assert states(log, OGG, "SHOP.CUSTOMERS") == [[{"id": 4, "name": "Bob"}]]
+    update = one(changed, OGG)
+    assert (update.key, update.old_key) == ('{"id":4}', '{"id":2}')
+    assert update.position == (0, 0, 0, 1040, 0, 1, 0, 4)
+    assert update.source_ts_ms == ev.NOON_MS + 5000
+    assert update.processed_ts_ms == ev.NOON_MS + 5200
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [("SHOP.CUSTOMERS", "SHOP.CUSTOMERS"), ("PDB.SHOP.CUSTOMERS", "PDB__SHOP.CUSTOMERS")],
+)
+def test_a_table_of_ogg_may_be_of_a_container_database(table: str, name: str) -> None:
+    found = one(ev.ogg_inserted({"id": 1}, table=table, pos="1" * 39), OGG)
+    assert found.table_name == name
+    part = int("1" * 13)
+    assert found.position == (0, part, part, part, 0, 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (ev.ogg_change("K", None, {"id": 1}), "unknown_op"),
+        (ev.ogg_change(None, None, {"id": 1}), "missing_op"),
+        (ev.ogg_change("I", None, {"id": 1}, table="CUSTOMERS"), "missing_table"),
+        (ev.ogg_change("U", {"id": 1}), "missing_image"),
+        (ev.raw(b'{"table":"SHOP.CUSTOMERS","after":{"id":1}}'), "not_an_envelope"),
+        (ev.raw(b'{"op_type":"I","after":{"id":1}}'), "not_an_envelope"),
+    ],
+)
+def test_what_is_no_event_of_ogg(record: Record, says: str) -> None:
+    assert reason(record, OGG) == says
+
+
 def test_flattened_records_are_read_when_configured() -> None:  # D18
     meta = {"__op": "c", "__deleted": "false", "__schema": "public", "__table": "customers"}
     row = {"id": 1, **meta, "__lsn": 7, "__source_ts_ms": 5}
@@ -754,12 +862,13 @@ def test_the_state_is_that_of_the_database(statements: list[tuple[str, int, int,
 
 NAMES = ("schema", "payload", "op", "source", "before", "after", "table", "db", "ts_ms", "id")
 MORE_NAMES = ("dataColumn", "primaryKey", "sequenceId", "fields", "type", "field", "name", "__op")
+OTHER_NAMES = ("database", "data", "old", "op_type", "pos", "op_ts", "primary_keys", "position")
 LEAVES = st.none() | st.booleans() | st.integers() | st.sampled_from(["c", "d", "t", "INSERT", ""])
 DOCUMENTS = st.recursive(
     LEAVES,
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(NAMES + MORE_NAMES), inner, max_size=6)
+        | st.dictionaries(st.sampled_from(NAMES + MORE_NAMES + OTHER_NAMES), inner, max_size=6)
     ),
     max_leaves=25,
 )
@@ -768,7 +877,7 @@ BYTES = st.none() | st.binary(max_size=8) | DOCUMENTS.map(lambda d: json.dumps(d
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.sampled_from(["debezium", "debezium-flat", "lindorm", "dataworks"]),
+    st.sampled_from(["debezium", "debezium-flat", "lindorm", "dataworks", "maxwell", "ogg"]),
     st.lists(st.tuples(BYTES, BYTES, BYTES), max_size=4),
 )
 def test_every_record_reaches_one_destination(

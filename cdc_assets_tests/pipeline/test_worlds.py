@@ -41,10 +41,17 @@ from cdc_assets_tests.worlds import (
 
 pytestmark = pytest.mark.slow
 
-WORLDS = int(os.environ.get("CDC_WORLDS", "8"))
+WORLDS = int(os.environ.get("CDC_WORLDS", "10"))
 SEED = int(os.environ.get("CDC_SEED", "1"))
 SHRINK = int(os.environ.get("CDC_SHRINK", "8"))
-SHARES = (("debezium", 3), ("debezium", 2), ("lindorm", 1), ("dataworks", 2))  # of eight worlds
+SHARES = (  # of ten worlds
+    ("debezium", 3),
+    ("debezium", 2),
+    ("lindorm", 1),
+    ("dataworks", 2),
+    ("maxwell", 1),
+    ("ogg", 1),
+)
 CANDIDATES = 8  # how many smaller worlds a round tries, or more where it leaves out shorter parts
 
 T = TypeVar("T")
@@ -85,12 +92,12 @@ def examples(strategy: st.SearchStrategy[T], count: int, seed: int) -> list[T]:
 
 
 def draw(count: int, seed: int) -> list[World]:
-    """Worlds of four sources, whose settings are drawn too."""
+    """Worlds of six sources, whose settings are drawn too."""
     drawn: list[World] = []
     for number, (format, share) in enumerate(SHARES):
         own_seed = seed * len(SHARES) + number
         settings = examples(settings_of(format), 3, own_seed)[-1]
-        drawn += examples(worlds(settings, "w0000"), -(-count * share // 8), own_seed)
+        drawn += examples(worlds(settings, "w0000"), -(-count * share // 10), own_seed)
     return [world.of(world.records, f"w{n:04}") for n, world in enumerate(drawn)]
 
 

@@ -78,7 +78,8 @@ def with_message_key(records: Query, key_row: Callable[[Sql], Sql] | None = None
             ),
             "key_scalar": case(
                 (
-                    f"_key_members IS NULL AND {is_present('_key_value')} AND NOT {is_list}",
+                    f"_key_members IS NULL AND {is_present('_key_value')} AND NOT {is_list} "
+                    "AND to_json(_key_value) <> '\"\"'",
                     "_key_value",
                 )
             ),
@@ -153,7 +154,9 @@ def with_raw_keys(records: Query, source: SourceConfig) -> Query:
     # A key column may be taken from such a row (D5, D8, D10).
     full = [n for n, t in source.tables.items() if t.replica_identity == "full"]
     whole_old = "true" if whole_old_rows else is_one_of(table, full)
-    named = "array_distinct(array_compact(e_key_names))"
+    # A list of nulls names none.
+    names = "array_distinct(array_compact(e_key_names))"
+    named = case((f"size({names}) > 0", names))
     rows = records.extend(
         {
             # What a delete says of a row after it is not a row.
@@ -226,7 +229,8 @@ def _same_columns(header: Sql) -> Sql:
     names = "json_object_keys(_key)"
     held = f"coalesce({members_of(f'try_parse_json({header})')}, {_NO_MEMBERS})"
     chosen = f"map_filter({held}, (name, v) -> array_contains({names}, name))"
-    return case((f"{header} IS NOT NULL AND {_is_complete(chosen, names)}", f"to_json({chosen})"))
+    is_known = f"{header} IS NOT NULL AND _key IS NOT NULL"
+    return case((f"{is_known} AND {_is_complete(chosen, names)}", f"to_json({chosen})"))
 
 
 def _configured_names(source: SourceConfig) -> Sql:

@@ -98,7 +98,7 @@ def read_maxwell(records: Query) -> Query:
     is_placed = "nullif(v_offset, '') IS NOT NULL"
     order = case(
         (whole("m.xoffset") + " IS NOT NULL", whole("m.xoffset")),
-        (f"{get('m.commit', '$', 'boolean')}", literal(_LAST)),
+        ("to_json(m.commit) = 'true'", literal(_LAST)),
     )
     elements = case(
         (is_placed, f"array({whole('v_file')}, {whole('v_offset')}, {order})"),

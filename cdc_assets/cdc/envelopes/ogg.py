@@ -33,6 +33,7 @@ _EVENT = struct(
     op_type="variant", table="variant", op_ts="string", current_ts="string", pos="string",
     primary_keys="array<string>", before="variant", after="variant", xid="string",
 )  # fmt: skip
+_TIME = r"^[0-9]{4}(-[0-9]{2}){2}[ T][0-9]{2}(:[0-9]{2}){2}([.][0-9]{1,9})?Z?$"
 
 
 def read_ogg(records: Query) -> Query:
@@ -125,7 +126,7 @@ def read_ogg(records: Query) -> Query:
 
 def _milliseconds(text: Sql) -> Sql:
     """An ISO time without zone, which GoldenGate writes in UTC, as ms since 1970."""
-    return case((f"{text} RLIKE '^[0-9]{{4}}-'", f"unix_millis(try_cast({text} AS timestamp))"))
+    return case((f"{text} RLIKE '{_TIME}'", f"unix_millis(try_cast({text} AS timestamp))"))
 
 
 def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:

@@ -37,7 +37,7 @@ def inspect(
         typer.Option(
             "--format-of",
             metavar="FORMAT",
-            help="Read it without cdc.yaml: debezium, lindorm, dataworks …; no table configured.",
+            help="Read it without cdc.yaml: debezium, canal, maxwell …; no table configured.",
         ),
     ] = None,
     offset: Annotated[

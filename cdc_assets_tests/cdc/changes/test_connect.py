@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.changes.parse import parse
 from cdc_assets.cdc.changes.reading import read_records
-from cdc_assets.cdc.config import SourceConfig
+from cdc_assets.cdc.config import FORMATS, SourceConfig
 from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets_tests import events as ev
@@ -80,7 +80,7 @@ def test_a_start_is_a_whole_schema(landing: Any) -> None:
     assert schemas.no_starts
 
 
-@pytest.mark.parametrize("format", ["debezium", "debezium-flat", "lindorm", "dataworks"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_a_message_is_read_the_same_with_and_without_its_schema(landing: Any, format: str) -> None:
     with local_checkpoints() as checkpoints:
         fast = read_records(landing, _source(format), checkpoints).parsed
