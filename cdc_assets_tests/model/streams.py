@@ -83,11 +83,11 @@ def _nearest_earlier(event: Event, others: list[Event]) -> Event | None:
 
 def number_runs(events: list[Event]) -> None:
     """O14: the ordinal among equals in one unbroken run of offsets that share the elements."""
-    ordered = sorted(events, key=kafka_order)
+    ordered = sorted(events, key=_row_order)
     counts: dict[str, int] = defaultdict(int)
     previous: Event | None = None
     for event in ordered:
-        same_record = previous is not None and kafka_order(previous) == kafka_order(event)
+        same_record = previous is not None and _row_order(previous) == _row_order(event)
         if same_record and previous is not None:  # the record has landed twice
             event.ordinal = previous.ordinal
             continue
@@ -117,7 +117,11 @@ def _paused(one: int | None, other: int | None) -> bool:
     return one is not None and other is not None and abs(one - other) > 1000
 
 
-def kafka_order(event: Event) -> tuple[str, int, int, int]:
+def kafka_order(event: Event) -> tuple[str, int, int]:
     record = event.record
-    place = (record.topic or "", record.partition or 0, record.offset or 0)
-    return (*place, event.row_number or 0)
+    return (record.topic or "", record.partition or 0, record.offset or 0)
+
+
+def _row_order(event: Event) -> tuple[str, int, int, int]:
+    """The order of rows, where records have many."""
+    return (*kafka_order(event), event.row_number or 0)
