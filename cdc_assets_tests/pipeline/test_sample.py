@@ -190,7 +190,10 @@ def test_the_facts_of_the_days_are_those_of_their_rows(
     lake, name = samples[source].lake, samples[source].name
     kept = [f for f in read_facts(lake, name, DAYS) if f.destination == "changes"]
     rows = lake.stage_days(name, "changes", DAYS).selectExpr(
-        "*", "'changes' AS destination", "CAST(NULL AS string) AS reason"
+        "*",
+        "'changes' AS destination",
+        "CAST(NULL AS string) AS reason",
+        "CAST(NULL AS int) AS row_number",
     )
     counted = facts_of(rows, lake.config.source(name)).collect()
     assert kept
