@@ -161,7 +161,6 @@ def read_dataworks(records: Query) -> Query:
         op="coalesce(v_row_op, v_control_op)",
         source_op="v_op",
         connector="'dataworks'",
-        server="CAST(NULL AS string)",
         db=get("h.source.dbName", "$", "string"),
         table_name="v_name",
         before_row="before_row",
@@ -175,10 +174,7 @@ def read_dataworks(records: Query) -> Query:
         elements=elements.own,
         basis=elements.basis,
         stand_in=elements.stand_in,
-        tx_id="CAST(NULL AS string)",
-        tx_order="CAST(NULL AS bigint)",
         rank="CASE WHEN v_is_before THEN 0 ELSE 1 END",
-        is_snapshot="false",
         schema=case((f"start_hash IS NULL AND {_has_columns()}", "r.schema")),
         start=case((_has_columns(), "start_hash")),
         # W7: ddlMeta is a serialised object; it stays text in the landing.

@@ -226,7 +226,6 @@ def read_envelope(
         stand_in=elements.stand_in,
         tx_id=f"coalesce(v_transaction, {of_source('txId')})",
         tx_order="v_total_order",
-        rank="1",
         # D14: a mark that is not yet known counts as a snapshot read. No truncate is read from a
         # table: without a position of its own it would remove nothing.
         is_snapshot=f"{op} = 'r' OR coalesce({op} <> 't' AND {mark} <> 'false', false)",

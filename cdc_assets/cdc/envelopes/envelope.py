@@ -58,7 +58,7 @@ def object_in(parent: Any, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Envelope:
     """One event in the words that all formats share; an SQL expression each.
 
@@ -71,7 +71,7 @@ class Envelope:
     `elements` are the source elements of the position, `basis` says which members of the source
     they are; `stand_in` takes their place where they say nothing (FORMATS O8). `rank` is 0 for the
     half of a change that takes a row away while its other half writes one (O4). `row_number` is the
-    row's place, from 0, in a record of many rows.
+    row's place, from 0, in a record of many rows. What has a default here, not every format says.
     """
 
     reason: Sql
@@ -80,7 +80,7 @@ class Envelope:
     op: Sql
     source_op: Sql
     connector: Sql
-    server: Sql
+    server: Sql = "CAST(NULL AS string)"
     db: Sql
     table_name: Sql
     before_row: Sql
@@ -89,17 +89,17 @@ class Envelope:
     after: Sql
     key_names: Sql
     source_ts_ms: Sql
-    processed_ts_ms: Sql
+    processed_ts_ms: Sql = "CAST(NULL AS bigint)"
     elements: Sql
     basis: Sql
     stand_in: Sql
-    tx_id: Sql
-    tx_order: Sql
-    rank: Sql
-    is_snapshot: Sql
-    schema: Sql
-    start: Sql
-    payload: Sql
+    tx_id: Sql = "CAST(NULL AS string)"
+    tx_order: Sql = "CAST(NULL AS bigint)"
+    rank: Sql = "1"
+    is_snapshot: Sql = "false"
+    schema: Sql = "CAST(NULL AS variant)"
+    start: Sql = "CAST(NULL AS bigint)"
+    payload: Sql = "CAST(NULL AS string)"
     row_number: Sql = "CAST(NULL AS int)"
 
     def add_to(self, records: Query) -> Query:

@@ -101,7 +101,6 @@ def read_ogg(records: Query) -> Query:
         op="v_row_op",
         source_op="v_op",
         connector="'ogg'",
-        server="CAST(NULL AS string)",
         db="v_namespace",
         table_name="v_name",
         before_row=case(("v_op IN ('U', 'D')", "before_row")),
@@ -115,12 +114,6 @@ def read_ogg(records: Query) -> Query:
         basis=elements.basis,
         stand_in=elements.stand_in,
         tx_id="g.xid",
-        tx_order="CAST(NULL AS bigint)",
-        rank="1",
-        is_snapshot="false",
-        schema="CAST(NULL AS variant)",
-        start="CAST(NULL AS bigint)",
-        payload="CAST(NULL AS string)",
     ).add_to(reasoned)
 
 
