@@ -13,8 +13,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cdc_assets.cdc.envelopes.envelope import Envelope, Format, TableAndRow, table_and_row
-from cdc_assets.cdc.envelopes.images import with_images, with_old_values
+from cdc_assets.cdc.envelopes.envelope import (
+    Envelope,
+    Format,
+    TableAndRow,
+    detail_of,
+    reason_of,
+    table_and_row,
+)
+from cdc_assets.cdc.envelopes.images import images_of, with_images
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.positions import COMMIT_TS, SOURCE_TIME
 from cdc_assets.cdc.sqltext import (
@@ -79,23 +86,17 @@ def read_canal(records: Query) -> Query:
             "v_name": table_name_sql("v_database", "v_table"),
         }
     )
-    again = _images(_at(get("digits", "$.data")), _at(get("digits", "$.old")))
-    images = with_images(judged, *_images("v_row", _at("m.old")), again)
+    again = images_of(_at(get("digits", "$.data")), _at(get("digits", "$.old")), ROW_OPS)
+    images = with_images(judged, *images_of("v_row", _at("m.old"), ROW_OPS), again)
     is_event = "m.database IS NOT NULL AND (m.type IS NOT NULL OR m.data IS NOT NULL)"
     reasoned = images.extend(
         {
-            "v_reason": case(
-                (
-                    f"NOT coalesce({is_event} OR v_control_op = 'heartbeat', false)",
-                    "'not_an_envelope'",
-                ),
-                (f"NOT {is_present('m.type')}", "'missing_op'"),
-                ("v_row_op IS NULL AND v_control_op IS NULL", "'unknown_op'"),
-                ("v_row_op IS NOT NULL AND v_name IS NULL", "'missing_table'"),
-                (
-                    f"v_op IN ({_IMAGED}) AND {members_of('v_row')} IS NULL",
-                    "'missing_image'",
-                ),
+            "v_reason": reason_of(
+                no_event=f"NOT coalesce({is_event} OR v_control_op = 'heartbeat', false)",
+                no_op=f"NOT {is_present('m.type')}",
+                unknown_op="v_row_op IS NULL AND v_control_op IS NULL",
+                no_table="v_row_op IS NOT NULL AND v_name IS NULL",
+                no_image=f"v_op IN ({_IMAGED}) AND {members_of('v_row')} IS NULL",
             )
         }
     )
@@ -103,12 +104,8 @@ def read_canal(records: Query) -> Query:
     has_types = is_object("m.mysqlType")
     return Envelope(
         reason="v_reason",
-        detail=case(
-            ("v_reason = 'not_an_envelope'", "'JSON that is not a change event of this format'"),
-            ("v_reason = 'missing_op'", "'an event without type'"),
-            ("v_reason = 'unknown_op'", "concat('type ', substring(to_json(m.type), 1, 40))"),
-            ("v_reason = 'missing_table'", "'the event names no database and table'"),
-            ("v_reason = 'missing_image'", "concat('type ', v_op, ' without its row in data')"),
+        detail=detail_of(
+            "type", "m.type", "the event names no database and table", " without its row in data"
         ),
         kind=case(("v_row_op IS NOT NULL", "'row'"), ("v_control_op IS NOT NULL", "'control'")),
         op="coalesce(v_row_op, v_control_op)",
@@ -135,15 +132,6 @@ def read_canal(records: Query) -> Query:
 def _at(rows: Sql) -> Sql:
     """The element of a list that stands beside the row."""
     return f"get(try_cast({rows} AS array<variant>), v_number)"
-
-
-def _images(data: Sql, old: Sql) -> tuple[Sql, Sql]:
-    """The row before and after; a delete's `data` is the old row."""
-    row = members_of(data)
-    before = case(
-        ("v_op = 'DELETE'", row), ("v_op = 'UPDATE'", with_old_values(row, members_of(old)))
-    )
-    return before, case(("v_op IN ('INSERT', 'UPDATE')", row))
 
 
 # --- types

@@ -10,6 +10,7 @@ from cdc_assets.cdc.envelopes.envelope import (
     Format,
     TableAndRow,
     object_in,
+    reason_of,
     table_and_row,
 )
 from cdc_assets.cdc.envelopes.images import with_images
@@ -133,12 +134,12 @@ def read_dataworks(records: Query) -> Query:
     )
     reasoned = judged.extend(
         {
-            "v_reason": case(
-                ("NOT v_is_envelope", "'not_an_envelope'"),
-                (f"NOT {is_present('p.op')}", "'missing_op'"),
-                ("v_row_op IS NULL AND v_control_op IS NULL", "'unknown_op'"),
-                ("v_row_op IS NOT NULL AND v_name IS NULL", "'missing_table'"),
-                (no_image, "'missing_image'"),
+            "v_reason": reason_of(
+                no_event="NOT v_is_envelope",
+                no_op=f"NOT {is_present('p.op')}",
+                unknown_op="v_row_op IS NULL AND v_control_op IS NULL",
+                no_table="v_row_op IS NOT NULL AND v_name IS NULL",
+                no_image=no_image,
             )
         }
     )

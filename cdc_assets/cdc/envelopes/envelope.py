@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.sqltext import Query, Sql
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.column_types import ColumnTypes
 
 TableAndRow = tuple[str, Mapping[str, Any]]
@@ -105,3 +105,38 @@ class Envelope:
     def add_to(self, records: Query) -> Query:
         """The records with these columns, prefixed by ``e_``."""
         return records.extend({f"e_{f.name}": getattr(self, f.name) for f in fields(self)})
+
+
+def reason_of(no_event: Sql, no_op: Sql, unknown_op: Sql, no_table: Sql, no_image: Sql) -> Sql:
+    """The reason code of what is wrong with an event, by conditions: the first that holds."""
+    return case(
+        (no_event, "'not_an_envelope'"),
+        (no_op, "'missing_op'"),
+        (unknown_op, "'unknown_op'"),
+        (no_table, "'missing_table'"),
+        (no_image, "'missing_image'"),
+    )
+
+
+def detail_of(op_name: str, sent_op: Sql, no_table: str, no_image: str) -> Sql:
+    """What there is to say of the reason `v_reason`.
+
+    Args:
+        op_name: what the format calls the op.
+        sent_op: the op as it was sent (VARIANT); its text is `v_op`.
+        no_table: what is said where the table is missing.
+        no_image: the end of what is said of an op without its image.
+    """
+    return case(
+        ("v_reason = 'not_an_envelope'", "'JSON that is not a change event of this format'"),
+        ("v_reason = 'missing_op'", literal(f"an event without {op_name}")),
+        (
+            "v_reason = 'unknown_op'",
+            f"concat({literal(f'{op_name} ')}, substring(to_json({sent_op}), 1, 40))",
+        ),
+        ("v_reason = 'missing_table'", literal(no_table)),
+        (
+            "v_reason = 'missing_image'",
+            f"concat({literal(f'{op_name} ')}, v_op, {literal(no_image)})",
+        ),
+    )

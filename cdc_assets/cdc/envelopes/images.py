@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cdc_assets.cdc.sqltext import Query, Sql, case
+from collections.abc import Mapping
+
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals, members_of
 from cdc_assets.cdc.values.strict_json import digits_of
 
 _DOUBLE = "[0-9]E[-0-9]|Infinity"  # what Spark writes of such a double
@@ -15,6 +17,24 @@ def with_old_values(row: Sql, old: Sql) -> Sql:
     """
     was = f"CASE WHEN map_contains_key({old}, name) THEN try_element_at({old}, name) ELSE v END"
     return case((f"{old} IS NOT NULL", f"transform_values({row}, (name, v) -> {was})"))
+
+
+def images_of(data: Sql, old: Sql, ops: Mapping[str, str]) -> tuple[Sql, Sql]:
+    """The row before and after, of a message with one row and the old values of what changed.
+
+    Args:
+        data: the row; of a delete the old one.
+        old: the old values of the columns that an update changed.
+        ops: what each op, `v_op` as it was sent, is.
+    """
+    row = members_of(data)
+    before = (
+        (f"v_op = {literal(op)}", row if short == "d" else with_old_values(row, members_of(old)))
+        for op, short in sorted(ops.items(), key=lambda of: of[1])
+        if short in "ud"
+    )
+    writes = literals(op for op, short in ops.items() if short in "cur")
+    return case(*before), case((f"v_op IN ({writes})", row))
 
 
 def with_images(records: Query, before: Sql, after: Sql, again: tuple[Sql, Sql]) -> Query:

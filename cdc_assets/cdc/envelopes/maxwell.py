@@ -11,8 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cdc_assets.cdc.envelopes.envelope import Envelope, Format, TableAndRow, table_and_row
-from cdc_assets.cdc.envelopes.images import with_images, with_old_values
+from cdc_assets.cdc.envelopes.envelope import (
+    Envelope,
+    Format,
+    TableAndRow,
+    detail_of,
+    reason_of,
+    table_and_row,
+)
+from cdc_assets.cdc.envelopes.images import images_of, with_images
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.positions import SOURCE_TIME
 from cdc_assets.cdc.sqltext import (
@@ -24,7 +31,6 @@ from cdc_assets.cdc.sqltext import (
     is_text,
     literal,
     lookup,
-    members_of,
     string_of,
     struct,
     whole,
@@ -75,21 +81,18 @@ def read_maxwell(records: Query) -> Query:
     )
     images = with_images(
         judged,
-        *_images("m.data", "m.old"),
-        _images(get("digits", "$.data"), get("digits", "$.old")),
+        *images_of("m.data", "m.old", ROW_OPS),
+        images_of(get("digits", "$.data"), get("digits", "$.old"), ROW_OPS),
     )
     is_event = "m.database IS NOT NULL AND (m.type IS NOT NULL OR m.data IS NOT NULL)"
     reasoned = images.extend(
         {
-            "v_reason": case(
-                (f"NOT coalesce({is_event}, false)", "'not_an_envelope'"),
-                (f"NOT {is_present('m.type')}", "'missing_op'"),
-                ("v_row_op IS NULL AND v_control_op IS NULL", "'unknown_op'"),
-                ("v_row_op IS NOT NULL AND v_name IS NULL", "'missing_table'"),
-                (
-                    "v_row_op IS NOT NULL AND coalesce(before_row, after_row) IS NULL",
-                    "'missing_image'",
-                ),
+            "v_reason": reason_of(
+                no_event=f"NOT coalesce({is_event}, false)",
+                no_op=f"NOT {is_present('m.type')}",
+                unknown_op="v_row_op IS NULL AND v_control_op IS NULL",
+                no_table="v_row_op IS NOT NULL AND v_name IS NULL",
+                no_image="v_row_op IS NOT NULL AND coalesce(before_row, after_row) IS NULL",
             )
         }
     )
@@ -106,12 +109,8 @@ def read_maxwell(records: Query) -> Query:
     )
     return Envelope(
         reason="v_reason",
-        detail=case(
-            ("v_reason = 'not_an_envelope'", "'JSON that is not a change event of this format'"),
-            ("v_reason = 'missing_op'", "'an event without type'"),
-            ("v_reason = 'unknown_op'", "concat('type ', substring(to_json(m.type), 1, 40))"),
-            ("v_reason = 'missing_table'", "'the event names no database and table'"),
-            ("v_reason = 'missing_image'", "concat('type ', v_op, ' without data')"),
+        detail=detail_of(
+            "type", "m.type", "the event names no database and table", " without data"
         ),
         kind=case(("v_row_op IS NOT NULL", "'row'"), ("v_control_op IS NOT NULL", "'control'")),
         op="coalesce(v_row_op, v_control_op)",
@@ -132,15 +131,6 @@ def read_maxwell(records: Query) -> Query:
         is_snapshot="coalesce(v_row_op = 'r', false)",
         payload=case(("v_control_op = 'ddl'", "m.sql")),
     ).add_to(reasoned)
-
-
-def _images(data: Sql, old: Sql) -> tuple[Sql, Sql]:
-    """The row before and after; a delete's `data` is the old row."""
-    row = members_of(data)
-    before = case(
-        ("v_op = 'delete'", row), ("v_op = 'update'", with_old_values(row, members_of(old)))
-    )
-    return before, case(("v_op IN ('insert', 'update', 'bootstrap-insert')", row))
 
 
 def _key_row(key_row: Sql) -> Sql:

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cdc_assets.cdc.envelopes.envelope import Envelope, Format, TableAndRow, table_and_row
+from cdc_assets.cdc.envelopes.envelope import (
+    Envelope,
+    Format,
+    TableAndRow,
+    detail_of,
+    reason_of,
+    table_and_row,
+)
 from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.positions import elements_of, wide_number
@@ -74,29 +81,22 @@ def read_ogg(records: Query) -> Query:
     )
     reasoned = images.extend(
         {
-            "v_reason": case(
-                (
+            "v_reason": reason_of(
+                no_event=(
                     "NOT coalesce(g.table IS NOT NULL AND (g.op_type IS NOT NULL "
-                    "OR g.pos IS NOT NULL OR g.op_ts IS NOT NULL), false)",
-                    "'not_an_envelope'",
+                    "OR g.pos IS NOT NULL OR g.op_ts IS NOT NULL), false)"
                 ),
-                (f"NOT {is_present('g.op_type')}", "'missing_op'"),
-                ("v_row_op IS NULL", "'unknown_op'"),
-                ("v_name IS NULL", "'missing_table'"),
-                ("v_op IN ('I', 'U') AND after_row IS NULL", "'missing_image'"),
+                no_op=f"NOT {is_present('g.op_type')}",
+                unknown_op="v_row_op IS NULL",
+                no_table="v_name IS NULL",
+                no_image="v_op IN ('I', 'U') AND after_row IS NULL",
             )
         }
     )
     elements = elements_of(wide_number("g.pos"), "pos", "v_source_ts_ms")
     return Envelope(
         reason="v_reason",
-        detail=case(
-            ("v_reason = 'not_an_envelope'", "'JSON that is not a change event of this format'"),
-            ("v_reason = 'missing_op'", "'an event without op_type'"),
-            ("v_reason = 'unknown_op'", "concat('op_type ', substring(to_json(g.op_type), 1, 40))"),
-            ("v_reason = 'missing_table'", "'table is not SCHEMA.TABLE'"),
-            ("v_reason = 'missing_image'", "concat('op_type ', v_op, ' without after')"),
-        ),
+        detail=detail_of("op_type", "g.op_type", "table is not SCHEMA.TABLE", " without after"),
         kind=case(("v_row_op IS NOT NULL", "'row'")),
         op="v_row_op",
         source_op="v_op",
