@@ -1095,8 +1095,13 @@ def kcat_line(record: Record) -> str:
     line: dict[str, Any] = {"topic": record.topic, "partition": record.partition}
     line |= {"offset": record.offset, "tstype": "create", "ts": record.timestamp_ms, "broker": 1}
     if record.headers:
-        flat = [(name, None if v is None else _utf8(v)) for name, v in record.headers]
-        line["headers"] = [part for pair in flat for part in pair]
+        try:
+            flat = [(name, None if v is None else _utf8(v)) for name, v in record.headers]
+            line["headers"] = [part for pair in flat for part in pair]
+        except UnicodeDecodeError:  # kcat has no form for other bytes
+            line["headers"] = [
+                {"key": name, **_text_or_base64("value", "value", v)} for name, v in record.headers
+            ]
     line |= _text_or_base64("key", "key", record.key)
     line |= _text_or_base64("payload", "value", record.value)
     return json.dumps(line, ensure_ascii=False)

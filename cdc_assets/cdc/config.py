@@ -255,11 +255,38 @@ _OWN_KAFKA_OPTIONS = {
 }
 
 
+class RegistryConfig(_Model):
+    """The schema registry that records were written with, and how it is spoken to.
+
+    `ca` is a file of certificates that are trusted beside those of the system.
+    """
+
+    url: str = Field(pattern=r"^https?://[^/@]+(/[^@]*)?$")
+    username: str | None = Field(default=None, min_length=1)
+    password: str | None = Field(default=None, min_length=1, repr=False)
+    token: str | None = Field(
+        default=None, min_length=1, repr=False, description="Sent as a bearer token."
+    )
+    ca: str | None = None
+
+    @model_validator(mode="after")
+    def _one_login(self) -> RegistryConfig:
+        if self.token is not None and self.username is not None:
+            raise ValueError("got both of username and token; name one of them")
+        if self.password is not None and self.username is None:
+            raise ValueError("password: it needs a username beside it")
+        return self
+
+
 class LandingConfig(_Model):
-    """Where a source's records come from: landed files, or Kafka."""
+    """Where a source's records come from: landed files, or Kafka.
+
+    With a `registry` they are decoded by its schemas.
+    """
 
     files: str | None = None
     kafka: KafkaConfig | None = None
+    registry: RegistryConfig | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> LandingConfig:
@@ -956,14 +983,20 @@ def _meant(key: Any) -> str:
     return f"did you mean {' or '.join(close)}?" if close else "look for a spelling mistake"
 
 
+def _anchored_landing(landing: LandingConfig, base: Path) -> LandingConfig:
+    found: dict[str, Any] = {}
+    if landing.files is not None:
+        found["files"] = _location(landing.files, base)
+    if landing.registry is not None and landing.registry.ca is not None:
+        ca = str(base / landing.registry.ca)
+        found["registry"] = landing.registry.model_copy(update={"ca": ca})
+    return landing.model_copy(update=found)
+
+
 def _anchored(config: Config, base: Path) -> Config:
     warehouse = _location(os.environ.get("CDC_WAREHOUSE") or config.lake.warehouse, base)
     sources = {
-        name: source.model_copy(
-            update={"landing": LandingConfig(files=_location(source.landing.files, base))}
-        )
-        if source.landing.files is not None
-        else source
+        name: source.model_copy(update={"landing": _anchored_landing(source.landing, base)})
         for name, source in config.sources.items()
     }
     lake = LakeConfig.model_validate({**config.lake.model_dump(), "warehouse": warehouse})

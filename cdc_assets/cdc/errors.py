@@ -62,6 +62,18 @@ class LandingError(CdcError):
         super().__init__(f"{source}: {message}")
 
 
+class RegistryError(CdcError):
+    """Raised when a source's schema registry does not answer; the day stays as it was."""
+
+    def __init__(self, source: str, url: str, what: str) -> None:
+        self.source = source
+        self.url = url
+        super().__init__(
+            f"{source}: the schema registry {what} ({url}). Nothing of the day was changed. See "
+            f"sources.{source}.landing.registry in cdc.yaml, then run the day again"
+        )
+
+
 class MissingDayError(CdcError):
     """Raised when a stage needs a day that has not been made yet."""
 

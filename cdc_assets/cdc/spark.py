@@ -40,6 +40,8 @@ KAFKA_PACKAGES = (
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
 )
+# Spark's own module; the newest of its minor line that every repository has.
+AVRO_PACKAGES = ("org.apache.spark:spark-avro_2.13:4.1.1",)
 # Up to so many rows planning and compiling take the time, and not reading.
 SMALL_ROWS = 5_000
 # They are read in one piece, and what runs once is interpreted: half the work on the sample.
@@ -327,26 +329,35 @@ def add_kafka(spark: SparkSession) -> None:
     Raises:
         ConfigError: they can't be fetched.
     """
+    _add_jars(spark, "connector for Kafka", KAFKA_PACKAGES)
+
+
+def add_avro(spark: SparkSession) -> None:
+    """Give a session Spark's module for Avro, unless it has it; as :func:`add_kafka`."""
+    _add_jars(spark, "module for Avro", AVRO_PACKAGES)
+
+
+def _add_jars(spark: SparkSession, what: str, packages: Sequence[str]) -> None:
     context: Any = spark.sparkContext._jsc.sc()
     jvm: Any = spark._jvm
+    name = packages[-1].split(":")[1]
     with _adding_jars:
-        if "spark-sql-kafka-0-10" not in context.listJars().mkString(" "):
-            _add_kafka_jars(spark)
+        if name not in context.listJars().mkString(" "):
+            _fetch_jars(spark, what, packages)
     # Added jars have a class loader of their own; another thread may have added them.
     loader = spark._jsparkSession.sharedState().jarClassLoader()
     jvm.java.lang.Thread.currentThread().setContextClassLoader(loader)
 
 
-def _add_kafka_jars(spark: SparkSession) -> None:
+def _fetch_jars(spark: SparkSession, what: str, packages: Sequence[str]) -> None:
     try:
-        for package in KAFKA_PACKAGES:
+        for package in packages:
             spark.sql(f"ADD JAR 'ivy://{package}?transitive=false'")
     except (Py4JError, PySparkException) as error:
         why = root_cause(error)
         raise ConfigError(
             [
-                f"Spark's connector for Kafka can't be fetched ({why}). Without a network put "
-                f"{', '.join((*PACKAGES, *KAFKA_PACKAGES))} into a folder and name it in "
-                "CDC_SPARK_JARS"
+                f"Spark's {what} can't be fetched ({why}). Without a network put "
+                f"{', '.join((*PACKAGES, *packages))} into a folder and name it in CDC_SPARK_JARS"
             ]
         ) from error

@@ -52,7 +52,8 @@ def _schemas(config: Config, source: str) -> Iterator[tuple[str, str]]:
     except CdcError:  # no lake yet, or the check of the catalog says what is wrong with it
         return
     for row in found.select(["table_name", "schema"]).to_pylist():
-        yield row["table_name"], row["schema"]
+        if row["table_name"] is not None:  # not a registry's
+            yield row["table_name"], row["schema"]
 
 
 # --- landed records

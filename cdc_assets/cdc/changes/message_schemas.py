@@ -18,6 +18,7 @@ from cdc_assets.cdc.envelopes.formats import FORMATS
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.retry import with_retry
+from cdc_assets.cdc.registry.decode import Decoding
 from cdc_assets.cdc.sqltext import case, few_rows, is_object, literal, named
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.strict_json import DOCUMENT, document_in, with_strict_json
@@ -65,7 +66,10 @@ class MessageSchemas:
 
 
 def read_schemas(
-    landing: DataFrame, source: SourceConfig, examples: Mapping[Carried, RecordPlace]
+    landing: DataFrame,
+    source: SourceConfig,
+    examples: Mapping[Carried, RecordPlace],
+    decoding: Decoding | None = None,
 ) -> MessageSchemas:
     """Read the schemas of some records again from one landed example each.
 
@@ -75,7 +79,7 @@ def read_schemas(
         return MessageSchemas({}, {})
     wanted = set(examples.values())
     rows = landing.where(" OR ".join(f"({_is_at(place)})" for place in wanted))
-    documents = with_document(with_texts(rows), cut=False)
+    documents = with_document(with_texts(rows, decoding), cut=False)
     parts = parts_of("value_text")
     start = case((has_start("value_text", parts), f"{parts}[0]"))
     texts = with_strict_json(
@@ -152,7 +156,8 @@ def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) ->
     identifier = lake.stage(name, "schemas")
     if not lake.exists(identifier):
         return KnownSchemas({}, {})
-    frame = lake.spark.table(identifier)
+    # A registry's schemas are no table's.
+    frame = lake.spark.table(identifier).where("table_name IS NOT NULL")
     if tables is not None:
         frame = frame.where(F.col("table_name").isin(list(tables)))
     return KnownSchemas({}, {}).joined(frame.collect(), lake.config.source(name).format)
@@ -202,7 +207,13 @@ def fresh_schemas(
             of_table = (table, schema_id)
             first[of_table] = min(first.get(of_table, date.max), place.landing_date)
     return [
-        Row(schema_id=i, table_name=table, schema=schemas.texts[i], first_landed=landed)
+        Row(
+            schema_id=i,
+            table_name=table,
+            schema=schemas.texts[i],
+            first_landed=landed,
+            registry_id=None,
+        )
         for (table, i), landed in first.items()
         if known.first_landed.get((table, i), date.max) > landed
     ]

@@ -29,6 +29,7 @@ from cdc_assets.cdc.envelopes.keys import (
     with_message_key,
     with_raw_keys,
 )
+from cdc_assets.cdc.registry.decode import Decoding
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, rarely
 from cdc_assets.cdc.values.strict_json import document_in
 
@@ -37,31 +38,51 @@ IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
 
 _MOST_ROWS = 1 << 20  # in a record, more than fit into one
 _SHOWN, _UTF8 = 60, 4  # characters, and bytes at most of each
+_SET_REGISTRY = "': set landing.registry of the source'"
 _IS_REGISTRY = "length(value) >= 5 AND substring(value, 1, 1) = X'00'"
 
 
-def with_texts(landing: DataFrame) -> Query:
-    """Add `value_text`: the value's bytes as text, null where there is none to be read."""
-    return Query(landing).extend(
+def with_texts(landing: DataFrame, decoding: Decoding | None = None) -> Query:
+    """Add `value_text` and `key_text`: bytes as text, null where there is none to be read.
+
+    Args:
+        landing: landing rows.
+        decoding: how those are decoded that were written with a schema registry; without it
+            their values have no text.
+    """
+    rows, key, value = Query(landing), MESSAGE_KEY, "CAST(value AS string)"
+    is_registry = f"coalesce({_IS_REGISTRY}, false)"
+    fault = f"concat('schema id ', conv(hex(substring(value, 2, 4)), 16, 10), {_SET_REGISTRY})"
+    if decoding is not None:
+        rows = decoding.add_to(rows)
+        key, value = f"coalesce(key_sent, {key})", f"coalesce(value_sent, {value})"
+        is_registry, fault = "registry_fault IS NOT NULL", "registry_fault"
+    texts = rows.extend(
         {
             "is_empty": "value IS NULL OR length(value) = 0",
-            "is_registry": f"coalesce({_IS_REGISTRY}, false)",
-            "value_text": case(
-                (f"length(value) > 0 AND NOT ({_IS_REGISTRY})", "CAST(value AS string)")
-            ),
+            "is_registry": is_registry,
+            "registry_detail": case((is_registry, fault)),
+            "value_text": case((f"length(value) > 0 AND NOT ({is_registry})", value)),
             "value_hash": "xxhash64(value)",
             "kafka_ts_ms": "unix_millis(timestamp)",
-            "key_text": MESSAGE_KEY,
+            "key_text": key,
         }
     )
+    return texts if decoding is None else texts.drop("key_sent", "value_sent", "registry_fault")
 
 
-def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> DataFrame:
+def parse(
+    landing: DataFrame,
+    source: SourceConfig,
+    whole: bool = False,
+    decoding: Decoding | None = None,
+) -> DataFrame:
     """Read landing rows; one row out for each row in, or for each row in a record of many.
 
     Args:
         landing: has the columns of `LANDING`.
         source: the rules.
+        decoding: how records are decoded that were written with a schema registry.
         whole: read messages with the schemas that they start with.
 
     Returns:
@@ -73,7 +94,7 @@ def parse(landing: DataFrame, source: SourceConfig, whole: bool = False) -> Data
     """
     own = FORMATS[source.format]
     documents = with_document(
-        with_texts(landing),
+        with_texts(landing, decoding),
         cut=not own.reads_schema,
         hashed=not whole,
         key_doc="key_text",
@@ -215,8 +236,7 @@ def _unreadable_detail() -> Sql:
         ("_reason = 'malformed_landing_line'", f"concat('not a landed record: ', {shown})"),
         (
             "_reason = 'registry_encoded'",
-            "concat('encoded by a schema registry, schema id ', "
-            "conv(hex(substring(value, 2, 4)), 16, 10))",
+            "concat('encoded by a schema registry, ', registry_detail)",
         ),
         (
             "_reason = 'malformed_json'",

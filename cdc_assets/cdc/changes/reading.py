@@ -23,6 +23,7 @@ from cdc_assets.cdc.changes.parse import parse
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import parts_of, start_hash
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
+from cdc_assets.cdc.registry.decode import Decoding
 
 _SHAPE = (
     "kind", "landing_date", "table_name", "start_hash", "schema_id", "key_schema", "key_names",
@@ -59,21 +60,27 @@ class Reading:
         return none.joined(fresh_schemas(self.carried, self.schemas, none), source.format)
 
 
-def read_records(landing: DataFrame, source: SourceConfig, checkpoints: Checkpoints) -> Reading:
+def read_records(
+    landing: DataFrame,
+    source: SourceConfig,
+    checkpoints: Checkpoints,
+    decoding: Decoding | None = None,
+) -> Reading:
     """Read landing rows in one pass, and count what was read in groups."""
-    parsed = checkpoints.add(parse(landing, source))
+    parsed = checkpoints.add(parse(landing, source, decoding=decoding))
     groups = group_records(parsed)
-    schemas = read_schemas(landing, source, _examples(groups))
+    schemas = read_schemas(landing, source, _examples(groups), decoding)
     if schemas.no_starts:
         # What stands before the payload is not a schema: such messages are read whole.
         starts = ", ".join(f"{start}L" for start in schemas.no_starts)
         text = "CAST(value AS string)"
         hashed = start_hash(text, parts_of(text))
+        # None of them was written with a registry: those have schemas.
         again = parse(landing.where(f"{hashed} IN ({starts})"), source, whole=True)
         cut = parsed.where(f"NOT coalesce(cut_hash IN ({starts}), false)")
         parsed = checkpoints.add(cut.unionByName(again))
         groups = group_records(parsed)
-        schemas = read_schemas(landing, source, _examples(groups))
+        schemas = read_schemas(landing, source, _examples(groups), decoding)
     return Reading(
         with_schema_ids(parsed.drop("cut_hash"), schemas),
         schemas_carried(groups),

@@ -32,6 +32,7 @@ from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
 from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
+from cdc_assets.cdc.registry.kept import kept_decoding
 from cdc_assets.cdc.sqltext import with_replaced
 
 # Raised when the reading of records changes, so that days made before are made again.
@@ -133,6 +134,8 @@ def rules_fingerprint(config: Config, name: str) -> str:
     tables = {n: [t.key, t.replica_identity, t.columns] for n, t in sorted(source.tables.items())}
     resets = [instant.isoformat() for instant in source.position_reset]
     rules: list[Any] = [READER_VERSION, source.format, resets, tables, source.unavailable_value]
+    if source.landing.registry is not None:
+        rules.append("registry")
     if source.is_protected:
         hidden = {n: [sorted(t.exclude), sorted(t.hash)] for n, t in sorted(source.tables.items())}
         rules += [hidden, config.hash_salt]
@@ -161,10 +164,12 @@ def _make_run(
     landing = lake.spark.table(lake.stage(name, "landing"))
     of_days = landing.where(landed_on(days))
     with local_checkpoints() as checkpoints:
-        reading = read_records(of_days, source, checkpoints)
+        lake.create_stage(name, "schemas", columns.SCHEMAS, "message schemas of the source")
+        day_before = days[0] - timedelta(days=1)
+        decoding = kept_decoding(lake, name, landing.where(landed_on([day_before, *days])))
+        reading = read_records(of_days, source, checkpoints, decoding)
         parsed, keys = reading.parsed, reading.keys
         check_keys(keys, name, source)
-        lake.create_stage(name, "schemas", columns.SCHEMAS, "message schemas of the source")
         known = known_schemas(lake, name)
         fresh = fresh_schemas(reading.carried, reading.schemas, known)
         schemas = known.joined(fresh, source.format)
@@ -184,8 +189,9 @@ def _make_run(
         if keys.tombstones:
             # Planning the reading of a day that is not there takes as long as that of any other.
             has_before = made_of[days[0]]["landing_before"] is not None
-            before = landing.where(landed_on([days[0] - timedelta(days=1)])) if has_before else None
-            verdicts = checkpoints.add(settle_tombstones(lake, name, parsed, before, days[0]))
+            before = landing.where(landed_on([day_before])) if has_before else None
+            settled = settle_tombstones(lake, name, parsed, before, days[0], decoding)
+            verdicts = checkpoints.add(settled)
         of_records = route(parsed, source, keys, schemas, verdicts, misfits)
         # A checkpoint: each write filters by one destination, and Spark would push the filter below
         # the keys, planning and computing all of them twice a write.

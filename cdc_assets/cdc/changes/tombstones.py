@@ -9,17 +9,24 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.parse import IDENTITY, parse
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.registry.decode import Decoding
 from cdc_assets.cdc.sqltext import case, literal, with_columns
 
 
 def settle_tombstones(
-    lake: Lake, name: str, parsed: DataFrame, before: DataFrame | None, first: date
+    lake: Lake,
+    name: str,
+    parsed: DataFrame,
+    before: DataFrame | None,
+    first: date,
+    decoding: Decoding | None = None,
 ) -> DataFrame:
     """Tell tombstones that follow their own delete from lone ones (D11).
 
     Args:
         parsed: records of some days from `first` on.
         before: what landed on the day before `first`; None where nothing did.
+        decoding: how records are decoded that were written with a schema registry.
 
     Returns:
         `IDENTITY` of each tombstone, `follows_delete`, and its `table_name` (null where
@@ -35,7 +42,8 @@ def settle_tombstones(
     if before is not None:
         keys = tombstones.selectExpr("topic", "partition", "message_key AS key").distinct()
         of_keys = before.join(keys, ["topic", "partition", "key"], "left_semi")
-        earlier = parse(of_keys.to(before.schema), source, whole=True).select(*slim.columns)
+        read = parse(of_keys.to(before.schema), source, whole=True, decoding=decoding)
+        earlier = read.select(*slim.columns)
         history = history.unionByName(earlier)
     return judge_tombstones(history, _topic_tables(lake, name, parsed, first), first)
 

@@ -103,6 +103,7 @@ SCHEMAS = _schema(
     ("table_name", _TEXT, "namespace.table"),
     ("schema", _TEXT, "the schema that messages carried, as JSON"),
     ("first_landed", DateType(), "first day that it landed"),
+    ("registry_id", _TEXT, "id of a schema registry's schema, which has no table; else null"),
 )
 
 FACTS = _schema(

@@ -1,0 +1,192 @@
+"""An Avro schema of a registry → how Spark decodes it, and what Kafka Connect would say of it.
+
+Logical types are taken out of what Spark decodes by: values are then those that Kafka Connect's
+JSON converter writes (bytes of a decimal in base64, numbers of days and microseconds), and are read
+as those, by the schema that the converter would have written beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class SchemaError(ValueError):
+    """Raised when a schema can't be read; the message says what it is that can't."""
+
+
+class AvroSchema(NamedTuple):
+    """`reader`: the Avro schema that values are decoded by; `connect`: Kafka Connect's of them."""
+
+    reader: Any
+    connect: dict[str, Any]
+
+
+# Avro: Connect's JSON.
+_PRIMITIVES = {
+    "boolean": "boolean",
+    "int": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "bytes": "bytes",
+    "string": "string",
+}
+# What a writer that is no Kafka Connect says of its values, in Connect's and Debezium's names.
+_LOGICAL = {
+    ("bytes", "decimal"): "org.apache.kafka.connect.data.Decimal",
+    ("fixed", "decimal"): "org.apache.kafka.connect.data.Decimal",
+    ("int", "date"): "org.apache.kafka.connect.data.Date",
+    ("int", "time-millis"): "org.apache.kafka.connect.data.Time",
+    ("long", "time-micros"): "io.debezium.time.MicroTime",
+    ("long", "timestamp-millis"): "org.apache.kafka.connect.data.Timestamp",
+    ("long", "timestamp-micros"): "io.debezium.time.MicroTimestamp",
+    ("long", "local-timestamp-millis"): "io.debezium.time.Timestamp",
+    ("long", "local-timestamp-micros"): "io.debezium.time.MicroTimestamp",
+    ("string", "uuid"): "io.debezium.data.Uuid",
+}
+
+
+def read_avro(text: str, references: Sequence[str] = ()) -> AvroSchema:
+    """Read a schema.
+
+    Args:
+        text: the schema's JSON, or the bare name of a type.
+        references: schemas that it names types of, each after those that it names itself.
+
+    Raises:
+        SchemaError: it is no Avro schema, names an unknown type or itself, or has a union of
+            several types, which no column can have.
+    """
+    types = _Types()
+    for reference in references:
+        types.read(_document(reference), "", "")
+    # A reference's types are defined where the schema first names them.
+    types.defined.clear()
+    reader, connect = types.read(_document(text), "", "the schema")
+    return AvroSchema(reader, connect)
+
+
+def _document(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()  # `string` for `"string"`
+
+
+class _Types:
+    """The named types of a schema."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, tuple[Any, str]] = {}
+        self._open: list[str] = []
+        self.defined: set[str] = set()
+
+    def read(self, schema: Any, namespace: str, where: str) -> AvroSchema:
+        if isinstance(schema, str):
+            return self._named(schema, namespace, where)
+        if isinstance(schema, list):
+            return self._union(schema, namespace, where)
+        if not isinstance(schema, dict):
+            raise SchemaError(f"{where}: got {json.dumps(schema)[:60]}, expected an Avro type")
+        kind = schema.get("type")
+        if isinstance(kind, (dict, list)):
+            return self.read(kind, namespace, where)
+        if kind == "array":
+            items = self.read(schema.get("items"), namespace, f"{where}, items")
+            reader = {"type": "array", "items": items.reader}
+            connect = {"type": "array", "items": items.connect}
+        elif kind == "map":
+            values = self.read(schema.get("values"), namespace, f"{where}, values")
+            reader = {"type": "map", "values": values.reader}
+            connect = {"type": "map", "keys": _of("string"), "values": values.connect}
+        elif kind in ("record", "error", "enum", "fixed"):
+            return self._definition(schema, namespace, where)
+        elif kind in _PRIMITIVES:
+            reader, connect = {"type": kind}, _of(_PRIMITIVES[kind])
+        else:
+            return self._named(str(kind), namespace, where)
+        return AvroSchema(reader, {**connect, **_said(schema)})
+
+    def _named(self, name: str, namespace: str, where: str) -> AvroSchema:
+        if name in _PRIMITIVES:
+            return AvroSchema(name, _of(_PRIMITIVES[name]))
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        full = full if full in self._sources else name
+        if full not in self._sources:
+            raise SchemaError(f"{where}: {name} is no type of Avro and not defined before")
+        if full in self._open:
+            raise SchemaError(f"{where}: {full} holds itself, which no column can")
+        definition, of_namespace = self._sources[full]
+        return self._definition(definition, of_namespace, where)
+
+    def _definition(self, schema: Mapping[str, Any], namespace: str, where: str) -> AvroSchema:
+        name = schema.get("name")
+        if not isinstance(name, str):
+            raise SchemaError(f"{where}: a {schema['type']} without name")
+        own = schema.get("namespace", namespace)
+        full = name if "." in name or not own else f"{own}.{name}"
+        inner = full.rpartition(".")[0]
+        self._sources[full] = (schema, namespace)
+        self._open.append(full)
+        definition, connect = self._parts(schema, inner, where)
+        self._open.pop()
+        # Avro wants a type defined once, and named from then on.
+        reader: Any = full if full in self.defined else {**definition, "name": full}
+        self.defined.add(full)
+        return AvroSchema(reader, {**connect, **_said(schema)})
+
+    def _parts(
+        self, schema: Mapping[str, Any], namespace: str, where: str
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        kind = schema["type"]
+        if kind == "enum":
+            return {"type": "enum", "symbols": schema.get("symbols")}, _of("string")
+        if kind == "fixed":
+            return {"type": "fixed", "size": schema.get("size")}, _of("bytes")
+        readers, connects = [], []
+        for field in schema.get("fields") or ():
+            name = field.get("name")
+            read = self.read(field.get("type"), namespace, f"{where}.{name}")
+            readers.append({"name": name, "type": read.reader})
+            doc = {"doc": field["doc"]} if isinstance(field.get("doc"), str) else {}
+            connects.append({**doc, **read.connect, "field": name})
+        struct = {"type": "struct", "fields": connects, "optional": False}
+        return {"type": "record", "fields": readers}, struct
+
+    def _union(self, schema: list[Any], namespace: str, where: str) -> AvroSchema:
+        kinds = [kind for kind in schema if not _is_null(kind)]
+        if len(kinds) != 1:
+            raise SchemaError(f"{where}: a union of {len(kinds)} types, which no column can hold")
+        read = self.read(kinds[0], namespace, where)
+        readers = ["null" if _is_null(kind) else read.reader for kind in schema]
+        return AvroSchema(readers, {**read.connect, "optional": len(schema) > 1})
+
+
+def _is_null(kind: Any) -> bool:
+    return kind == "null" or (isinstance(kind, dict) and kind.get("type") == "null")
+
+
+def _of(kind: str) -> dict[str, Any]:
+    return {"type": kind, "optional": False}
+
+
+def _said(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a schema says beside its type: name, version and parameters of Connect's."""
+    said = {}
+    for name in ("name", "version", "parameters", "doc"):
+        if (value := schema.get(f"connect.{name}")) is not None:
+            said[name] = value
+    logical, kind = schema.get("logicalType"), schema.get("type")
+    if schema.get("connect.type") in ("int8", "int16"):
+        said["type"] = schema["connect.type"]
+    if "name" not in said and (connect := _LOGICAL.get((str(kind), str(logical)))) is not None:
+        said["name"] = connect
+    if logical == "decimal":
+        own = said.get("parameters")
+        parameters = {"scale": str(schema.get("scale", 0))}
+        if isinstance(schema.get("precision"), int):
+            parameters["connect.decimal.precision"] = str(schema["precision"])
+        said["parameters"] = {**parameters, **(own if isinstance(own, dict) else {})}
+    return said

@@ -1,0 +1,161 @@
+"""Records in the wire formats of schema registries → the text that Kafka Connect would have sent.
+
+A record that was written with a schema registry becomes ``{"schema":…,"payload":…}``, the text of
+Kafka Connect's JSON converter, and is read as any other from there on.
+
+An Avro value is decoded together with eight bytes behind it: only where these come out as they went
+in, the schema has read all of the value, and nothing but it. Spark reads bytes that do not fit as
+null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cdc_assets.cdc.registry.avro import SchemaError, read_avro
+from cdc_assets.cdc.registry.client import AVRO, RegistrySchema
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal
+
+Part = Literal["key", "value"]
+PARTS: tuple[Part, ...] = ("key", "value")
+_END = "1bcdca55e75e4d00"  # hexadecimal
+# Serializers that keep ids out of the bytes write them here: Confluent's a 0 and four bytes, or a 1
+# and the sixteen of a GUID; Apicurio's eight bytes.
+_CONFLUENT, _APICURIO = "__{}_schema_id", "apicurio.{}.contentId"
+
+
+def schema_id_of(part: Part) -> Sql:
+    """The registry's id (STRING) that a record says of its key or value; null without one."""
+    return f"coalesce({_id_in_header(part)}, {_id_in_bytes(part)})"
+
+
+def _id_in_header(part: Part) -> Sql:
+    confluent, apicurio = (_header(name.format(part)) for name in (_CONFLUENT, _APICURIO))
+    digits = f"lower(hex(substring({confluent}, 2)))"
+    guid = f"regexp_replace({digits}, '(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-')"
+    of_header = case(
+        (f"length({confluent}) = 5 AND startswith({confluent}, X'00')", _number(confluent)),
+        (f"length({confluent}) = 17 AND startswith({confluent}, X'01')", guid),
+        (f"length({apicurio}) = 8", f"conv(hex({apicurio}), 16, 10)"),
+    )
+    return case((f"size(headers) > 0 AND {part} IS NOT NULL", of_header))
+
+
+def _id_in_bytes(part: Part) -> Sql:
+    return case((f"length({part}) >= 5 AND startswith({part}, X'00')", _number(part)))
+
+
+def _number(framed: Sql) -> Sql:
+    return f"conv(hex(substring({framed}, 2, 4)), 16, 10)"
+
+
+def _header(name: str) -> Sql:
+    return f"get(filter(headers, header -> header.key = {literal(name)}), 0).value"
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How the records of some days are decoded, by the registry's ids.
+
+    `schemas` are those that the registry has; a record with another id is not read.
+    """
+
+    schemas: Mapping[str, RegistrySchema]
+
+    def add_to(self, records: Query) -> Query:
+        """Add `key_sent` and `value_sent`, the texts that Kafka Connect would have sent.
+
+        They are null where the record was not written with a registry, or can't be decoded: then
+        `registry_fault` says why.
+        """
+        readers, faults = self._readers()
+        ids = records.extend({f"_{part}_id": schema_id_of(part) for part in PARTS})
+        # With an id in a header, all of the bytes are the value's, also a zero at their start.
+        bare = ids.extend(
+            {
+                f"_{part}_data": case(
+                    (f"{_id_in_header(part)} IS NOT NULL", part),
+                    otherwise=f"substring({part}, 6)",
+                )
+                for part in PARTS
+            }
+        )
+        decoded = bare.extend(
+            {
+                f"_{part}_{n}": case(
+                    (
+                        f"_{part}_id = {literal(schema_id)}",
+                        f"from_avro(concat(_{part}_data, X'{_END}'), {literal(reader.wrapped)}, "
+                        "map('mode', 'PERMISSIVE'))",
+                    )
+                )
+                for part in PARTS
+                for n, (schema_id, reader) in enumerate(readers.items())
+            }
+        )
+        sent = {f"{part}_sent": _sent(part, list(readers.values())) for part in PARTS}
+        known = "CAST(map() AS map<string, string>)"
+        if faults:
+            listed = ", ".join(f"{literal(i)}, {literal(why)}" for i, why in faults.items())
+            known = f"map({listed})"
+        why = case(
+            (f"map_contains_key({known}, _value_id)", f"element_at({known}, _value_id)"),
+            (f"_value_id IN ({', '.join(map(literal, readers)) or 'NULL'})", _MISFIT),
+            otherwise="'the registry has no schema of this id'",
+        )
+        fault = f"concat('schema id ', _value_id, ': ', {why})"
+        faulty = decoded.extend(sent).extend(
+            {"registry_fault": case(("_value_id IS NOT NULL AND value_sent IS NULL", fault))}
+        )
+        return faulty.drop(
+            *(f"_{part}_{of}" for part in PARTS for of in ("id", "data", *range(len(readers))))
+        )
+
+    def _readers(self) -> tuple[dict[str, _Reader], dict[str, str]]:
+        """By id: how its values are decoded, and why those of others can't be."""
+        readers, faults = {}, {}
+        for schema_id, schema in sorted(self.schemas.items()):
+            try:
+                readers[schema_id] = _reader_of(schema)
+            except SchemaError as error:
+                faults[schema_id] = str(error)
+        return readers, faults
+
+
+_MISFIT = "'the bytes are not exactly one value of this schema'"
+
+
+@dataclass(frozen=True)
+class _Reader:
+    wrapped: str  # the Avro schema of a record of the value and what must stand behind it
+    connect: str
+
+
+def _reader_of(schema: RegistrySchema) -> _Reader:
+    if schema.kind != AVRO:
+        raise SchemaError(f"a schema of {schema.kind} is not read, only AVRO")
+    read = read_avro(schema.text, schema.references)
+    end = {"type": "fixed", "name": "cdc_assets.End", "size": len(_END) // 2}
+    wrapped = {
+        "type": "record",
+        "name": "cdc_assets.Framed",
+        "fields": [{"name": "payload", "type": read.reader}, {"name": "end", "type": end}],
+    }
+    # A message is cut at the first `,"payload":`; a member of that name within the schema must not
+    # look like it.
+    connect = json.dumps(read.connect, ensure_ascii=False, separators=(",", ":"))
+    connect = connect.replace(',"payload":', ',"\\u0070ayload":')
+    return _Reader(json.dumps(wrapped), connect)
+
+
+def _sent(part: Part, readers: list[_Reader]) -> Sql:
+    branches = []
+    for n, reader in enumerate(readers):
+        column = f"_{part}_{n}"
+        start = literal('{"schema":' + reader.connect + ",")
+        payload = f"to_json(struct({column}.payload AS payload), map('ignoreNullFields', 'false'))"
+        branches.append((f"{column}.end = X'{_END}'", f"concat({start}, substring({payload}, 2))"))
+    return case(*branches, otherwise="CAST(NULL AS string)")

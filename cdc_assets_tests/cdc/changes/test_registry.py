@@ -1,0 +1,329 @@
+"""Records that were written with a schema registry."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_assets.cdc.changes.stage import make_changes
+from cdc_assets.cdc.errors import ConfigError, RegistryError
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.landing.stage import land
+from cdc_assets.cdc.registry.avro import SchemaError, read_avro
+from cdc_assets_tests import events as ev
+from cdc_assets_tests import lakes, model
+from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.events import DAY, Landing, PgLog
+from cdc_assets_tests.model import Record
+from cdc_assets_tests.registries import Schemas, encoded, framed, serving
+
+NEXT = ev.DAY.replace(day=ev.DAY.day + 1)
+TABLES = {"public.customers": {"key": ["id"]}}
+TYPES = {
+    "id": {"type": "int64", "optional": False},
+    "name": "string",
+    "active": "boolean",
+    "small": "int16",
+    "ratio": "double",
+    "price": (ev.DECIMAL, 2, 10),
+    "any_scale": {
+        "type": "struct",
+        "optional": True,
+        "name": ev.VARIABLE_SCALE_DECIMAL,
+        "version": 1,
+        "fields": [
+            {"type": "int32", "optional": False, "field": "scale"},
+            {"type": "bytes", "optional": False, "field": "value"},
+        ],
+    },
+    "born": "io.debezium.time.Date",
+    "seen_at": "io.debezium.time.MicroTimestamp",
+    "zoned": "io.debezium.time.ZonedTimestamp",
+    "photo": "bytes",
+    "state": {
+        "type": "string",
+        "optional": True,
+        "name": "io.debezium.data.Enum",
+        "version": 1,
+        "parameters": {"allowed": "new,old"},
+    },
+    "tags": {
+        "type": "array",
+        "items": {"type": "string", "optional": True},
+        "optional": True,
+    },
+    # A message is cut at the first member of this name.
+    "payload": {"type": "string", "optional": True, "parameters": {"a": "1", "payload": "2"}},
+}
+ROW: dict[str, Any] = {
+    "id": 1,
+    "name": "Änne \u2028 \U0001f600 \"'\\",
+    "active": True,
+    "small": -7,
+    "ratio": 0.1,
+    "price": Decimal("-1234567.89"),
+    "any_scale": Decimal("3.14159265358979323846264338327950288"),
+    "born": -719_162,
+    "seen_at": 1_762_257_600_123_456,
+    "zoned": "2026-11-04T12:00:00.123456Z",
+    "photo": b"\0\x01\xff",
+    "state": "new",
+    "tags": ["a", None, ""],
+    "payload": "p",
+}
+
+
+def many_kinds() -> model.Landed:
+    """Two days of one table: all kinds of events, and a new column within the first day."""
+    log = PgLog(types=TYPES)
+    log.read(**ROW)
+    log.create(**{**dict.fromkeys(ROW), "id": 2})
+    log.update(**{**ROW, "price": Decimal("0.01"), "ratio": 1e300})
+    log.defaults["types"] = {**TYPES, "city": "string"}
+    log.update(**{**ROW, "id": 2, "city": "Köln"})
+    log.create(**{**ROW, "id": 3, "city": None})
+    log.delete(id=3, _tombstone=True)
+    log.on(NEXT)
+    log.change_key({"id": 2}, **{**ROW, "id": 9, "city": "Bonn"})
+    log.tombstone(id=1)
+    log.create(**{**ROW, "id": 4, "city": "Ulm"})
+    return log.landed
+
+
+def source_at(url: str, folder: Path, landed: model.Landed) -> dict[str, Any]:
+    source = lakes.write_source(folder, landed, tables=TABLES)
+    source["landing"]["registry"] = {"url": url}
+    return source
+
+
+def quarantined(lake: Lake, name: str) -> list[tuple[int, str, str]]:
+    rows = lakes.stage_rows(lake, name, "quarantine")
+    return sorted((row["offset"], row["reason"], row["detail"]) for row in rows)
+
+
+def changes_of(lake: Lake, name: str) -> list[lakes.Row]:
+    """Changes; an Avro record has all of its members, where the old row of a test has its key."""
+    rows = lakes.changes_read(lake, name)
+    return [{**row, "before": row["before"] and _sent(json.loads(row["before"]))} for row in rows]
+
+
+def _sent(row: dict[str, Any]) -> dict[str, Any]:
+    return {column: value for column, value in row.items() if value is not None}
+
+
+def test_avro_makes_the_tables_and_changes_that_the_same_events_in_json_make(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    landed, schemas = many_kinds(), Schemas()
+    with serving(schemas) as url:
+        avro = source_at(url, tmp_path / "avro", schemas.all_sent(landed))
+        sources = {
+            name: avro,
+            "registry__json": lakes.write_source(tmp_path / "json", landed, tables=TABLES),
+        }
+        lake = lake_of(sources)
+        for each in sources:
+            lakes.run_all(lake, each, [DAY, NEXT])
+    assert quarantined(lake, name) == []
+    for day in (DAY, NEXT):
+        ours, theirs = (lakes.rows_of(lake, n, "public.customers", day) for n in sources)
+        lakes.assert_same_rows(ours, theirs, str(day))
+        assert len(theirs) == 2
+    lakes.assert_same_rows(changes_of(lake, name), changes_of(lake, "registry__json"), "changes")
+    # Values, keys, and the column that came in between: each schema is asked for once.
+    assert len(schemas.asked) == len(set(schemas.asked)) == len(schemas.by_id)
+
+
+def test_a_day_is_made_again_without_its_registry(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    landed, schemas = many_kinds(), Schemas()
+    with serving(schemas) as url:
+        lake = lake_of({name: source_at(url, tmp_path, schemas.all_sent(landed))})
+        lakes.run_all(lake, name, [DAY])
+    before = lakes.changes_read(lake, name)
+    assert make_changes(lake, name, [DAY], force=True) == [DAY]
+    lakes.assert_same_rows(lakes.changes_read(lake, name), before, "made again")
+
+
+def test_a_day_whose_registry_does_not_answer_fails_and_stays_as_it_was(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    schemas = Schemas()
+    landed = schemas.all_sent(many_kinds())
+    with serving(schemas) as url:
+        pass  # it is gone
+    lake = lake_of({name: source_at(url, tmp_path, landed)})
+    land(lake, name, [DAY])
+    with pytest.raises(RegistryError, match=rf"{name}: the schema registry does not answer.*{url}"):
+        make_changes(lake, name, [DAY])
+    assert not lake.day_commits(lake.stage(name, "changes"))
+
+
+def test_what_a_schema_does_not_fit_is_quarantined_and_says_why(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    schemas = Schemas()
+    landing = Landing()
+    good = schemas.sent(PgLog(types=TYPES).create(**ROW))
+    assert good.value is not None
+    union = schemas.registered(["string", "long"])
+    itself = {"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]}
+    endless = schemas.registered(itself)
+    schemas.by_id["77"] = {"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"}
+    odd = [
+        good.value,
+        good.value[:-1],
+        good.value + b"\2",
+        framed(4_000_000_000, good.value[5:]),
+        framed(union, b"\0\2a"),
+        framed(endless, b"\0"),
+        framed(77, b"\0\1"),
+    ]
+    for value in odd:
+        landing.put(replace(good, value=value))
+    with serving(schemas) as url:
+        lake = lake_of({name: source_at(url, tmp_path, landing.landed)})
+        lakes.run_all(lake, name, [DAY])
+    misfit = "the bytes are not exactly one value of this schema"
+    assert [(reason, detail) for _, reason, detail in quarantined(lake, name)] == [
+        ("registry_encoded", f"encoded by a schema registry, schema id {number}: {why}")
+        for number, why in (
+            (int.from_bytes(good.value[1:5], "big"), misfit),
+            (int.from_bytes(good.value[1:5], "big"), misfit),
+            (4_000_000_000, "the registry has no schema of this id"),
+            (union, "the schema: a union of 2 types, which no column can hold"),
+            (endless, "the schema.r: R holds itself, which no column can"),
+            (77, "a schema of PROTOBUF is not read, only AVRO"),
+        )
+    ]
+    assert [row["id"] for row in lakes.rows_of(lake, name, "public.customers", DAY)] == [1]
+
+
+def test_ids_in_headers_are_found(lake_of: LakeOf, tmp_path: Path, name: str) -> None:
+    schemas, landing, log = Schemas(), Landing(), PgLog(types=TYPES)
+    guid = "0f8fad5b-d9cb-469f-a165-70867728950e"
+
+    def in_headers(record: Record, key: tuple[str, bytes], value: tuple[str, bytes]) -> None:
+        assert record.key is not None
+        assert record.value is not None
+        bare = replace(record, key=record.key[5:], value=record.value[5:], headers=(key, value))
+        landing.put(bare)
+
+    first, second, third = (schemas.sent(log.create(**{**ROW, "id": n})) for n in (1, 2, 3))
+    assert first.key is not None
+    assert first.value is not None
+    key, value = first.key[:5], first.value[:5]
+    schemas.by_id[guid] = schemas.by_id[str(int.from_bytes(value, "big"))]
+    in_headers(first, ("__key_schema_id", key), ("__value_schema_id", value))
+    of_guid = b"\1" + bytes.fromhex(guid.replace("-", ""))
+    in_headers(second, ("__key_schema_id", key), ("__value_schema_id", of_guid))
+    eight = [int.from_bytes(part, "big").to_bytes(8, "big") for part in (key, value)]
+    in_headers(third, ("apicurio.key.contentId", eight[0]), ("apicurio.value.contentId", eight[1]))
+    with serving(schemas) as url:
+        lake = lake_of({name: source_at(url, tmp_path, landing.landed)})
+        lakes.run_all(lake, name, [DAY])
+    assert quarantined(lake, name) == []
+    rows = lakes.rows_of(lake, name, "public.customers", DAY)
+    assert sorted(row["id"] for row in rows) == [1, 2, 3]
+    assert f"/schemas/guids/{guid}" in schemas.asked
+
+
+def test_types_of_other_subjects_are_found(lake_of: LakeOf, tmp_path: Path, name: str) -> None:
+    address = {
+        "type": "record",
+        "name": "shop.Address",
+        "fields": [{"name": "city", "type": "string"}],
+    }
+    row = {
+        "type": "record",
+        "name": "shop.Row",
+        "fields": [{"name": "id", "type": "long"}, {"name": "home", "type": "shop.Address"}],
+    }
+    event = {
+        "type": "record",
+        "name": "shop.Event",
+        "fields": [
+            {"name": "op", "type": "string"},
+            {"name": "after", "type": ["null", "shop.Row"]},
+            {"name": "source", "type": {
+                "type": "record", "name": "Source",
+                "fields": [{"name": n, "type": "string"} for n in ("schema", "table")],
+            }},
+        ],
+    }  # fmt: skip
+    schemas = Schemas()
+    schemas.by_id["5"] = {
+        "schema": json.dumps(event),
+        "references": [{"name": "shop.Row", "subject": "row", "version": 1}],
+    }
+    schemas.references["row"] = {
+        "schema": json.dumps(row),
+        "references": [{"name": "shop.Address", "subject": "address", "version": 3}],
+    }
+    schemas.references["address"] = {"schema": json.dumps(address)}
+    value = {
+        "op": "c",
+        "after": {"id": 1, "home": {"city": "Ulm"}},
+        "source": {"schema": "public", "table": "customers"},
+    }
+    whole = json.loads(json.dumps(event).replace('"shop.Row"]', json.dumps(row) + "]").replace(
+        '"type": "shop.Address"', f'"type": {json.dumps(address)}'
+    ))  # fmt: skip
+    landing = Landing()
+    landing.put(ev.raw(framed(5, encoded(whole, value))))
+    with serving(schemas) as url:
+        lake = lake_of({name: source_at(url, tmp_path, landing.landed)})
+        lakes.run_all(lake, name, [DAY])
+    assert quarantined(lake, name) == []
+    [found] = lakes.rows_of(lake, name, "public.customers", DAY)
+    assert found["home"] == {"city": "Ulm"}
+
+
+def test_logical_types_without_connect_s_names_are_known() -> None:
+    def connect(**schema: Any) -> dict[str, Any]:
+        return read_avro(json.dumps(schema)).connect
+
+    assert connect(type="int", logicalType="date")["name"] == "org.apache.kafka.connect.data.Date"
+    micros = connect(type="long", logicalType="timestamp-micros")
+    assert micros["name"] == "io.debezium.time.MicroTimestamp"
+    decimal = connect(type="bytes", logicalType="decimal", precision=9, scale=2)
+    assert decimal["parameters"] == {"scale": "2", "connect.decimal.precision": "9"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ('{"type": "array", "items": "Nowhere"}', "items: Nowhere is no type of Avro"),
+        ('{"type": "record", "fields": []}', "a record without name"),
+        ('["null"]', "a union of 0 types"),
+        ("17", "expected an Avro type"),
+        ('{"type": "map"}', "values: got null"),
+    ],
+)
+def test_a_schema_that_can_t_be_read_says_where(schema: str, why: str) -> None:
+    with pytest.raises(SchemaError, match=why):
+        read_avro(schema)
+
+
+@pytest.mark.parametrize(
+    ("registry", "fault"),
+    [
+        ({"url": "registry:8081"}, "landing.registry.url"),
+        ({"url": "http://me:secret@registry:8081"}, "landing.registry.url"),
+        ({"url": "http://r", "password": "p"}, "needs a username"),
+        ({"url": "http://r", "username": "u", "token": "t"}, "both of username and token"),
+    ],
+)
+def test_a_wrong_registry_is_a_fault_of_the_configuration(
+    registry: dict[str, str], fault: str, tmp_path: Path
+) -> None:
+    source = lakes.source_config(tmp_path, tables=TABLES)
+    source["landing"]["registry"] = registry
+    with pytest.raises(ConfigError, match=fault):
+        lakes.config_of({"avro": source}, tmp_path)

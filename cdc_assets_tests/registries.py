@@ -1,0 +1,164 @@
+"""Events as Kafka Connect's Avro converter writes them, and a registry of their schemas."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import fastavro
+
+from cdc_assets_tests.model import Landed, Record
+
+_AVRO = {"int8": "int", "int16": "int", "int32": "int", "int64": "long"}
+
+
+@dataclass
+class Schemas:
+    """Schemas by id as a registry hands them out; `registered` numbers the Avro ones."""
+
+    by_id: dict[str, dict[str, Any]] = field(default_factory=dict)
+    references: dict[str, dict[str, Any]] = field(default_factory=dict)  # by subject
+    asked: list[str] = field(default_factory=list)
+
+    def registered(self, schema: Any) -> int:
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        for number, known in self.by_id.items():
+            if known == {"schema": text}:
+                return int(number)
+        self.by_id[str(len(self.by_id) + 1)] = {"schema": text}
+        return len(self.by_id)
+
+    def sent(self, record: Record) -> Record:
+        """A record that was written as JSON with schemas, as Avro."""
+        return replace(record, key=self._framed(record.key), value=self._framed(record.value))
+
+    def all_sent(self, landed: Landed) -> Landed:
+        return {day: [self.sent(record) for record in records] for day, records in landed.items()}
+
+    def _framed(self, data: bytes | None) -> bytes | None:
+        if not data:
+            return data
+        document = json.loads(data)
+        wrapped = isinstance(document, dict) and "payload" in document
+        schema = document["schema"] if wrapped else None
+        payload = document["payload"] if wrapped else document
+        whole, value = _avro(schema, payload, "Value")
+        avro = _defined_once(whole, set())
+        number = self.registered(avro)
+        return framed(number, encoded(avro, value))
+
+
+def framed(number: int, data: bytes) -> bytes:
+    """Confluent's wire format."""
+    return b"\0" + number.to_bytes(4, "big") + data
+
+
+def encoded(schema: Any, value: Any) -> bytes:
+    """A value in Avro's binary encoding."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+def _avro(schema: Mapping[str, Any] | None, value: Any, name: str) -> tuple[Any, Any]:
+    """The Avro schema of a Connect schema, and the value for it; without one, of the value alone.
+
+    What a value has beyond its schema is added to it: the events of tests say little of `source`.
+    """
+    said = dict(schema or {})
+    kind = said.get("type") or _kind_of(value)
+    avro: Any
+    if kind == "struct":
+        # A table's two images have one type.
+        own = "Row" if name in ("before", "after") else name
+        fields, read = [], {}
+        known = {f["field"]: f for f in said.get("fields", ())}
+        members = value if isinstance(value, dict) else {}
+        for member in [*known, *(m for m in members if m not in known)]:
+            part, read[member] = _avro(known.get(member), members.get(member), member)
+            fields.append({"name": member, "type": part})
+        avro = {"type": "record", "name": own, "namespace": "inventory", "fields": fields}
+        value = None if value is None else read
+    elif kind == "array":
+        items = [_avro(said["items"], v, name) for v in value or [None]]
+        avro, value = {"type": "array", "items": items[0][0]}, value and [v for _, v in items]
+    elif kind == "map":
+        values = {k: _avro(said["values"], v, name) for k, v in (value or {"": None}).items()}
+        avro = {"type": "map", "values": next(iter(values.values()))[0]}
+        value = value and {k: v for k, (_, v) in values.items()}
+    else:
+        avro = {"type": _AVRO.get(kind, kind)}
+        if kind in ("int8", "int16"):
+            avro["connect.type"] = kind
+        if kind == "bytes" and isinstance(value, str):
+            value = base64.b64decode(value)
+    for told in ("name", "version", "parameters"):
+        if told in said:
+            avro[f"connect.{told}"] = said[told]
+    parameters = said.get("parameters", {})
+    if said.get("name", "").endswith("connect.data.Decimal"):
+        # As the converter writes it; without a precision it says one of 64.
+        precision = int(parameters.get("connect.decimal.precision", 64))
+        avro |= {"scale": int(parameters["scale"]), "precision": precision}
+    if said.get("optional", schema is None):
+        return ["null", avro], value
+    return avro, value
+
+
+def _defined_once(avro: Any, defined: set[str]) -> Any:
+    """A record that stands a second time becomes its name."""
+    if isinstance(avro, list):
+        return [_defined_once(part, defined) for part in avro]
+    if not isinstance(avro, dict):
+        return avro
+    if avro.get("type") == "record":
+        name = f"{avro['namespace']}.{avro['name']}"
+        if name in defined:
+            return name
+        defined.add(name)
+    return {name: _defined_once(part, defined) for name, part in avro.items()}
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, dict):
+        return "struct"
+    if isinstance(value, bool):
+        return "boolean"
+    return "int64" if isinstance(value, int) else "string"
+
+
+@contextmanager
+def serving(schemas: Schemas) -> Iterator[str]:
+    """The URL of a registry of these schemas, on a loopback port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            schemas.asked.append(self.path)
+            parts = self.path.split("/")
+            found = (schemas.references if parts[1] == "subjects" else schemas.by_id).get(
+                parts[2] if parts[1] == "subjects" else parts[3]
+            )
+            body = json.dumps(found or {"error_code": 40403, "message": "Schema not found"})
+            self.send_response(200 if found else 404)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
