@@ -293,7 +293,7 @@ def test_messages_are_those_of_the_code() -> None:
 
 # Errors whose message is at the place that raises them.
 RAISED = (
-    "AuditError", "ConfigError", "LakeError", "LandingError", "MissingTableError",
+    "AuditError", "ConfigError", "LakeError", "LandingError", "MissingTableError", "RegistryError",
     "SchemaDriftError",
 )  # fmt: skip
 

@@ -35,6 +35,8 @@ from cdc_assets.cdc.errors import ConfigError, LandingError
 from cdc_assets.cdc.java_errors import root_cause
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.landing.files import LandedDay, read_days
+from cdc_assets.cdc.registry.decode import Decoding
+from cdc_assets.cdc.registry.kept import fetched_decoding
 from cdc_assets.cdc.spark import SHORT_RUN, SMALL_ROWS, SMALL_WORK, build_session
 from cdc_assets.cli import imports
 from cdc_assets.orchestration.interrupts import interruptible
@@ -174,7 +176,9 @@ def inspect_landing(
     if limit is not None:
         landing = landing.limit(limit)
     with local_checkpoints() as checkpoints:
-        routed = _routed(checkpoints.add(landing), rules.source, checkpoints)
+        landing = checkpoints.add(landing)
+        decoding = fetched_decoding(landing, rules.name, rules.source)
+        routed = _routed(landing, rules.source, checkpoints, decoding)
         chosen = routed if offset is None else routed.where(F.col("offset") == offset)
         rows = [row.asDict() for row in chosen.select(*_columns()).collect()]
     rows.sort(key=itemgetter("line"))
@@ -184,9 +188,11 @@ def inspect_landing(
     return [{name: row[name] for name in shown} for row in rows]
 
 
-def _routed(landing: DataFrame, source: SourceConfig, checkpoints: Checkpoints) -> DataFrame:
+def _routed(
+    landing: DataFrame, source: SourceConfig, checkpoints: Checkpoints, decoding: Decoding | None
+) -> DataFrame:
     """Parsed records with `line` (their order), their destination and `nearest_offset`."""
-    reading = read_records(landing, source, checkpoints)
+    reading = read_records(landing, source, checkpoints, decoding)
     keys, schemas = reading.keys, reading.landed_schemas(source)
     parsed = checkpoints.add(reading.parsed.withColumn("line", F.monotonically_increasing_id()))
     misfits = judge_keys(keys, source, schemas, lambda _: None)

@@ -25,8 +25,9 @@ _LISTED = (
     ),
     Reason(
         "registry_encoded",
-        "is Avro, Protobuf or JSON Schema with a registry's id",
-        "use Kafka Connect's JSON converter; registries are not read",
+        "was written with a schema registry and can't be decoded",
+        "see `detail`; name the registry in `landing.registry`, then make the day again with "
+        "`--force`; write Avro or Kafka Connect's JSON in the place of Protobuf and JSON Schema",
     ),
     Reason(
         "malformed_json",

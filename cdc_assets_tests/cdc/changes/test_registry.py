@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.errors import ConfigError, RegistryError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.registry.avro import SchemaError, read_avro
+from cdc_assets.cli import inspect as inspection
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
@@ -283,6 +285,17 @@ def test_types_of_other_subjects_are_found(lake_of: LakeOf, tmp_path: Path, name
     assert quarantined(lake, name) == []
     [found] = lakes.rows_of(lake, name, "public.customers", DAY)
     assert found["home"] == {"city": "Ulm"}
+
+
+def test_inspect_reads_what_the_registry_decodes(spark: SparkSession, tmp_path: Path) -> None:
+    schemas = Schemas()
+    landed = schemas.all_sent({DAY: [PgLog(types=TYPES).create(**ROW)]})
+    with serving(schemas) as url:
+        config = lakes.config_of({"shop": source_at(url, tmp_path, landed)}, tmp_path)
+        file = tmp_path / DAY.isoformat() / "part-0.jsonl"
+        rules = inspection.rules_of_source(config, None, file)
+        [row] = inspection.inspect_file(spark, file, rules)
+    assert (row["destination"], row["table"]) == ("changes", "public.customers")
 
 
 def test_logical_types_without_connect_s_names_are_known() -> None:
