@@ -73,4 +73,5 @@ clean: ## remove what runs have made: the lake, Dagster's records, caches
 	find cdc_assets cdc_assets_tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove .venv too
-	rm -rf .venv .uv-venv cdc_assets_tests/e2e/.jars cdc_assets_tests/e2e/.m2
+	rm -rf .venv .uv-venv cdc_assets_tests/e2e/.jars cdc_assets_tests/e2e/.m2 \
+		cdc_assets_tests/e2e/.registry cdc_assets_tests/e2e/.converter

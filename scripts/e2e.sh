@@ -1,6 +1,7 @@
 #!/bin/sh
-# Gets what the end-to-end tests and `make stack` need besides .venv: PostgreSQL's server, and the
-# jars of Kafka, Kafka Connect and Debezium (from cdc_assets_tests/e2e/pom.xml into .jars beside it).
+# Gets what the end-to-end tests and `make stack` need besides .venv: PostgreSQL's server, the jars of
+# Kafka, Kafka Connect and Debezium (from cdc_assets_tests/e2e/pom.xml into .jars beside it), and
+# Apicurio's schema registry with its converter for Kafka Connect (into .registry and .converter).
 #
 # Safe to run again and again. On Debian or Ubuntu as root, PostgreSQL and Maven come from apt-get
 # where they are missing; anywhere else it says in one line what to install, and exits 1.
@@ -8,6 +9,8 @@ set -eu
 cd "$(dirname "$0")/.."
 
 BED=cdc_assets_tests/e2e
+REGISTRY=3.0.9            # of those that run on Java 17 the newest in Maven's repository
+CONVERTER=2.5.11.Final    # the newest that is published with all its jars
 
 say() { printf 'e2e: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -54,5 +57,43 @@ ensure_jars() {
     echo "$wanted" >"$BED/.jars/.made"
 }
 
+# An archive of Apicurio's, unpacked into a folder.
+unpack() {
+    mvn -q -B -f "$BED/pom.xml" dependency:unpack "-Dartifact=io.apicurio:$1" "-DoutputDirectory=$PWD/$BED/$2" \
+        "-Dmaven.repo.local=$PWD/$BED/.m2" >&2 || die "Maven could not get io.apicurio:$1: see above"
+}
+
+ensure_registry() {
+    wanted="$REGISTRY $CONVERTER"
+    if [ "$(cat "$BED/.registry/.made" 2>/dev/null)" = "$wanted" ]; then return 0; fi
+    ensure_maven
+    say "getting the schema registry and its converter (120 MB)"
+    rm -rf "$BED/.registry" "$BED/.converter"
+    # The parent of the registry's description was never published; nothing in it is needed.
+    parent="$BED/.m2/io/apicurio/apicurio-registry/$REGISTRY"
+    mkdir -p "$parent"
+    cat >"$parent/apicurio-registry-$REGISTRY.pom" <<POM
+<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>io.apicurio</groupId>
+  <artifactId>apicurio-registry</artifactId>
+  <version>$REGISTRY</version>
+  <packaging>pom</packaging>
+</project>
+POM
+    unpack "apicurio-registry-app:$REGISTRY:tar.gz:all" .registry
+    unpack "apicurio-registry-distro-connect-converter:$CONVERTER:tar.gz" .converter/apicurio
+    # Kafka Connect finds plugins by lists of services, which this one came before.
+    services="$BED/.converter/META-INF/services"
+    mkdir -p "$services"
+    echo io.apicurio.registry.utils.converter.AvroConverter \
+        >"$services/org.apache.kafka.connect.storage.Converter"
+    python=$PWD/.venv/bin/python
+    (cd "$BED/.converter" && "$python" -m zipfile -c apicurio/services.jar META-INF)
+    rm -rf "$BED/.m2" "$BED/target" "$BED/.converter/META-INF"
+    echo "$wanted" >"$BED/.registry/.made"
+}
+
 ensure_postgres
 ensure_jars
+ensure_registry

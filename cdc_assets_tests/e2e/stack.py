@@ -33,6 +33,7 @@ from confluent_kafka.admin import AdminClient
 
 HERE = Path(__file__).parent
 JARS = HERE / ".jars"
+REGISTRY, CONVERTERS = HERE / ".registry", HERE / ".converter"
 USER, PASSWORD = "reader", "reader-secret-word"  # of the SASL listener
 
 
@@ -52,6 +53,8 @@ def missing_parts() -> list[str]:
     lacks = []
     if not any(JARS.glob("kafka_2.13-*.jar")):
         lacks.append(f"the jars in {JARS}")
+    if not any(REGISTRY.glob("*-runner.jar")):
+        lacks.append(f"the schema registry in {REGISTRY}")
     if _postgres_bin() is None:
         lacks.append("PostgreSQL's server programs (initdb, postgres)")
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
@@ -139,7 +142,7 @@ class Process:
         self.popen.wait(10)
 
 
-def _java(main: str, *arguments: str, memory: str = "512m") -> list[str]:
+def _jvm(memory: str) -> list[str]:
     home = os.environ.get("JAVA_HOME")
     return [
         f"{home}/bin/java" if home else "java",
@@ -147,6 +150,12 @@ def _java(main: str, *arguments: str, memory: str = "512m") -> list[str]:
         "-Xms64m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
+    ]
+
+
+def _java(main: str, *arguments: str, memory: str = "512m") -> list[str]:
+    return [
+        *_jvm(memory),
         f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
         "-cp",
         f"{JARS}/*",
@@ -360,6 +369,66 @@ def _properties(settings: Mapping[str, Any]) -> str:
     return "".join(f"{k}={str(v).replace(chr(92), chr(92) * 2)}\n" for k, v in settings.items())
 
 
+# --- the schema registry
+
+
+class Registry(_Part):
+    """Apicurio Registry, its schemas in memory; `url` is of Confluent's interface to it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
+        self.api = f"http://127.0.0.1:{self._port}/apis/registry/v2"
+        self._process: Process | None = None
+
+    def start(self) -> None:
+        jar = next(REGISTRY.glob("*-runner.jar"), None)
+        if jar is None:
+            raise StackError("the schema registry is missing; run scripts/e2e.sh")
+        here = ("-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self._port}")
+        command = [*_jvm("512m"), *here, "-jar", str(jar)]
+        self._process = Process.start(
+            "registry", command, self.folder / "registry.log", cwd=REGISTRY
+        )
+        wait_for("registry", lambda: self._process and self._process.check() and self._answers())
+
+    def _answers(self) -> bool:
+        self.ask("/subjects")
+        return True
+
+    def ask(self, path: str) -> Any:
+        """What the registry answers."""
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:
+            return json.loads(answer.read())
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+
+def avro_converters(registry: Registry, ids_in_headers: bool = False) -> dict[str, str]:
+    """Options of a connector that writes keys and values as Avro, with their schemas' ids."""
+    return {
+        # Names of columns and topics that Avro does not have.
+        "schema.name.adjustment.mode": "avro",
+        "field.name.adjustment.mode": "avro",
+        **{
+            f"{part}.converter{option}": value
+            for part in ("key", "value")
+            for option, value in {
+                "": "io.apicurio.registry.utils.converter.AvroConverter",
+                ".apicurio.registry.url": registry.api,
+                ".apicurio.registry.auto-register": "true",
+                ".apicurio.registry.as-confluent": "true",
+                ".apicurio.registry.use-id": "contentId",
+                ".apicurio.registry.headers.enabled": str(ids_in_headers).lower(),
+            }.items()
+        },
+    }
+
+
 # --- Kafka Connect with Debezium
 
 
@@ -394,6 +463,7 @@ class Connect(_Part):
                     "offset.storage.file.filename": self.folder / "connect.offsets",
                     "offset.flush.interval.ms": 1000,
                     "plugin.discovery": "service_load",
+                    "plugin.path": CONVERTERS,
                     # A value that TOAST keeps off the row's page is larger than the default.
                     "producer.max.request.size": 10_000_000,
                     "producer.linger.ms": 5,

@@ -46,6 +46,7 @@ _LOGICAL = {
     ("long", "local-timestamp-micros"): "io.debezium.time.MicroTimestamp",
     ("string", "uuid"): "io.debezium.data.Uuid",
 }
+_NO_PRECISION = 64
 
 
 def read_avro(text: str, references: Sequence[str] = ()) -> AvroSchema:
@@ -186,7 +187,8 @@ def _said(schema: Mapping[str, Any]) -> dict[str, Any]:
     if logical == "decimal":
         own = said.get("parameters")
         parameters = {"scale": str(schema.get("scale", 0))}
-        if isinstance(schema.get("precision"), int):
+        # Kafka Connect's converters write 64 where no precision is known.
+        if isinstance(schema.get("precision"), int) and schema["precision"] != _NO_PRECISION:
             parameters["connect.decimal.precision"] = str(schema["precision"])
         said["parameters"] = {**parameters, **(own if isinstance(own, dict) else {})}
     return said

@@ -307,6 +307,9 @@ def test_logical_types_without_connect_s_names_are_known() -> None:
     assert micros["name"] == "io.debezium.time.MicroTimestamp"
     decimal = connect(type="bytes", logicalType="decimal", precision=9, scale=2)
     assert decimal["parameters"] == {"scale": "2", "connect.decimal.precision": "9"}
+    # Kafka Connect's converters write 64 where no precision is known.
+    money = connect(type="bytes", logicalType="decimal", precision=64, scale=2)
+    assert money["parameters"] == {"scale": "2"}
 
 
 @pytest.mark.parametrize(
