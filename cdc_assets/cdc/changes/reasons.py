@@ -25,7 +25,7 @@ _LISTED = (
     ),
     Reason(
         "registry_encoded",
-        "was written with a schema registry and can't be decoded",
+        "has the id of a registry's schema and can't be decoded",
         "see `detail`; name the registry in `landing.registry`, then make the day again with "
         "`--force`; write Avro or Kafka Connect's JSON in the place of Protobuf and JSON Schema",
     ),
