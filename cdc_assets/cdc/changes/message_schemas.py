@@ -79,7 +79,7 @@ def read_schemas(
         return MessageSchemas({}, {})
     wanted = set(examples.values())
     rows = landing.where(" OR ".join(f"({_is_at(place)})" for place in wanted))
-    documents = with_document(with_texts(rows, decoding), cut=False)
+    documents = with_document(with_texts(rows, decoding, whole=True), cut=False)
     parts = parts_of("value_text")
     start = case((has_start("value_text", parts), f"{parts}[0]"))
     texts = with_strict_json(

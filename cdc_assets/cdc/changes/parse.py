@@ -42,19 +42,22 @@ _SET_REGISTRY = "': set landing.registry of the source'"
 _IS_REGISTRY = "length(value) >= 5 AND substring(value, 1, 1) = X'00'"
 
 
-def with_texts(landing: DataFrame, decoding: Decoding | None = None) -> Query:
+def with_texts(landing: DataFrame, decoding: Decoding | None = None, whole: bool = False) -> Query:
     """Add `value_text` and `key_text`: bytes as text, null where there is none to be read.
+
+    Of a decoded value the text is without its schema, and `value_start` is the hash of that.
 
     Args:
         landing: landing rows.
         decoding: how those are decoded that were written with a schema registry; without it
             their values have no text.
+        whole: decoded values have their schemas.
     """
     rows, key, value = Query(landing), MESSAGE_KEY, "CAST(value AS string)"
     is_registry = f"coalesce({_IS_REGISTRY}, false)"
     fault = f"concat('schema id ', conv(hex(substring(value, 2, 4)), 16, 10), {_SET_REGISTRY})"
     if decoding is not None:
-        rows = decoding.add_to(rows)
+        rows = decoding.add_to(rows, whole)
         key, value = f"coalesce(key_sent, {key})", f"coalesce(value_sent, {value})"
         is_registry, fault = "registry_fault IS NOT NULL", "registry_fault"
     texts = rows.extend(
@@ -94,9 +97,10 @@ def parse(
     """
     own = FORMATS[source.format]
     documents = with_document(
-        with_texts(landing, decoding),
+        with_texts(landing, decoding, whole=own.reads_schema),
         cut=not own.reads_schema,
         hashed=not whole,
+        known_start=None if decoding is None or whole else "value_start",
         key_doc="key_text",
     )
     # Of what can't be read, the beginning is shown; to carry the others' bytes on costs.

@@ -44,7 +44,13 @@ def start_hash(text: Sql, parts: Sql) -> Sql:
     return case((has_start(text, parts), f"xxhash64({parts}[0])"))
 
 
-def with_document(records: Query, cut: bool = True, hashed: bool = True, **texts: Sql) -> Query:
+def with_document(
+    records: Query,
+    cut: bool = True,
+    hashed: bool = True,
+    known_start: Sql | None = None,
+    **texts: Sql,
+) -> Query:
     """Add `doc`, the value as strict JSON, its text `body`, and `start_hash`.
 
     `doc` is as :func:`~cdc_assets.cdc.values.strict_json.with_strict_json` makes it.
@@ -53,6 +59,7 @@ def with_document(records: Query, cut: bool = True, hashed: bool = True, **texts
         records: has `value_text`.
         cut: read messages without their starts, where they have one.
         hashed: tell starts by their hash; without it, nothing is cut.
+        known_start: the hash of a start that stands no more in the text.
         texts: more texts to read as strict JSON.
 
     Returns:
@@ -60,9 +67,13 @@ def with_document(records: Query, cut: bool = True, hashed: bool = True, **texts
     """
     parts = parts_of("value_text") if hashed else "CAST(NULL AS array<string>)"
     split = records.extend({"_parts": parts})
-    hashes = split.extend({"start_hash": start_hash("value_text", "_parts")})
+    found = start_hash("value_text", "_parts")
+    starts = "start_hash IS NOT NULL"
+    if known_start is not None:
+        found, starts = f"coalesce({known_start}, {found})", f"{known_start} IS NULL AND {starts}"
+    hashes = split.extend({"start_hash": found})
     rest = f"concat({literal('{' + PAYLOAD[1:])}, _parts[1])"
-    body = case(("start_hash IS NOT NULL", rest), otherwise="value_text") if cut else "value_text"
+    body = case((starts, rest), otherwise="value_text") if cut else "value_text"
     opened = hashes.extend({"body": body}).drop("_parts")
     if not (cut and hashed):
         return with_strict_json(opened, doc="body", **texts)

@@ -11,10 +11,11 @@ null.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from cdc_assets.cdc.envelopes.connect import SCHEMA
 from cdc_assets.cdc.registry.avro import SchemaError, read_avro
 from cdc_assets.cdc.registry.client import AVRO, RegistrySchema
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
@@ -65,11 +66,13 @@ class Decoding:
 
     schemas: Mapping[str, RegistrySchema]
 
-    def add_to(self, records: Query) -> Query:
+    def add_to(self, records: Query, whole: bool = False) -> Query:
         """Add `key_sent` and `value_sent`, the texts that Kafka Connect would have sent.
 
         They are null where the record was not written with a registry, or can't be decoded: then
-        `registry_fault` says why.
+        `registry_fault` says why. `value_sent` is without its schema, unless it is wanted `whole`;
+        `value_start` is the hash of what was left out, as
+        :func:`~cdc_assets.cdc.envelopes.connect.start_hash` has it.
         """
         readers, faults = self._readers()
         ids = records.extend({f"_{part}_id": schema_id_of(part) for part in PARTS})
@@ -96,7 +99,19 @@ class Decoding:
                 for n, (schema_id, reader) in enumerate(readers.items())
             }
         )
-        sent = {f"{part}_sent": _sent(part, list(readers.values())) for part in PARTS}
+        of_value = list(enumerate(readers.values()))
+        sent = {
+            "key_sent": _sent("key", of_value, whole=True),
+            "value_sent": _sent("value", of_value, whole),
+            # A constant, which Spark computes once.
+            "value_start": case(
+                *(
+                    (_is_read("value", n), f"xxhash64({literal(reader.start)})")
+                    for n, reader in of_value
+                ),
+                otherwise="CAST(NULL AS bigint)",
+            ),
+        }
         known = "CAST(map() AS map<string, string>)"
         if faults:
             listed = ", ".join(f"{literal(i)}, {literal(why)}" for i, why in faults.items())
@@ -131,7 +146,7 @@ _MISFIT = "'the bytes are not exactly one value of this schema'"
 @dataclass(frozen=True)
 class _Reader:
     wrapped: str  # the Avro schema of a record of the value and what must stand behind it
-    connect: str
+    start: str  # of the message, before its payload
 
 
 def _reader_of(schema: RegistrySchema) -> _Reader:
@@ -148,14 +163,19 @@ def _reader_of(schema: RegistrySchema) -> _Reader:
     # look like it.
     connect = json.dumps(read.connect, ensure_ascii=False, separators=(",", ":"))
     connect = connect.replace(',"payload":', ',"\\u0070ayload":')
-    return _Reader(json.dumps(wrapped), connect)
+    return _Reader(json.dumps(wrapped), SCHEMA + connect)
 
 
-def _sent(part: Part, readers: list[_Reader]) -> Sql:
+def _is_read(part: Part, n: int) -> Sql:
+    return f"_{part}_{n}.end = X'{_END}'"
+
+
+def _sent(part: Part, readers: Iterable[tuple[int, _Reader]], whole: bool) -> Sql:
     branches = []
-    for n, reader in enumerate(readers):
-        column = f"_{part}_{n}"
-        start = literal('{"schema":' + reader.connect + ",")
-        payload = f"to_json(struct({column}.payload AS payload), map('ignoreNullFields', 'false'))"
-        branches.append((f"{column}.end = X'{_END}'", f"concat({start}, substring({payload}, 2))"))
+    for n, reader in readers:
+        payload = (
+            f"to_json(struct(_{part}_{n}.payload AS payload), map('ignoreNullFields', 'false'))"
+        )
+        text = f"concat({literal(reader.start + ',')}, substring({payload}, 2))"
+        branches.append((_is_read(part, n), text if whole else payload))
     return case(*branches, otherwise="CAST(NULL AS string)")
