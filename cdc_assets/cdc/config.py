@@ -258,7 +258,7 @@ _OWN_KAFKA_OPTIONS = {
 class RegistryConfig(_Model):
     """The schema registry that records were written with, and how it is spoken to.
 
-    `ca` is a file of certificates that are trusted beside those of the system.
+    `ca` is a file of the certificates that are trusted, in the place of the system's.
     """
 
     url: str = Field(pattern=r"^https?://[^/@]+(/[^@]*)?$")
