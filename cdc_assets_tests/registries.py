@@ -61,10 +61,18 @@ def framed(number: int, data: bytes) -> bytes:
 
 
 def encoded(schema: Any, value: Any) -> bytes:
-    """A value in Avro's binary encoding."""
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    """A value in Avro's binary encoding; decimals come as their bytes."""
+    out, plain = io.BytesIO(), _without_logical_types(schema)
+    fastavro.schemaless_writer(out, fastavro.parse_schema(plain), value)
     return out.getvalue()
+
+
+def _without_logical_types(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_logical_types(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {n: _without_logical_types(part) for n, part in schema.items() if n != "logicalType"}
 
 
 def _avro(schema: Mapping[str, Any] | None, value: Any, name: str) -> tuple[Any, Any]:
@@ -106,7 +114,8 @@ def _avro(schema: Mapping[str, Any] | None, value: Any, name: str) -> tuple[Any,
     if said.get("name", "").endswith("connect.data.Decimal"):
         # As the converter writes it; without a precision it says one of 64.
         precision = int(parameters.get("connect.decimal.precision", 64))
-        avro |= {"scale": int(parameters["scale"]), "precision": precision}
+        scale = int(parameters["scale"])
+        avro |= {"logicalType": "decimal", "scale": scale, "precision": precision}
     if said.get("optional", schema is None):
         return ["null", avro], value
     return avro, value

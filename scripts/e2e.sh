@@ -59,8 +59,9 @@ ensure_jars() {
 
 # An archive of Apicurio's, unpacked into a folder.
 unpack() {
-    mvn -q -B -f "$BED/pom.xml" dependency:unpack "-Dartifact=io.apicurio:$1" "-DoutputDirectory=$PWD/$BED/$2" \
-        "-Dmaven.repo.local=$PWD/$BED/.m2" >&2 || die "Maven could not get io.apicurio:$1: see above"
+    mvn -q -B -f "$BED/pom.xml" "-Dmaven.repo.local=$PWD/$BED/.m2" dependency:unpack \
+        "-Dartifact=io.apicurio:$1" "-DoutputDirectory=$PWD/$BED/$2" >&2 ||
+        die "Maven could not get io.apicurio:$1: see above"
 }
 
 ensure_registry() {

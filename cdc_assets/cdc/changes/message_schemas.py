@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple
@@ -15,11 +15,9 @@ from cdc_assets.cdc.changes.parse import with_texts
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of, with_document
 from cdc_assets.cdc.envelopes.formats import FORMATS
-from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.registry.decode import Decoding
-from cdc_assets.cdc.sqltext import case, few_rows, is_object, literal, named
+from cdc_assets.cdc.sqltext import case, few_rows, is_object, literal
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.strict_json import DOCUMENT, document_in, with_strict_json
 
@@ -161,24 +159,6 @@ def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) ->
     if tables is not None:
         frame = frame.where(F.col("table_name").isin(list(tables)))
     return KnownSchemas({}, {}).joined(frame.collect(), lake.config.source(name).format)
-
-
-def register_schemas(lake: Lake, name: str, fresh: Sequence[Row]) -> None:
-    """Add schemas not seen before to the table `schemas`, each with the day it first landed."""
-    if not fresh:
-        return
-    # Few and small; as plain rows they can't meet MERGE's trouble with views on Iceberg tables.
-    rows = lake.spark.createDataFrame(fresh, columns.SCHEMAS)
-    with named(rows) as view:
-        with_retry(
-            lambda: lake.spark.sql(
-                f"MERGE INTO {lake.stage(name, 'schemas')} t USING {view} s "
-                "ON t.schema_id = s.schema_id AND t.table_name = s.table_name WHEN MATCHED THEN "
-                "UPDATE SET t.first_landed = least(t.first_landed, s.first_landed) "
-                "WHEN NOT MATCHED THEN INSERT (schema_id, table_name, schema, first_landed) "
-                "VALUES (s.schema_id, s.table_name, s.schema, s.first_landed)"
-            )
-        )
 
 
 def schemas_carried(groups: Iterable[Row]) -> dict[tuple[str | None, Carried], RecordPlace]:

@@ -29,7 +29,7 @@ from cdc_assets.cdc.envelopes.keys import (
     with_message_key,
     with_raw_keys,
 )
-from cdc_assets.cdc.registry.decode import Decoding
+from cdc_assets.cdc.registry.decode import Decoding, is_framed, number_in
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, rarely
 from cdc_assets.cdc.values.strict_json import document_in
 
@@ -39,7 +39,6 @@ IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
 _MOST_ROWS = 1 << 20  # in a record, more than fit into one
 _SHOWN, _UTF8 = 60, 4  # characters, and bytes at most of each
 _SET_REGISTRY = "': set landing.registry of the source'"
-_IS_REGISTRY = "length(value) >= 5 AND substring(value, 1, 1) = X'00'"
 
 
 def with_texts(landing: DataFrame, decoding: Decoding | None = None, whole: bool = False) -> Query:
@@ -54,8 +53,8 @@ def with_texts(landing: DataFrame, decoding: Decoding | None = None, whole: bool
         whole: decoded values have their schemas.
     """
     rows, key, value = Query(landing), MESSAGE_KEY, "CAST(value AS string)"
-    is_registry = f"coalesce({_IS_REGISTRY}, false)"
-    fault = f"concat('schema id ', conv(hex(substring(value, 2, 4)), 16, 10), {_SET_REGISTRY})"
+    is_registry = is_framed("value")
+    fault = f"concat('schema id ', {number_in('value')}, {_SET_REGISTRY})"
     if decoding is not None:
         rows = decoding.add_to(rows, whole)
         key, value = f"coalesce(key_sent, {key})", f"coalesce(value_sent, {value})"
@@ -85,8 +84,8 @@ def parse(
     Args:
         landing: has the columns of `LANDING`.
         source: the rules.
-        decoding: how records are decoded that were written with a schema registry.
         whole: read messages with the schemas that they start with.
+        decoding: how records are decoded that were written with a schema registry.
 
     Returns:
         `landing_date, topic, partition, offset, kafka_ts_ms, value_hash, message_key`, the

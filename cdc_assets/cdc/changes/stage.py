@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes.facts import COMMENT, facts_of, read_facts
 from cdc_assets.cdc.changes.facts import TABLE as FACTS
 from cdc_assets.cdc.changes.keys import judge_keys, key_form_before
-from cdc_assets.cdc.changes.message_schemas import fresh_schemas, known_schemas, register_schemas
+from cdc_assets.cdc.changes.message_schemas import fresh_schemas, known_schemas
 from cdc_assets.cdc.changes.parse import IDENTITY
 from cdc_assets.cdc.changes.protected import check_keys, protect
 from cdc_assets.cdc.changes.reading import read_records
@@ -32,6 +32,7 @@ from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
 from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
+from cdc_assets.cdc.lake.schema_rows import add_schemas
 from cdc_assets.cdc.registry.kept import kept_decoding
 from cdc_assets.cdc.sqltext import with_replaced
 
@@ -165,8 +166,9 @@ def _make_run(
     of_days = landing.where(landed_on(days))
     with local_checkpoints() as checkpoints:
         lake.create_stage(name, "schemas", columns.SCHEMAS, "message schemas of the source")
+        # Of tombstones the day before is read as well.
         day_before = days[0] - timedelta(days=1)
-        decoding = kept_decoding(lake, name, landing.where(landed_on([day_before, *days])))
+        decoding = kept_decoding(lake, name, [day_before, *days])
         reading = read_records(of_days, source, checkpoints, decoding)
         parsed, keys = reading.parsed, reading.keys
         check_keys(keys, name, source)
@@ -205,7 +207,7 @@ def _make_run(
             protect(of_records.select(*_ROUTED), source, salt, days, carried, schemas).drop("kind")
         )
         facts = facts_of(routed, source).collect()
-        register_schemas(lake, name, _used_by_changes(fresh, facts))
+        add_schemas(lake, name, _used_by_changes(fresh, facts))
         reached = {fact.destination for fact in facts}
         inputs = {day: made_of[day] for day in days}
         # changes last: with it the day is complete.

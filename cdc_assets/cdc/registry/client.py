@@ -36,8 +36,10 @@ class RegistrySchema:
     references: tuple[str, ...] = ()
 
 
-def fetch_schemas(source: str, config: RegistryConfig, ids: Sequence[str]) -> dict[str, Any]:
-    """The schemas of some ids, as :class:`RegistrySchema`; without those that it does not have.
+def fetch_schemas(
+    source: str, config: RegistryConfig, ids: Sequence[str]
+) -> dict[str, RegistrySchema]:
+    """The schemas of some ids, without those that the registry does not have.
 
     Args:
         source: named in errors.
@@ -49,8 +51,8 @@ def fetch_schemas(source: str, config: RegistryConfig, ids: Sequence[str]) -> di
     """
     found = {}
     with requests.Session() as session:
-        session.mount("http://", HTTPAdapter(max_retries=_TRIES))
-        session.mount("https://", HTTPAdapter(max_retries=_TRIES))
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, HTTPAdapter(max_retries=_TRIES))
         session.headers["Accept"] = "application/vnd.schemaregistry.v1+json, application/json"
         if config.username is not None:
             session.auth = (config.username, config.password or "")

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from cdc_assets.cdc.envelopes.connect import SCHEMA
+from cdc_assets.cdc.envelopes.connect import PAYLOAD, SCHEMA
 from cdc_assets.cdc.registry.avro import SchemaError, read_avro
 from cdc_assets.cdc.registry.client import AVRO, RegistrySchema
-from cdc_assets.cdc.sqltext import Query, Sql, case, literal
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal, lookup
 
 Part = Literal["key", "value"]
 PARTS: tuple[Part, ...] = ("key", "value")
@@ -33,23 +33,29 @@ def schema_id_of(part: Part) -> Sql:
     return f"coalesce({_id_in_header(part)}, {_id_in_bytes(part)})"
 
 
+def _id_in_bytes(part: Part) -> Sql:
+    return case((is_framed(part), number_in(part)))
+
+
 def _id_in_header(part: Part) -> Sql:
     confluent, apicurio = (_header(name.format(part)) for name in (_CONFLUENT, _APICURIO))
     digits = f"lower(hex(substring({confluent}, 2)))"
     guid = f"regexp_replace({digits}, '(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-')"
     of_header = case(
-        (f"length({confluent}) = 5 AND startswith({confluent}, X'00')", _number(confluent)),
+        (f"length({confluent}) = 5 AND startswith({confluent}, X'00')", number_in(confluent)),
         (f"length({confluent}) = 17 AND startswith({confluent}, X'01')", guid),
         (f"length({apicurio}) = 8", f"conv(hex({apicurio}), 16, 10)"),
     )
     return case((f"size(headers) > 0 AND {part} IS NOT NULL", of_header))
 
 
-def _id_in_bytes(part: Part) -> Sql:
-    return case((f"length({part}) >= 5 AND startswith({part}, X'00')", _number(part)))
+def is_framed(part: Part) -> Sql:
+    """True where a key or value begins as Confluent's wire format does."""
+    return f"coalesce(length({part}) >= 5 AND startswith({part}, X'00'), false)"
 
 
-def _number(framed: Sql) -> Sql:
+def number_in(framed: Sql) -> Sql:
+    """The number (STRING) behind the first of some bytes, in Confluent's wire format."""
     return f"conv(hex(substring({framed}, 2, 4)), 16, 10)"
 
 
@@ -75,17 +81,16 @@ class Decoding:
         :func:`~cdc_assets.cdc.envelopes.connect.start_hash` has it.
         """
         readers, faults = self._readers()
-        ids = records.extend({f"_{part}_id": schema_id_of(part) for part in PARTS})
+        headed = records.extend({f"_{part}_header": _id_in_header(part) for part in PARTS})
+        ids = {f"_{part}_id": f"coalesce(_{part}_header, {_id_in_bytes(part)})" for part in PARTS}
         # With an id in a header, all of the bytes are the value's, also a zero at their start.
-        bare = ids.extend(
-            {
-                f"_{part}_data": case(
-                    (f"{_id_in_header(part)} IS NOT NULL", part),
-                    otherwise=f"substring({part}, 6)",
-                )
-                for part in PARTS
-            }
-        )
+        data = {
+            f"_{part}_data": case(
+                (f"_{part}_header IS NOT NULL", part), otherwise=f"substring({part}, 6)"
+            )
+            for part in PARTS
+        }
+        bare = headed.extend({**ids, **data})
         decoded = bare.extend(
             {
                 f"_{part}_{n}": case(
@@ -112,21 +117,17 @@ class Decoding:
                 otherwise="CAST(NULL AS bigint)",
             ),
         }
-        known = "CAST(map() AS map<string, string>)"
-        if faults:
-            listed = ", ".join(f"{literal(i)}, {literal(why)}" for i, why in faults.items())
-            known = f"map({listed})"
-        why = case(
-            (f"map_contains_key({known}, _value_id)", f"element_at({known}, _value_id)"),
-            (f"_value_id IN ({', '.join(map(literal, readers)) or 'NULL'})", _MISFIT),
-            otherwise="'the registry has no schema of this id'",
-        )
-        fault = f"concat('schema id ', _value_id, ': ', {why})"
+        why = lookup("_value_id", {**faults, **dict.fromkeys(readers, _MISFIT)})
+        fault = f"concat('schema id ', _value_id, ': ', coalesce({why}, {literal(_UNKNOWN)}))"
         faulty = decoded.extend(sent).extend(
             {"registry_fault": case(("_value_id IS NOT NULL AND value_sent IS NULL", fault))}
         )
         return faulty.drop(
-            *(f"_{part}_{of}" for part in PARTS for of in ("id", "data", *range(len(readers))))
+            *(
+                f"_{part}_{of}"
+                for part in PARTS
+                for of in ("header", "id", "data", *range(len(readers)))
+            )
         )
 
     def _readers(self) -> tuple[dict[str, _Reader], dict[str, str]]:
@@ -140,7 +141,8 @@ class Decoding:
         return readers, faults
 
 
-_MISFIT = "'the bytes are not exactly one value of this schema'"
+_MISFIT = "the bytes are not exactly one value of this schema"
+_UNKNOWN = "the registry has no schema of this id"
 
 
 @dataclass(frozen=True)
@@ -159,10 +161,10 @@ def _reader_of(schema: RegistrySchema) -> _Reader:
         "name": "cdc_assets.Framed",
         "fields": [{"name": "payload", "type": read.reader}, {"name": "end", "type": end}],
     }
-    # A message is cut at the first `,"payload":`; a member of that name within the schema must not
-    # look like it.
+    # A message is cut at the first PAYLOAD: a member of that name within the schema must not look
+    # like it.
     connect = json.dumps(read.connect, ensure_ascii=False, separators=(",", ":"))
-    connect = connect.replace(',"payload":', ',"\\u0070ayload":')
+    connect = connect.replace(PAYLOAD, PAYLOAD.replace("p", "\\u0070", 1))
     return _Reader(json.dumps(wrapped), SCHEMA + connect)
 
 

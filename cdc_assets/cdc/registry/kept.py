@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from datetime import date
 
 from pyspark.sql import DataFrame, Row
 
 from cdc_assets.cdc.config import SourceConfig
-from cdc_assets.cdc.lake import schemas as columns
-from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.retry import with_retry
+from cdc_assets.cdc.lake.catalog import Lake, landed_on
+from cdc_assets.cdc.lake.schema_rows import add_schemas
 from cdc_assets.cdc.registry.client import RegistrySchema, fetch_schemas
 from cdc_assets.cdc.registry.decode import PARTS, Decoding, schema_id_of
 from cdc_assets.cdc.spark import add_avro
-from cdc_assets.cdc.sqltext import named
 
 
 def fetched_decoding(landing: DataFrame, name: str, source: SourceConfig) -> Decoding | None:
@@ -37,24 +35,23 @@ def fetched_decoding(landing: DataFrame, name: str, source: SourceConfig) -> Dec
     return Decoding(fetch_schemas(name, registry, sorted(_ids(landing))))
 
 
-def kept_decoding(lake: Lake, name: str, landing: DataFrame) -> Decoding | None:
+def kept_decoding(lake: Lake, name: str, days: Sequence[date]) -> Decoding | None:
     """As :func:`fetched_decoding`; the registry is asked for what the lake does not have yet.
 
     Args:
-        lake: has the table `schemas` of the source.
+        lake: has the tables `schemas` and `landing` of the source.
         name: the source.
-        landing: the records.
+        days: whose records are decoded.
     """
     registry = lake.config.source(name).landing.registry
     if registry is None:
         return None
     add_avro(lake.spark)
-    first = _ids(landing)
-    kept = _kept(lake, name, registry.url)
-    missing = sorted(first.keys() - kept.keys())
-    fetched = fetch_schemas(name, registry, missing) if missing else {}
-    _keep(lake, name, registry.url, fetched, first)
-    return Decoding({i: s for i, s in {**kept, **fetched}.items() if i in first})
+    first = _ids(lake.spark.table(lake.stage(name, "landing")).where(landed_on(days)))
+    known = {i: s for i, s in _kept(lake, name, registry.url).items() if i in first}
+    fetched = fetch_schemas(name, registry, sorted(first.keys() - known.keys()))
+    add_schemas(lake, name, [_row(registry.url, i, s, first[i]) for i, s in fetched.items()])
+    return Decoding({**known, **fetched})
 
 
 def _ids(landing: DataFrame) -> dict[str, date]:
@@ -76,41 +73,19 @@ def _kept(lake: Lake, name: str, url: str) -> dict[str, RegistrySchema]:
     }
 
 
-def _keep(
-    lake: Lake,
-    name: str,
-    url: str,
-    fetched: Mapping[str, RegistrySchema],
-    first: Mapping[str, date],
-) -> None:
-    if not fetched:
-        return
-    rows = []
-    for schema_id, schema in fetched.items():
-        what = {
-            "registry": url,
-            "schemaType": schema.kind,
-            "schema": schema.text,
-            "references": schema.references,
-        }
-        text = json.dumps(what, ensure_ascii=False)
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        rows.append(
-            Row(
-                schema_id=digest,
-                table_name=None,
-                schema=text,
-                first_landed=first[schema_id],
-                registry_id=schema_id,
-            )
-        )
-    with named(lake.spark.createDataFrame(rows, columns.SCHEMAS)) as view:
-        with_retry(
-            lambda: lake.spark.sql(
-                f"MERGE INTO {lake.stage(name, 'schemas')} t USING {view} s "
-                "ON t.registry_id = s.registry_id AND t.schema_id = s.schema_id "
-                "WHEN NOT MATCHED THEN "
-                "INSERT (schema_id, table_name, schema, first_landed, registry_id) VALUES "
-                "(s.schema_id, s.table_name, s.schema, s.first_landed, s.registry_id)"
-            )
-        )
+def _row(url: str, schema_id: str, schema: RegistrySchema, first: date) -> Row:
+    """A row of the table `schemas`, as :func:`_kept` reads it."""
+    what = {
+        "registry": url,
+        "schemaType": schema.kind,
+        "schema": schema.text,
+        "references": schema.references,
+    }
+    text = json.dumps(what, ensure_ascii=False)
+    return Row(
+        schema_id=hashlib.sha256(text.encode()).hexdigest(),
+        table_name=None,
+        schema=text,
+        first_landed=first,
+        registry_id=schema_id,
+    )

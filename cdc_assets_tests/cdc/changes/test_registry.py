@@ -33,6 +33,7 @@ TYPES = {
     "small": "int16",
     "ratio": "double",
     "price": (ev.DECIMAL, 2, 10),
+    "money": (ev.DECIMAL, 2),
     "any_scale": {
         "type": "struct",
         "optional": True,
@@ -69,6 +70,7 @@ ROW: dict[str, Any] = {
     "small": -7,
     "ratio": 0.1,
     "price": Decimal("-1234567.89"),
+    "money": Decimal("98765432109876543210.12"),
     "any_scale": Decimal("3.14159265358979323846264338327950288"),
     "born": -719_162,
     "seen_at": 1_762_257_600_123_456,
