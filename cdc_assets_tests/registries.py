@@ -26,6 +26,9 @@ class Schemas:
     by_id: dict[str, dict[str, Any]] = field(default_factory=dict)
     references: dict[str, dict[str, Any]] = field(default_factory=dict)  # by subject
     asked: list[str] = field(default_factory=list)
+    unknown: dict[str, Any] = field(
+        default_factory=lambda: {"error_code": 40403, "message": "Schema not found"}
+    )
 
     def registered(self, schema: Any) -> int:
         text = schema if isinstance(schema, str) else json.dumps(schema)
@@ -154,7 +157,7 @@ def serving(schemas: Schemas) -> Iterator[str]:
             found = (schemas.references if parts[1] == "subjects" else schemas.by_id).get(
                 parts[2] if parts[1] == "subjects" else parts[3]
             )
-            body = json.dumps(found or {"error_code": 40403, "message": "Schema not found"})
+            body = json.dumps(found or schemas.unknown)
             self.send_response(200 if found else 404)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.end_headers()

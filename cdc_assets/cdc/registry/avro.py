@@ -148,7 +148,9 @@ class _Types:
             return {"type": "fixed", "size": schema.get("size")}, _of("bytes")
         readers, connects = [], []
         for field in schema.get("fields") or ():
-            name = field.get("name")
+            name = field.get("name") if isinstance(field, dict) else None
+            if not isinstance(name, str):
+                raise SchemaError(f"{where}: a field without name")
             read = self.read(field.get("type"), namespace, f"{where}.{name}")
             readers.append({"name": name, "type": read.reader})
             doc = {"doc": field["doc"]} if isinstance(field.get("doc"), str) else {}

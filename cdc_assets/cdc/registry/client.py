@@ -20,6 +20,7 @@ from cdc_assets.cdc.errors import RegistryError, first_line
 
 AVRO = "AVRO"
 _SECONDS = 10.0
+_NOT_THERE = (40401, 40402, 40403)  # subject, version, schema
 _TRIES = Retry(total=3, backoff_factor=0.5, status_forcelist=(429, 502, 503, 504))
 
 
@@ -79,7 +80,10 @@ class _Registry:
     session: requests.Session
 
     def ask(self, path: str) -> Mapping[str, Any] | None:
-        """An answer that has a schema; None for 404, where the registry says that it has none."""
+        """An answer that has a schema; None where the registry says that it has none.
+
+        An address that is no registry's answers 404, too, but not with such a code.
+        """
         try:
             answer = self.session.get(f"{self.url}{path}", timeout=_SECONDS)
         except requests.RequestException as error:
@@ -88,7 +92,7 @@ class _Registry:
             body = answer.json()
         except ValueError:
             body = None
-        if answer.status_code == requests.codes.not_found and isinstance(body, dict):
+        if isinstance(body, dict) and body.get("error_code") in _NOT_THERE:
             return None
         if answer.ok and isinstance(body, dict) and isinstance(body.get("schema"), str):
             return body

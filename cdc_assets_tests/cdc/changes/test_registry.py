@@ -12,10 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.changes.stage import make_changes
+from cdc_assets.cdc.config import RegistryConfig
 from cdc_assets.cdc.errors import ConfigError, RegistryError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.registry.avro import SchemaError, read_avro
+from cdc_assets.cdc.registry.client import fetch_schemas
 from cdc_assets.cli import inspect as inspection
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
@@ -169,6 +171,23 @@ def test_a_day_whose_registry_does_not_answer_fails_and_stays_as_it_was(
     assert not lake.day_commits(lake.stage(name, "changes"))
 
 
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        # Of Confluent's server below a wrong path.
+        ({"error_code": 404, "message": "HTTP 404 Not Found"}, "answers 404: HTTP 404 Not Found"),
+        ({"error_code": 40101, "message": "Unauthorized"}, "answers 404: Unauthorized"),
+        ({}, "answers 404"),
+    ],
+)
+def test_an_address_that_is_no_registry_s_is_an_error_and_no_unknown_schema(
+    answer: dict[str, Any], why: str
+) -> None:
+    schemas = Schemas(unknown=answer)
+    with serving(schemas) as url, pytest.raises(RegistryError, match=why):
+        fetch_schemas("shop", RegistryConfig(url=url), ["1"])
+
+
 def test_what_a_schema_does_not_fit_is_quarantined_and_says_why(
     lake_of: LakeOf, tmp_path: Path, name: str
 ) -> None:
@@ -319,6 +338,7 @@ def test_logical_types_without_connect_s_names_are_known() -> None:
     [
         ('{"type": "array", "items": "Nowhere"}', "items: Nowhere is no type of Avro"),
         ('{"type": "record", "fields": []}', "a record without name"),
+        ('{"type": "record", "name": "R", "fields": ["x"]}', "the schema: a field without name"),
         ('["null"]', "a union of 0 types"),
         ("17", "expected an Avro type"),
         ('{"type": "map"}', "values: got null"),
