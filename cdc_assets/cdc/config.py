@@ -301,6 +301,51 @@ def _is_pattern(name: Any, table: Any) -> bool:
     return table is False or is_table_pattern(str(name))
 
 
+# The settings of debezium-flat.
+_OF_FLAT = (
+    "add_fields", "add_fields_prefix", "add_headers", "add_headers_prefix", "table_from_topic"
+)  # fmt: skip
+_ADDED = re.compile(r"(\w+\.)?\w+(:[^\s:,]+)?")
+# What Java's regular expressions and Python's read alike: the pattern is checked by one and
+# matched by the other.
+_ALIKE = re.compile(
+    r"""( \\[dDwWsSbB] | \\[^A-Za-z0-9]                      # classes, quoted characters
+    | \((\?(:|=|!|<=|<!|<[A-Za-z][A-Za-z0-9]*>))? | \)  # groups
+    | \[\^?(\\[dDwWsS]|\\[^A-Za-z0-9]|[^]\[\\&])+\]
+    | \{\d+(,\d*)?\} | [^]\\()\[{}]
+    )*""",
+    re.VERBOSE,
+)
+
+
+def _topic_groups(pattern: str) -> dict[str, int]:
+    """The numbers of a pattern's named groups.
+
+    Raises:
+        ValueError: it is no pattern of tables.
+    """
+    alike = _ALIKE.match(pattern)
+    if alike is None or alike.end() < len(pattern):
+        rest = pattern[alike.end() if alike else 0 :]
+        raise ValueError(
+            f"got {pattern!r}, whose part {rest!r} is not understood; use groups, named as in "
+            "(?<table>…), character classes and quantifiers"
+        )
+    try:
+        groups = dict(re.compile(re.sub(r"(?<!\\)\(\?<(?=[A-Za-z])", "(?P<", pattern)).groupindex)
+    except re.error as error:
+        raise ValueError(f"got {pattern!r}, which is not a regular expression: {error}") from error
+    if "table" not in groups or not groups.keys() & {"schema", "db"}:
+        raise ValueError(
+            f"got {pattern!r}; expected groups (?<schema>…) or (?<db>…), and (?<table>…)"
+        )
+    if unknown := groups.keys() - {"schema", "db", "table"}:
+        raise ValueError(
+            f"got {pattern!r}, with a group {min(unknown)!r}; groups are schema, db and table"
+        )
+    return groups
+
+
 class SourceConfig(_Model):
     """One producer of change events: its format, its landing and its tables."""
 
@@ -310,6 +355,19 @@ class SourceConfig(_Model):
     on_quarantine: Literal["publish", "block"] = "publish"
     late_days: int = Field(default=3, ge=0, le=366)
     position_reset: tuple[datetime, ...] = ()
+    add_fields: tuple[str, ...] = Field(
+        default=(), description="`add.fields` of debezium-flat, where it gives new names."
+    )
+    add_fields_prefix: str = "__"
+    add_headers: tuple[str, ...] = Field(
+        default=(), description="`add.headers` of debezium-flat, where it gives new names."
+    )
+    add_headers_prefix: str = "__"
+    table_from_topic: str | None = Field(
+        default=None,
+        description="Regular expression of whole topic names, with groups `schema` or `db`, and "
+        "`table`: of debezium-flat records that do not say their table.",
+    )
     missing_columns: Literal["null", "keep"] = "null"
     unavailable_value: str = Field(default=PLACEHOLDER, min_length=1)
     keep_days: int = Field(default=400, ge=1)
@@ -380,6 +438,33 @@ class SourceConfig(_Model):
     def _yaml_null(cls, value: Any) -> Any:
         return "null" if value is None else value
 
+    @field_validator(*_OF_FLAT)
+    @classmethod
+    def _of_flat(cls, value: Any, info: ValidationInfo) -> Any:
+        if info.data.get("format", "debezium-flat") != "debezium-flat":
+            raise ValueError(f"is for format debezium-flat; format is {info.data['format']}")
+        return value
+
+    @field_validator("add_fields", "add_headers")
+    @classmethod
+    def _added(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for one in value:
+            if not _ADDED.fullmatch(one):
+                raise ValueError(
+                    f"got {one!r}; expected <field>, <struct>.<field> or <field>:<name>"
+                )
+        names = [one.rpartition(":")[2].replace(".", "_").lower() for one in value]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"{twice[0]!r} is named twice; names that differ in case are one")
+        return value
+
+    @field_validator("table_from_topic")
+    @classmethod
+    def _topic_pattern(cls, value: str | None) -> str | None:
+        if value is not None:
+            _topic_groups(value)
+        return value
+
     @field_validator("position_reset")
     @classmethod
     def _instants(cls, value: tuple[datetime, ...]) -> tuple[datetime, ...]:
@@ -431,6 +516,16 @@ class SourceConfig(_Model):
         return self
 
     @model_validator(mode="after")
+    def _known_marks(self) -> SourceConfig:
+        for name in ("add_fields", "add_headers"):
+            if not getattr(self, name) and not getattr(self, f"{name}_prefix"):
+                raise ValueError(
+                    f"{name}_prefix: without a prefix nothing tells the added fields from the "
+                    f"others; list them in {name}"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _whole_row_keys(self) -> SourceConfig:
         for text, table in (*self.tables.items(), *self.table_patterns.items()):
             if table is not None and table.key == "row" and self.format != "debezium":
@@ -439,6 +534,18 @@ class SourceConfig(_Model):
                     f"identity FULL); format is {self.format}. Name key columns, or none"
                 )
         return self
+
+    @property
+    def topic_groups(self) -> dict[str, int]:
+        """The numbers of the groups of `table_from_topic`, by their names."""
+        return {} if self.table_from_topic is None else _topic_groups(self.table_from_topic)
+
+    @property
+    def flat_rules(self) -> dict[str, Any] | None:
+        """The settings of debezium-flat; None of other formats."""
+        if self.format != "debezium-flat":
+            return None
+        return {name: getattr(self, name) for name in _OF_FLAT}
 
     @property
     def adopts_tables(self) -> bool:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from cdc_assets.cdc.changes.message_schemas import columns_of_schema
-from cdc_assets.cdc.config import Config, local_path
+from cdc_assets.cdc.config import Config, SourceConfig, local_path
 from cdc_assets.cdc.envelopes.envelope import TableAndRow, object_in
-from cdc_assets.cdc.envelopes.formats import FORMATS
+from cdc_assets.cdc.envelopes.formats import format_of
 from cdc_assets.cdc.errors import CdcError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
@@ -34,11 +34,11 @@ def columns_of_tables(config: Config, source: str) -> dict[str, set[str]]:
     """
     rows: dict[str, set[str]] = {}
     keys: dict[str, set[str]] = {}
-    format_name = config.sources[source].format
+    settings = config.sources[source]
     for table, text in _schemas(config, source):
-        rows.setdefault(table, set()).update(columns_of_schema(text, format_name))
-    for key, value in islice(_landed(config.sources[source].landing.files), _RECORDS):
-        table_and_row = row_of(value, format_name)
+        rows.setdefault(table, set()).update(columns_of_schema(text, settings))
+    for key, value in islice(_landed(settings.landing.files), _RECORDS):
+        table_and_row = row_of(value, settings)
         if table_and_row is not None:
             table, row = table_and_row
             rows.setdefault(table, set()).update(row)
@@ -107,9 +107,9 @@ def _json(text: Any) -> Any:
 # --- rows
 
 
-def row_of(value: Any, format_name: str) -> TableAndRow | None:
+def row_of(value: Any, source: SourceConfig) -> TableAndRow | None:
     """Table and row of an event that has the whole row as it is now; None for all others."""
-    return FORMATS[format_name].table_and_row(value) if isinstance(value, dict) else None
+    return format_of(source).table_and_row(value) if isinstance(value, dict) else None
 
 
 def _payload(document: Any) -> Mapping[str, Any]:

@@ -127,7 +127,9 @@ def _read_record(
         if record.malformed_line:
             raise QuarantinedError("malformed_landing_line")
         document = _value_document(record.value)
-        if document is None:  # D11: also the text `null` and empty bytes
+        if source.get("format") == "debezium-flat":
+            _read_flat(source, document, event)
+        elif document is None:  # D11: also the text `null` and empty bytes
             event.is_tombstone = True
         elif not isinstance(document, dict):
             raise QuarantinedError("not_an_envelope")
@@ -229,57 +231,161 @@ def _read_lindorm(document: dict[str, Any], event: Event) -> None:
     _read_debezium(document, event, lindorm=True)
 
 
-def _read_flat(document: dict[str, Any], event: Event) -> None:
-    """D18: ExtractNewRecordState puts what it keeps of the envelope into ``__`` fields."""
-    marks = ("__op", "__deleted")
-    is_bare = any(mark in document for mark in marks)
-    schema, row = (None, document) if is_bare else _unwrap(document)
+def _read_flat(source: dict[str, Any], document: Any, event: Event) -> None:
+    """D18: ExtractNewRecordState puts what it keeps of the envelope beside the row's columns
+    (`add.fields`) or into headers (`add.headers`).
+    """
+    fields, headers = Added(source, "fields"), Added(source, "headers")
+    texts = _header_texts(event.record)
+    marks = ["__deleted", *fields.names_of("op")]
+    is_row = dict_of(document) is not None and (
+        any(mark in document for mark in marks) or not set(document) <= {"schema", "payload"}
+    )
+    schema, row = (None, document) if is_row else _unwrap(document or {})
+    if document is None:
+        row = None
+    topic = _topic_names(source, event.record.topic)
+    known = {name: text for name, text in texts.items() if headers.has(name)}
+
+    def meta(name: str, default: Any = None) -> Any:
+        for field in fields.names_of(name):
+            if isinstance(row, dict) and row.get(field) is not None:
+                return row[field]
+        said = (known.get(header) for header in headers.names_of(name))
+        return next((text for text in said if text is not None), default)
+
+    def meta_of_source(name: str) -> Any:
+        return meta(f"source.{name}", topic.get(name))
+
+    deleted = False
+    derived: str | None = None
     if row is None:
-        event.is_tombstone = True
-        return
-    if not isinstance(row, dict):
+        # The delete itself, made a null value; a tombstone has `op` alone among its headers.
+        says_more = any(header not in headers.names_of("op") for header in known)
+        if not (meta("op") in ("d", None) and says_more) and meta("op") != "t":
+            event.is_tombstone = True
+            _set_table(event, topic.get("schema") or topic.get("db"), topic.get("table"))
+            return
+        derived = "d"
+    elif not isinstance(row, dict):
         raise QuarantinedError("not_an_envelope")
-    if not any(mark in row for mark in marks):
+    elif any(mark in row for mark in marks):
+        deleted = row.get("__deleted") in (True, "true")
+        if row.get("__deleted") is not None:
+            derived = "d" if deleted else "u"
+    else:
         # The transform leaves what is no row event as it was (D13, D16).
-        if row.get("op") == "m":
-            _read_debezium(document, event)
-        if not any(name in row for name in ("op", "source", "before", "after")):
-            _read_without_op(row, event)
-        raise QuarantinedError("not_an_envelope")
-
-    def meta(name: str) -> Any:
-        return row.get(f"__source_{name}", row.get(f"__{name}"))
-
-    deleted = row.get("__deleted") in (True, "true")
-    op = row.get("__op")
-    if op is None and row.get("__deleted") is None:
-        raise QuarantinedError("missing_op")
+        is_envelope = row.get("op") is not None and any(
+            isinstance(row.get(name), dict) for name in ("source", "before", "after")
+        )
+        has_field = any(row.get(f) is not None for f in fields.names_of("source.table"))
+        if is_envelope or not (known or topic or has_field):
+            if row.get("op") == "m":
+                _read_debezium(document, event)
+            if not any(name in row for name in ("op", "source", "before", "after")):
+                _read_without_op(row, event)
+            raise QuarantinedError("not_an_envelope")
+        derived = "u"
+    op = meta("op") or derived
     if op is None:
-        op = "d" if deleted else "u"
+        raise QuarantinedError("missing_op")
     if op not in ("c", "u", "d", "r", "t"):
         raise QuarantinedError("unknown_op")
-    event.op, event.source_op = ("d" if deleted else op), name_of(row.get("__op"))
-    namespace = "db" if meta("schema") is None else "schema"
-    _set_table(event, meta(namespace), meta("table"))
+    event.op, event.source_op = ("d" if deleted else op), name_of(meta("op"))
+    namespace = "db" if meta_of_source("schema") is None else "schema"
+    _set_table(event, meta_of_source(namespace), meta_of_source("table"))
     if event.table_name is None:
         raise QuarantinedError("missing_table")
-    own = {name: value for name, value in row.items() if not name.startswith("__")}
-    if event.op == "d":
-        event.before = own
-    elif event.op != "t":
-        event.after = own
-    event.source_ts_ms = long_of(row.get("__source_ts_ms"))
-    event.processed_ts_ms = long_of(row.get("__ts_ms"))
-    mark = meta("snapshot")
+    if row is not None:
+        own = {name: value for name, value in row.items() if not fields.has(name)}
+        if event.op == "d":
+            event.before = own
+        elif event.op != "t":
+            event.after = own
+    event.source_ts_ms = long_of(meta("source.ts_ms"))
+    event.processed_ts_ms = long_of(meta("ts_ms"))
+    mark = meta("source.snapshot")
     event.is_snapshot = event.op != "t" and (event.op == "r" or _is_mark(mark))
     names = ("connector", "lsn", "file", "pos", "row", "commit_lsn", "change_lsn", "ord")
     others = ("event_serial_no", "commit_scn", "scn", "ssn", "commit_ts")
-    source = {name: meta(name) for name in (*names, *others)}
-    if source["connector"] is None and source["lsn"] is not None:
-        source["connector"] = "postgresql"
-    set_elements(event, *source_elements({**source, "ts_ms": row.get("__source_ts_ms")}))
-    event.total_order = max(long_of(row.get("__transaction_total_order")) or 0, 0)
-    event.wires = {n: w for n, w in schema_fields(schema).items() if not n.startswith("__")}
+    said = {name: meta(f"source.{name}") for name in (*names, *others)}
+    if said["connector"] is None and said["lsn"] is not None:
+        said["connector"] = "postgresql"
+    set_elements(event, *source_elements({**said, "ts_ms": meta("source.ts_ms")}))
+    event.total_order = max(long_of(meta("transaction.total_order")) or 0, 0)
+    event.wires = {n: w for n, w in schema_fields(schema).items() if not fields.has(n)}
+
+
+class Added:
+    """What `add.fields` or `add.headers` added to records, as Debezium's document says."""
+
+    def __init__(self, source: dict[str, Any], to: str) -> None:
+        self.prefix = source.get(f"add_{to}_prefix", "__")
+        self.listed = source.get(f"add_{to}") or []
+        self.to = to
+
+    def names_of(self, member: str) -> list[str]:
+        """Under which names a member of the envelope, such as `source.lsn`, may stand."""
+        struct, _, field = member.rpartition(".")
+        # Without its struct a name is the envelope's where that has such a member.
+        spelled = [member] if field in ("op", "ts_ms") or not struct else [member, field]
+        if not self.listed:
+            return [self.prefix + name.replace(".", "_") for name in spelled]
+        found = []
+        for entry in self.listed:
+            name, *new = entry.split(":")
+            if name in spelled:
+                found.append(self.prefix + (new[0] if new else name.replace(".", "_")))
+        return found
+
+    def has(self, name: str) -> bool:
+        """Is a field or header one of those that were added?"""
+        if self.to == "fields":
+            if name == "__deleted":
+                return True
+            if not self.listed:
+                return bool(name.startswith(self.prefix))
+            spelled = (entry.split(":") for entry in self.listed)
+            return name in {self.prefix + s[-1].replace(".", "_") for s in spelled}
+        return any(name in self.names_of(member) for member in ADDED_MEMBERS)
+
+
+ADDED_MEMBERS = (
+    "op", "ts_ms", "transaction.id", "transaction.total_order", "source.collection",
+    *(f"source.{name}" for name in (
+        "connector", "name", "snapshot", "ts_ms", "txId", "db", "schema", "namespace", "table",
+        "file", "lsn", "pos", "row", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn",
+        "scn", "ssn", "commit_ts", "ord",
+    )),
+)  # fmt: skip
+
+
+def _header_texts(record: Record) -> dict[str, str | None]:
+    """The values of headers, of equal names the first: text, JSON text, or JSON with its schema."""
+    texts: dict[str, str | None] = {}
+    for name, value in reversed(record.headers):
+        text = None if value is None else value.decode()
+        read: Any = text
+        with suppress(NotJsonError):
+            read = None if value is None else parse_json(value)
+        if isinstance(read, dict):
+            payload = read.get("payload")
+            text = payload if isinstance(payload, str) or payload is None else json_text(payload)
+        elif isinstance(read, str):
+            text = read
+        elif read is None:
+            text = None
+        texts[name] = text
+    return texts
+
+
+def _topic_names(source: dict[str, Any], topic: str | None) -> dict[str, str]:
+    """What `table_from_topic` takes from the whole name of a topic."""
+    pattern = source.get("table_from_topic")
+    if pattern is None or topic is None:
+        return {}
+    found = re.fullmatch(pattern.replace("(?<", "(?P<"), topic)
+    return {name: text for name, text in found.groupdict().items() if text} if found else {}
 
 
 DATAWORKS_ROWS = {  # W2
@@ -569,7 +675,6 @@ def _column_names(names: Any) -> list[str] | None:
 
 READERS: dict[str, Callable[[dict[str, Any], Event], None]] = {
     "debezium": _read_debezium,
-    "debezium-flat": _read_flat,
     "lindorm": _read_lindorm,
     "dataworks": _read_dataworks,
     "canal": _read_canal,

@@ -33,7 +33,7 @@ def settle_tombstones(
             if not event.is_tombstone:
                 continue
             tables_of_topic = seen[event.record.topic]
-            if len(tables_of_topic) == 1:
+            if event.table_name is None and len(tables_of_topic) == 1:
                 event.table_name = next(iter(tables_of_topic))
             today, day_before = (
                 of_key.get(_key_place(d, event), []) for d in (day, day - timedelta(days=1))

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes.parse import with_texts
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of, with_document
-from cdc_assets.cdc.envelopes.formats import FORMATS
+from cdc_assets.cdc.envelopes.formats import format_of
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.registry.decode import Decoding
 from cdc_assets.cdc.sqltext import case, few_rows, is_object, literal
@@ -81,7 +81,7 @@ def read_schemas(
     parts = parts_of("value_text")
     start = case((has_start("value_text", parts), f"{parts}[0]"))
     texts = with_strict_json(
-        FORMATS[source.format].read(documents).extend({"_start": start}),
+        format_of(source).read(documents).extend({"_start": start}),
         start_schema=f"substring(_start, {len(SCHEMA) + 1})",
     )
     of_start = case(
@@ -134,19 +134,19 @@ class KnownSchemas:
             merged = types.over(merged, by_day[landed])
         return merged
 
-    def joined(self, fresh: Iterable[Row], format_name: str) -> KnownSchemas:
+    def joined(self, fresh: Iterable[Row], source: SourceConfig) -> KnownSchemas:
         """These and some rows of the table `schemas`, each with its earliest day."""
         parsed, landed = dict(self.columns), dict(self.first_landed)
         for row in fresh:
             key = (row.table_name, row.schema_id)
-            parsed[key] = columns_of_schema(row.schema, format_name)
+            parsed[key] = columns_of_schema(row.schema, source)
             landed[key] = min(row.first_landed, landed.get(key, date.max))
         return KnownSchemas(parsed, landed)
 
 
-def columns_of_schema(text: str, format_name: str) -> types.ColumnTypes:
+def columns_of_schema(text: str, source: SourceConfig) -> types.ColumnTypes:
     """The row's columns, in order, of a schema that a message carried."""
-    return FORMATS[format_name].columns_of_schema(types.schema_document(text))
+    return format_of(source).columns_of_schema(types.schema_document(text))
 
 
 def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) -> KnownSchemas:
@@ -158,7 +158,7 @@ def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) ->
     frame = lake.spark.table(identifier).where("table_name IS NOT NULL")
     if tables is not None:
         frame = frame.where(F.col("table_name").isin(list(tables)))
-    return KnownSchemas({}, {}).joined(frame.collect(), lake.config.source(name).format)
+    return KnownSchemas({}, {}).joined(frame.collect(), lake.config.source(name))
 
 
 def schemas_carried(groups: Iterable[Row]) -> dict[tuple[str | None, Carried], RecordPlace]:

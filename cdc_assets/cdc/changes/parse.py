@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from cdc_assets.cdc import positions
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import with_document
-from cdc_assets.cdc.envelopes.formats import FORMATS, other_format
+from cdc_assets.cdc.envelopes.formats import format_of, other_format
 from cdc_assets.cdc.envelopes.keys import (
     MESSAGE_KEY,
     NEW_KEY,
@@ -94,7 +94,7 @@ def parse(
         its `schema_id`, `cut_hash` of what was cut off, `row_number` in a record of many rows,
         `reason` and `detail`.
     """
-    own = FORMATS[source.format]
+    own = format_of(source)
     documents = with_document(
         with_texts(landing, decoding, whole=own.reads_schema),
         cut=not own.reads_schema,
@@ -109,8 +109,9 @@ def parse(
     is_record = "offset IS NOT NULL"
     marked = keyed.extend(
         {
-            "is_tombstone": f"coalesce({is_record} AND (is_empty OR e_kind = 'tombstone' "
-            f"OR (NOT e_kind <=> 'row' AND is_variant_null({document_in('doc')}))), false)",
+            "is_tombstone": f"coalesce({is_record} AND (e_kind = 'tombstone' "
+            f"OR (NOT e_kind <=> 'row' AND (is_empty OR is_variant_null({document_in('doc')})))), "
+            "false)",
             "ordered": positions.ordered("e_elements"),
         }
     )

@@ -57,7 +57,7 @@ class Reading:
     def landed_schemas(self, source: SourceConfig) -> KnownSchemas:
         """The schemas that these records carry, without a lake."""
         none = KnownSchemas({}, {})
-        return none.joined(fresh_schemas(self.carried, self.schemas, none), source.format)
+        return none.joined(fresh_schemas(self.carried, self.schemas, none), source)
 
 
 def read_records(

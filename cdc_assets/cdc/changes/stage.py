@@ -137,6 +137,8 @@ def rules_fingerprint(config: Config, name: str) -> str:
     rules: list[Any] = [READER_VERSION, source.format, resets, tables, source.unavailable_value]
     if source.landing.registry is not None:
         rules.append("registry")
+    if source.flat_rules is not None:
+        rules.append(source.flat_rules)
     if source.is_protected:
         hidden = {n: [sorted(t.exclude), sorted(t.hash)] for n, t in sorted(source.tables.items())}
         rules += [hidden, config.hash_salt]
@@ -174,7 +176,7 @@ def _make_run(
         check_keys(keys, name, source)
         known = known_schemas(lake, name)
         fresh = fresh_schemas(reading.carried, reading.schemas, known)
-        schemas = known.joined(fresh, source.format)
+        schemas = known.joined(fresh, source)
         misfits = judge_keys(
             keys,
             source,
@@ -186,7 +188,7 @@ def _make_run(
         used = {(s.table_name, s.schema_id) for s in keys.shapes if s not in misfits}
         unused = {(s.table_name, s.schema_id) for s in misfits} - used
         fresh = [row for row in fresh if (row.table_name, row.schema_id) not in unused]
-        schemas = known.joined(fresh, source.format)
+        schemas = known.joined(fresh, source)
         verdicts = None
         if keys.tombstones:
             # Planning the reading of a day that is not there takes as long as that of any other.

@@ -29,8 +29,8 @@ def settle_tombstones(
         decoding: how records are decoded that were written with a schema registry.
 
     Returns:
-        `IDENTITY` of each tombstone, `follows_delete`, and its `table_name` (null where
-        its topic has none or several).
+        `IDENTITY` of each tombstone, `follows_delete`, and its `table_name`: what its topic's
+        name says, else the topic's only table (null where that has none or several).
     """
     source = lake.config.source(name)
     slim = parsed.select(*IDENTITY, "message_key", "kind", "op", "table_name", "reason")
@@ -83,7 +83,8 @@ def judge_tombstones(history: DataFrame, topics: DataFrame, first: date) -> Data
         .selectExpr(
             *IDENTITY,
             f"{follows} AS follows_delete",
-            f"CASE WHEN {follows} THEN nearest.table_name ELSE {only_table} END AS tombstone_table",
+            f"CASE WHEN {follows} THEN nearest.table_name "
+            f"ELSE coalesce(table_name, {only_table}) END AS tombstone_table",
             f"CASE WHEN {has_key} THEN nearest.offset END AS nearest_offset",
         )
         .distinct()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.column_types import ColumnTypes
@@ -29,6 +30,7 @@ class Format:
     old row and the new one; `second_halves` those of the second.
     `key_row` gives the key columns (MAP<STRING, VARIANT>) out of those that the message key has,
     where it has more than they.
+    `configured` gives the format as the settings of a source say it is written, where it has such.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Format:
     first_halves: tuple[str, ...] = ()
     second_halves: tuple[str, ...] = ()
     key_row: Callable[[Sql], Sql] | None = None
+    configured: Callable[[SourceConfig], Format] | None = None
 
 
 def table_and_row(namespace: Any, table: Any, row: Any) -> TableAndRow | None:

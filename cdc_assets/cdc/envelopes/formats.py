@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.canal import CANAL
 from cdc_assets.cdc.envelopes.dataworks import DATAWORKS
 from cdc_assets.cdc.envelopes.debezium import DEBEZIUM
@@ -22,6 +23,12 @@ FORMATS: Mapping[str, Format] = {
 # The ops, as sent, of the records of an update that is sent as two (FORMATS W2).
 FIRST_HALVES = tuple(op for each in FORMATS.values() for op in each.first_halves)
 SECOND_HALVES = tuple(op for each in FORMATS.values() for op in each.second_halves)
+
+
+def format_of(source: SourceConfig) -> Format:
+    """The format of a source, as its settings say it is written."""
+    own = FORMATS[source.format]
+    return own.configured(source) if own.configured else own
 
 
 def has_signature(name: str) -> Sql:
