@@ -310,7 +310,7 @@ _ADDED = re.compile(r"(\w+\.)?\w+(:[^\s:,]+)?")
 # matched by the other.
 _ALIKE = re.compile(
     r"""( \\[dDwWsSbB] | \\[^A-Za-z0-9]                      # classes, quoted characters
-    | \((\?(:|=|!|<=|<!|<[A-Za-z][A-Za-z0-9]*>))? | \)  # groups
+    | \((?!\?) | \(\?(:|=|!|<=|<!|<[A-Za-z][A-Za-z0-9]*>) | \)  # groups
     | \[\^?(\\[dDwWsS]|\\[^A-Za-z0-9]|[^]\[\\&])+\]
     | \{\d+(,\d*)?\} | [^]\\()\[{}]
     )*""",

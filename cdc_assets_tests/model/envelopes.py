@@ -238,7 +238,9 @@ def _read_flat(source: dict[str, Any], document: Any, event: Event) -> None:
     fields, headers = Added(source, "fields"), Added(source, "headers")
     texts = _header_texts(event.record)
     marks = ["__deleted", *fields.names_of("op")]
-    is_row = dict_of(document) is not None and (
+    if document is not None and not isinstance(document, dict):
+        raise QuarantinedError("not_an_envelope")
+    is_row = document is not None and (
         any(mark in document for mark in marks) or not set(document) <= {"schema", "payload"}
     )
     schema, row = (None, document) if is_row else _unwrap(document or {})
