@@ -349,7 +349,10 @@ def _topic_groups(pattern: str) -> dict[str, int]:
 class SourceConfig(_Model):
     """One producer of change events: its format, its landing and its tables."""
 
-    format: Literal["debezium", "debezium-flat", "lindorm", "dataworks", "canal", "maxwell", "ogg"]
+    format: Literal[
+        "debezium", "debezium-flat", "debezium-mongodb", "debezium-cassandra", "lindorm",
+        "dataworks", "canal", "maxwell", "ogg",
+    ]  # fmt: skip
     landing: LandingConfig
     lag_slo_ms: int | None = Field(default=None, ge=0)
     on_quarantine: Literal["publish", "block"] = "publish"
@@ -432,6 +435,14 @@ class SourceConfig(_Model):
                 if _is_pattern(name, table)
             }
         return {}  # a fault of `tables`
+
+    @model_validator(mode="before")
+    @classmethod
+    def _partial_rows(cls, values: Any) -> Any:
+        """Cassandra's events have the columns that were written, and no others."""
+        if isinstance(values, dict) and values.get("format") == "debezium-cassandra":
+            return {"missing_columns": "keep", **values}
+        return values
 
     @field_validator("missing_columns", mode="before")
     @classmethod

@@ -133,6 +133,8 @@ def _read_record(
             event.is_tombstone = True
         elif not isinstance(document, dict):
             raise QuarantinedError("not_an_envelope")
+        elif source.get("format") == "debezium-mongodb":
+            _read_mongodb(source, document, event)
         else:
             READERS[source.get("format", "debezium")](document, event)
     except QuarantinedError as error:
@@ -167,6 +169,17 @@ def _unwrap(document: dict[str, Any]) -> tuple[Any, Any]:
 
 def _read_debezium(document: dict[str, Any], event: Event, *, lindorm: bool = False) -> None:
     schema, payload = _unwrap(document)
+    _read_event(schema, payload, event, lindorm=lindorm)
+
+
+def _read_event(
+    schema: Any,
+    payload: Any,
+    event: Event,
+    *,
+    lindorm: bool = False,
+    ops: tuple[str, ...] = ("c", "u", "d", "r", "t", "m"),
+) -> None:
     if payload is None:
         event.is_tombstone = True
         return
@@ -176,7 +189,8 @@ def _read_debezium(document: dict[str, Any], event: Event, *, lindorm: bool = Fa
     event.before, event.after = dict_of(payload.get("before")), dict_of(payload.get("after"))
     event.source_ts_ms = long_of(source.get("ts_ms"))
     event.processed_ts_ms = long_of(payload.get("ts_ms"))
-    namespace = "namespace" if lindorm else "db" if source.get("schema") is None else "schema"
+    other = "keyspace" if source.get("connector") == "vitess" else "db"
+    namespace = "namespace" if lindorm else other if source.get("schema") is None else "schema"
     _set_table(event, source.get(namespace), source.get("table"))  # D4, L2
 
     if op is None:
@@ -186,7 +200,7 @@ def _read_debezium(document: dict[str, Any], event: Event, *, lindorm: bool = Fa
     event.source_op = event.op = op if isinstance(op, str) else None
     if op != "m" and isinstance(payload.get("ts_ms"), dict):  # Avro's JSON encoding
         raise QuarantinedError("not_an_envelope")
-    if op not in (("c", "u", "d", "r") if lindorm else ("c", "u", "d", "r", "t", "m")):  # D3, L3
+    if op not in (("c", "u", "d", "r") if lindorm else ops):  # D3, L3
         raise QuarantinedError("unknown_op")
     if op == "m":  # D13
         _control(event, "message")
@@ -229,6 +243,113 @@ def _read_without_op(payload: dict[str, Any], event: Event) -> None:
 
 def _read_lindorm(document: dict[str, Any], event: Event) -> None:
     _read_debezium(document, event, lindorm=True)
+
+
+MONGODB_NUMBERS = ("$numberLong", "$numberInt")
+
+
+def _read_mongodb(source: dict[str, Any], document: dict[str, Any], event: Event) -> None:
+    """A collection is a table of `_id` and `document`, or of `_id` and configured columns."""
+    _, payload = _unwrap(document)
+    if isinstance(payload, dict):
+        of = dict_of(payload.get("source")) or {}
+        namespace, collection = name_of(of.get("db")), name_of(of.get("collection"))
+        table = full_name(namespace, collection) if namespace and collection else None
+        columns = (table_configs(source).get(table or "") or {}).get("columns") or {}
+        op = payload.get("op")
+        text = name_of(payload.get("after")) or name_of(payload.get("patch"))
+        rows = {
+            "after": mongodb_row(text, columns),
+            "before": mongodb_row(payload.get("before"), columns),
+        }
+        lone = mongodb_document(payload.get("filter"))
+        if rows["before"] is None and op == "d" and lone is not None:
+            rows["before"] = {"_id": mongodb_id(lone["_id"])}
+        payload = payload | {n: row for n, row in rows.items() if n in payload or row is not None}
+        if "source" in payload and isinstance(payload["source"], dict):
+            payload["source"] = {**of, "table": of.get("collection")}
+    event.source_key = ["_id"]
+    _read_event(None, payload, event, ops=("c", "u", "d", "r", "m"))
+
+
+def mongodb_document(text: Any) -> dict[str, Any] | None:
+    if not isinstance(text, str):
+        return None
+    try:
+        found = dict_of(parse_json(text.encode()))
+    except NotJsonError:
+        return None
+    return found if found is not None and "_id" in found else None
+
+
+def mongodb_row(text: Any, columns: dict[str, str]) -> dict[str, Any] | None:
+    document = mongodb_document(text)
+    if document is None:
+        return None
+    own = {"_id": mongodb_id(document["_id"])}
+    names = set(columns) - {"_id"}
+    if not names:
+        return own | {"document": text}
+    return own | {n: _mongodb_value(v) for n, v in document.items() if n in names}
+
+
+def mongodb_id(value: Any) -> str:
+    """Extended JSON; a whole number is its digits."""
+    for name in MONGODB_NUMBERS:
+        if isinstance(value, dict) and value.get(name) is not None:
+            return str(value[name])
+    return json_text(value)
+
+
+def _mongodb_value(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    for name in (*MONGODB_NUMBERS, "$numberDouble", "$numberDecimal", "$oid", "$date"):
+        if isinstance(value.get(name), dict):
+            return value[name].get("$numberLong") or json_text(value[name])
+        if value.get(name) is not None:
+            return str(value[name])
+    return value
+
+
+def _read_cassandra(document: dict[str, Any], event: Event) -> None:
+    """A row is the cells that were written."""
+    schema, payload = _unwrap(document)
+    source: dict[str, Any] = {}
+    sent = None
+    if isinstance(payload, dict):
+        source, sent = dict_of(payload.get("source")) or {}, payload.get("op")
+        payload = dict(payload)
+        written = {
+            name: cell
+            for name, cell in (dict_of(payload.get("after")) or {}).items()
+            if cell is not None and not (isinstance(cell, dict) and cell.get("set") is False)
+        }
+        is_row = dict_of(payload.get("after")) is not None
+        payload["op"] = "c" if sent == "i" else sent
+        if is_row and sent == "d":
+            payload |= {"before": {n: _of_cell(c, "value") for n, c in written.items()}}
+            payload |= {"after": None}
+        elif is_row:
+            payload |= {"after": {n: _of_cell(c, "now") for n, c in written.items()}}
+        if source:
+            payload["source"] = {**source, "schema": source.get("keyspace")}
+    try:
+        _read_event(schema, payload, event, ops=("c", "u", "d", "m"))
+    finally:
+        event.source_op = sent if isinstance(sent, str) and event.source_op else event.source_op
+    micros, ms = long_of(source.get("ts_micro")), long_of(source.get("ts_ms"))
+    if micros is None and ms is not None:
+        micros = ms * 1000 if abs(ms) < 10**14 else ms
+    event.source_ts_ms = None if micros is None else micros // 1000
+    set_elements(event, "ts_micro", [micros])
+    event.wires = {n: schema_fields(w).get("value") or w for n, w in event.wires.items()}
+
+
+def _of_cell(cell: Any, what: str) -> Any:
+    if not isinstance(cell, dict) or "value" not in cell:
+        return cell
+    return None if what == "now" and cell.get("deletion_ts") is not None else cell["value"]
 
 
 def _read_flat(source: dict[str, Any], document: Any, event: Event) -> None:
@@ -294,7 +415,8 @@ def _read_flat(source: dict[str, Any], document: Any, event: Event) -> None:
     if op not in ("c", "u", "d", "r", "t"):
         raise QuarantinedError("unknown_op")
     event.op, event.source_op = ("d" if deleted else op), name_of(meta("op"))
-    namespace = "db" if meta_of_source("schema") is None else "schema"
+    other = "keyspace" if meta_of_source("connector") == "vitess" else "db"
+    namespace = other if meta_of_source("schema") is None else "schema"
     _set_table(event, meta_of_source(namespace), meta_of_source("table"))
     if event.table_name is None:
         raise QuarantinedError("missing_table")
@@ -355,7 +477,8 @@ class Added:
 ADDED_MEMBERS = (
     "op", "ts_ms", "transaction.id", "transaction.total_order", "source.collection",
     *(f"source.{name}" for name in (
-        "connector", "name", "snapshot", "ts_ms", "txId", "db", "schema", "namespace", "table",
+        "connector", "name", "snapshot", "ts_ms", "txId", "db", "schema", "namespace", "keyspace",
+        "table",
         "file", "lsn", "pos", "row", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn",
         "scn", "ssn", "commit_ts", "ord",
     )),
@@ -677,6 +800,7 @@ def _column_names(names: Any) -> list[str] | None:
 
 READERS: dict[str, Callable[[dict[str, Any], Event], None]] = {
     "debezium": _read_debezium,
+    "debezium-cassandra": _read_cassandra,
     "lindorm": _read_lindorm,
     "dataworks": _read_dataworks,
     "canal": _read_canal,

@@ -11,7 +11,13 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from cdc_assets_tests.model.documents import AsSent, NotJsonError, key_text, parse_json
+from cdc_assets_tests.model.documents import (
+    AsSent,
+    NotJsonError,
+    json_text,
+    key_text,
+    parse_json,
+)
 from cdc_assets_tests.model.records import Event, KeyDocument, QuarantinedError, Record, Wire
 from cdc_assets_tests.model.values import (
     DoesNotFitError,
@@ -26,7 +32,9 @@ from cdc_assets_tests.model.values import (
     wire_type,
 )
 
-WHOLE_OLD_ROWS = ("lindorm", "dataworks", "canal", "maxwell", "ogg")
+WHOLE_OLD_ROWS = (
+    "lindorm", "dataworks", "canal", "maxwell", "ogg", "debezium-mongodb", "debezium-cassandra",
+)  # fmt: skip
 
 
 def read_key_document(data: bytes | None) -> KeyDocument:
@@ -56,12 +64,38 @@ def _key_document(document: Any) -> KeyDocument:
     return KeyDocument("scalar", document, {"": schema} if schema else {})
 
 
-def _maxwell_key(found: KeyDocument) -> KeyDocument:
+def _maxwell_key(key: dict[str, Any]) -> dict[str, Any]:
     """``{"database": …, "table": …, "pk.id": 1}``: the columns are those with the prefix."""
-    if found.state != "struct":
-        return found
-    row = {n.removeprefix("pk."): v for n, v in found.value.items() if n.startswith("pk.")}
-    return KeyDocument("struct", row) if row else KeyDocument("missing")
+    return {n.removeprefix("pk."): v for n, v in key.items() if n.startswith("pk.")}
+
+
+def _mongodb_key(key: dict[str, Any]) -> dict[str, Any]:
+    """``{"id": "<the id as extended JSON>"}``."""
+    if not isinstance(key.get("id"), str):
+        return {}
+    try:
+        value = parse_json(key["id"].encode())
+    except NotJsonError:
+        return {}
+    if isinstance(value, dict):
+        digits = value.get("$numberLong") or value.get("$numberInt")
+        return {"_id": digits or json_text(value)}
+    return {"_id": json_text(value)}
+
+
+def _cassandra_key(key: dict[str, Any]) -> dict[str, Any]:
+    """Values, or cells."""
+    cells = {
+        n for n, v in key.items() if isinstance(v, dict) and {"value", "deletion_ts"} <= set(v)
+    }
+    return {name: v["value"] if name in cells else v for name, v in key.items()}
+
+
+KEYS_OF_FORMATS = {
+    "maxwell": _maxwell_key,
+    "debezium-mongodb": _mongodb_key,
+    "debezium-cassandra": _cassandra_key,
+}
 
 
 def read_header_key(data: bytes | None) -> KeyDocument:
@@ -120,8 +154,10 @@ def read_keys(
         return
 
     message_key = read_key_document(event.record.key)
-    if source.get("format") == "maxwell":
-        message_key = _maxwell_key(message_key)
+    of_format = KEYS_OF_FORMATS.get(source.get("format") or "")
+    if of_format is not None and message_key.state == "struct":
+        row = of_format(message_key.value)
+        message_key = KeyDocument("struct", row) if row else KeyDocument("missing")
     columns = _key_columns(key_config, event, message_key)
     # D5, D8: `before` is the old row only where somebody vouches for it.
     by_format = source.get("format") in WHOLE_OLD_ROWS

@@ -41,12 +41,9 @@ NO_ENVELOPE = {"destination": "quarantine", "reason": "not_an_envelope"}
 # What a kind comes to whose cases say `unsupported?`: the outcome, and what `detail` names.
 UNREAD: dict[str, tuple[Outcome, str]] = {
     "avro-json-encoding": (NO_ENVELOPE, "Avro's JSON encoding"),
-    "cassandra": (NO_TABLE, "connector cassandra"),
-    "mongodb": (NO_TABLE, "connector mongodb"),
-    "vitess-1.9": (NO_TABLE, "connector vitess"),
 }
 # Envelopes of these kinds have a whole source, op and images: they are read as any connector's.
-READ_AS_ANY = {"flinkcdc": "db", "spanner": "db", "vitess-1.6": "schema"}
+READ_AS_ANY = {"flinkcdc": "db", "spanner": "db", "vitess-1.6": "schema", "vitess-1.9": "keyspace"}
 
 
 def _of_canal(event: dict[str, Any], number: int) -> Outcome:
@@ -74,12 +71,44 @@ def _of_ogg(event: dict[str, Any], number: int) -> Outcome:
     return _change(op, event["table"], before, None if op == "d" else event["after"])
 
 
+def _of_mongodb(document: dict[str, Any], number: int) -> Outcome:
+    """The whole document as text; a patch alone says too little."""
+    event = document.get("payload", document)
+    op, text, source = event["op"], event.get("after"), event["source"]
+
+    def row(text: str | None) -> dict[str, Any] | None:
+        if text is None:
+            return None
+        own = model.parse_json(text.encode())["_id"]
+        digits = own.get("$numberLong")
+        return {"_id": digits or model.json_text(own), "document": text}
+
+    if op == "u" and text is None:
+        return {"destination": "quarantine", "reason": "missing_image"}
+    removed = row(event.get("filter")) if op == "d" else None
+    before = None if removed is None else {"_id": removed["_id"]}
+    return _change(op, f"{source['db']}.{source['collection']}", before, row(text))
+
+
+def _of_cassandra(event: dict[str, Any], number: int) -> Outcome:
+    op, source = event["op"], event["source"]
+    cells = {name: cell["value"] for name, cell in event["after"].items() if cell is not None}
+    images = (cells, None) if op == "d" else (None, cells)
+    return _change(op, f"{source['keyspace']}.{source['table']}", *images)
+
+
 def _change(op: str, table: str, before: Any, after: Any) -> Outcome:
     images = {"before": before, "after": after}
     return {"destination": "changes", "reason": None, "op": op, "table": table, **images}
 
 
-OWN_FORMATS = {"canal": _of_canal, "maxwell": _of_maxwell, "ogg": _of_ogg}
+OWN_FORMATS = {
+    "canal": ("canal", _of_canal),
+    "maxwell": ("maxwell", _of_maxwell),
+    "ogg": ("ogg", _of_ogg),
+    "mongodb": ("debezium-mongodb", _of_mongodb),
+    "cassandra": ("debezium-cassandra", _of_cassandra),
+}
 
 
 @dataclass(frozen=True)
@@ -103,7 +132,7 @@ class Case:
         if self.is_dataworks:
             return "dataworks"
         if (own := self.file.partition("-")[0]) in OWN_FORMATS:
-            return own
+            return OWN_FORMATS[own][0]
         return "debezium-flat" if self.file.startswith("flat") else "debezium"
 
     @property
@@ -134,9 +163,9 @@ class Case:
             return {"destination": "quarantine", "reason": "malformed_landing_line"}
         if self.is_dataworks:
             return self._expected_of_dataworks()
-        if self.format in OWN_FORMATS:
+        if (own := self.file.partition("-")[0]) in OWN_FORMATS:
             event = model.parse_json(self.landing["payload"].encode())
-            return OWN_FORMATS[self.format](event, self.row)
+            return OWN_FORMATS[own][1](event, self.row)
         if expect["destination"] == "?":  # flattened, and nothing says the namespace
             return NO_TABLE
         if expect["destination"] == "unsupported?":

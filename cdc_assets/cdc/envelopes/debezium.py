@@ -36,26 +36,35 @@ from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 ROW_OPS = ("c", "u", "d", "r", "t")
 MESSAGE_OP = "m"
-# Connectors whose events say the table, and mostly the row, in a way of their own; and where.
-_UNREAD_CONNECTORS = {
-    "mongodb": "source.collection, its documents are JSON in a text",
-    "cassandra": "source.keyspace, its rows are cells with a deletion_ts",
-    "vitess": "source.keyspace",
-}
+# Connectors whose events say their table and row in a way of their own.
+_OTHER_FORMATS = {"mongodb": "debezium-mongodb", "cassandra": "debezium-cassandra"}
 
 
 # What of `source` is read as text, and the names, which must be texts.
 SOURCE_TEXTS = (
     "connector", "name", "snapshot", "ts_ms", "txId", *positions.SOURCE_MEMBERS,
 )  # fmt: skip
-SOURCE_NAMES = ("db", "schema", "namespace", "table", "file")
-# An event by one cast. A member that is not an object where one is wanted is null.
-EVENT = struct(
-    op="string", source=struct(**dict.fromkeys((*SOURCE_TEXTS, *SOURCE_NAMES), "string")),
-    before="map<string, variant>", after="map<string, variant>", ts_ms="string",
-    transaction=struct(id="string", total_order="string"), ddl="variant", status="string",
-    id="string", tableChanges="variant", message=struct(content="string"),
-)  # fmt: skip
+SOURCE_NAMES = ("db", "schema", "namespace", "keyspace", "table", "file")
+
+
+def event_type(image: str, *of_source: str, **members: str) -> str:
+    """The type of an event, which is read by one cast: what is no object where one is wanted is
+    null.
+
+    Args:
+        image: the type of `before` and `after`.
+        of_source: more members of `source`.
+        members: more members of the event, and their types.
+    """
+    source = dict.fromkeys((*SOURCE_TEXTS, *SOURCE_NAMES, *of_source), "string")
+    return struct(
+        op="string", source=struct(**source), before=image, after=image, ts_ms="string",
+        transaction=struct(id="string", total_order="string"), ddl="variant", status="string",
+        id="string", tableChanges="variant", message=struct(content="string"), **members,
+    )  # fmt: skip
+
+
+EVENT = event_type("map<string, variant>")
 
 
 @dataclass(frozen=True)
@@ -83,14 +92,33 @@ def read_debezium(records: Query) -> Query:
 
 def read_envelopes(records: Query, row_ops: tuple[str, ...], lindorm: bool) -> Query:
     """Read events of Debezium's shape; Lindorm's have `namespace` for the schema."""
-    events = with_event(records).extend({"e": member(kind=EVENT)})
+    parts = with_parts(with_event(records).extend({"e": member(kind=EVENT)}), row_ops)
+    again = [
+        members_of(
+            f"CASE WHEN is_wrapped THEN {get('digits', f'$.payload.{name}')} "
+            f"ELSE {get('digits', f'$.{name}')} END"
+        )
+        for name in ("before", "after")
+    ]
+    imaged = with_images(parts, "e.before", "e.after", (again[0], again[1]))
+    may_be_message = "false" if lindorm else "true"
+    return read_envelope(imaged, source_of(), row_ops, member("op"), may_be_message, lindorm)
+
+
+def with_parts(events: Query, row_ops: tuple[str, ...]) -> Query:
+    """Add the parts of the envelope that :func:`read_envelope` asks for.
+
+    Args:
+        events: has :func:`with_event`'s columns and `e`, the event as an :func:`event_type`.
+        row_ops: the ops that change rows.
+    """
     # No other value than the text becomes the text of a known op.
     is_known = f"e.op IN ({literals((*row_ops, MESSAGE_OP))})"
     present = " OR ".join(
         f"e.{name} IS NOT NULL OR {member(name)} IS NOT NULL"
         for name in ("source", "after", "before")
     )
-    parts = events.extend(
+    return events.extend(
         {
             "v_op_text": case((f"{is_known} OR {was_text('e.op', member('op'))}", "e.op")),
             "v_has_op": "e.op IS NOT NULL",
@@ -104,23 +132,23 @@ def read_envelopes(records: Query, row_ops: tuple[str, ...], lindorm: bool) -> Q
             "v_is_avro_json": f"startswith(e.ts_ms, '{{') AND {is_object(member('ts_ms'))}",
         }
     )
-    again = [
-        members_of(
-            f"CASE WHEN is_wrapped THEN {get('digits', f'$.payload.{name}')} "
-            f"ELSE {get('digits', f'$.{name}')} END"
-        )
-        for name in ("before", "after")
-    ]
-    imaged = with_images(parts, "e.before", "e.after", (again[0], again[1]))
+
+
+def source_of(**named: str) -> Source:
+    """The `source` of events, `e`.
+
+    Args:
+        named: what a connector calls a member that others call by the first name.
+    """
+
+    def text(of: str) -> Sql:
+        return f"e.source.{named.get(of, of)}"
 
     def name(of: str) -> Sql:
-        text = f"e.source.{of}"
-        is_text = was_text(text, member(f"source.{of}"))
-        return f"CASE WHEN {is_text} THEN nullif({text}, '') END"
+        is_text = was_text(text(of), member(f"source.{named.get(of, of)}"))
+        return f"CASE WHEN {is_text} THEN nullif({text(of)}, '') END"
 
-    source = Source(text=lambda of: f"e.source.{of}", name=name)
-    may_be_message = "false" if lindorm else "true"
-    return read_envelope(imaged, source, row_ops, member("op"), may_be_message, lindorm)
+    return Source(text, name)
 
 
 def read_envelope(
@@ -150,8 +178,12 @@ def read_envelope(
     own = "namespace" if lindorm else "schema"
     namespace = source.name(own)
     if not lindorm:
-        is_there = f"{of_source(own)} IS NOT NULL"
-        namespace = case((is_there, namespace), otherwise=source.name("db"))
+        namespace = case(
+            (f"{of_source(own)} IS NOT NULL", namespace),
+            # Of Vitess `db` is empty.
+            (f"{of_source('connector')} = 'vitess'", source.name("keyspace")),
+            otherwise=source.name("db"),
+        )
     connector = "CAST(NULL AS string)" if lindorm else of_source("connector")
     named = opened.extend(
         {
@@ -311,14 +343,14 @@ def _detail(connector: Sql, sent_op: Sql, lindorm: bool) -> Sql:
 
 
 def unread_connector(connector: Sql) -> Sql:
-    """Says that the events of a connector are not read; null for the others."""
+    """Says that the events of a connector are of another format; null for the others."""
     return case(
         *(
             (
                 f"{connector} = {literal(name)}",
-                literal(f"events of the connector {name} are not read: their table is in {where}"),
+                literal(f"events of the connector {name} are not read: set `format: {other}`"),
             )
-            for name, where in _UNREAD_CONNECTORS.items()
+            for name, other in _OTHER_FORMATS.items()
         )
     )
 
@@ -341,9 +373,8 @@ def event_in(document: Mapping[str, Any]) -> Mapping[str, Any]:
 def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:
     event = event_in(document)
     source = object_in(event, "source")
-    return table_and_row(
-        source.get("schema") or source.get("db"), source.get("table"), event.get("after")
-    )
+    namespace = source.get("schema") or source.get("db") or source.get("keyspace")
+    return table_and_row(namespace, source.get("table"), event.get("after"))
 
 
 DEBEZIUM = Format(

@@ -6,19 +6,25 @@ from collections.abc import Mapping
 
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.canal import CANAL
+from cdc_assets.cdc.envelopes.cassandra import DEBEZIUM_CASSANDRA
 from cdc_assets.cdc.envelopes.dataworks import DATAWORKS
 from cdc_assets.cdc.envelopes.debezium import DEBEZIUM
 from cdc_assets.cdc.envelopes.envelope import Format
 from cdc_assets.cdc.envelopes.flat import DEBEZIUM_FLAT
 from cdc_assets.cdc.envelopes.lindorm import LINDORM
 from cdc_assets.cdc.envelopes.maxwell import MAXWELL
+from cdc_assets.cdc.envelopes.mongodb import DEBEZIUM_MONGODB
 from cdc_assets.cdc.envelopes.ogg import OGG
 from cdc_assets.cdc.sqltext import Sql, case, get, literal
 from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 FORMATS: Mapping[str, Format] = {
-    each.name: each for each in (DATAWORKS, LINDORM, CANAL, MAXWELL, OGG, DEBEZIUM, DEBEZIUM_FLAT)
-}
+    each.name: each
+    for each in (
+        DATAWORKS, LINDORM, CANAL, MAXWELL, OGG, DEBEZIUM_MONGODB, DEBEZIUM_CASSANDRA, DEBEZIUM,
+        DEBEZIUM_FLAT,
+    )
+}  # fmt: skip
 
 # The ops, as sent, of the records of an update that is sent as two (FORMATS W2).
 FIRST_HALVES = tuple(op for each in FORMATS.values() for op in each.first_halves)
