@@ -31,7 +31,14 @@ from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state import stage as table_days
 from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets_tests import events as ev
-from cdc_assets_tests.model import Classified, Landed, deep_recursion, json_text, parse_json
+from cdc_assets_tests.model import (
+    Classified,
+    Landed,
+    classify,
+    deep_recursion,
+    json_text,
+    parse_json,
+)
 
 Row = dict[str, Any]
 Reports = dict[tuple[str, date], DayReport]
@@ -264,6 +271,17 @@ def changes_expected(classified: Mapping[date, Iterable[Classified]]) -> list[Ro
         for found in of_day
         if found.destination == "changes"
     ]
+
+
+def assert_as_model(lake: Lake, source: str, options: Mapping[str, Any], landed: Landed) -> None:
+    """Every record is where the model has it, and read as the model reads it."""
+    classified = classify(dict(options), landed)
+    for got, expected in (
+        (destinations_read(lake, source), destinations_expected(classified)),
+        (changes_read(lake, source), changes_expected(classified)),
+    ):
+        difference = difference_of(got, expected)
+        assert not difference, difference
 
 
 def _place(day: date, found: Classified) -> Row:

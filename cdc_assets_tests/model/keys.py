@@ -85,10 +85,11 @@ def _mongodb_key(key: dict[str, Any]) -> dict[str, Any]:
 
 def _cassandra_key(key: dict[str, Any]) -> dict[str, Any]:
     """Values, or cells."""
-    cells = {
-        n for n, v in key.items() if isinstance(v, dict) and {"value", "deletion_ts"} <= set(v)
-    }
-    return {name: v["value"] if name in cells else v for name, v in key.items()}
+
+    def is_cell(value: Any) -> bool:
+        return isinstance(value, dict) and {"value", "deletion_ts"} <= set(value)
+
+    return {name: v["value"] if is_cell(v) else v for name, v in key.items()}
 
 
 KEYS_OF_FORMATS = {

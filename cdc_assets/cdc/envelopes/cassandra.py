@@ -104,7 +104,8 @@ def _values(cells: Sql) -> Sql:
 def _cells(cells: Sql) -> Sql:
     """The columns that were written."""
     is_deleted = is_present(get("v", "$.deletion_ts"))
-    value = f"CASE WHEN {is_deleted} THEN parse_json('null') ELSE coalesce({get('v', '$.value')}, v) END"
+    held = f"coalesce({get('v', '$.value')}, v)"
+    value = case((is_deleted, "parse_json('null')"), otherwise=held)
     return f"transform_values({_written(cells)}, (name, v) -> {value})"
 
 

@@ -81,8 +81,8 @@ def _read_mongodb(records: Query, columns: Columns) -> Query:
     names = ("after", "before", "filter")
     read = with_strict_json(texts, **{f"m_{name}_doc": f"m_{name}" for name in names})
     ids = read.extend({f"m_{n}_id": _id_text(get(f"m_{n}_doc", f"{DOCUMENT}.{ID}")) for n in names})
-    lone_id = case(("v_op_text = 'd'", f"map('{ID}', CAST(m_filter_id AS variant))"))
-    removed = case(("m_filter_id IS NOT NULL", lone_id))
+    is_removed = "v_op_text = 'd' AND m_filter_id IS NOT NULL"
+    removed = case((is_removed, f"map('{ID}', CAST(m_filter_id AS variant))"))
     before = f"coalesce({_row('m_before', columns)}, {removed})"
     after = case((f"v_op_text IN ({literals(ROW_OPS)})", _row("m_after", columns)))
     imaged = with_images(ids, before, after, (before, after))
@@ -107,12 +107,10 @@ def _id_text(value: Sql) -> Sql:
     """An id as JSON text; a whole number is its digits, as in message keys."""
     numbers = ", ".join(get(value, f"$.{name}", "string") for name in _NUMBERS)
     return case(
-        (is_object(value), f"coalesce({numbers}, to_json({value}))"), otherwise=_json(value)
+        (f"{value} IS NULL", "NULL"),
+        (is_object(value), f"coalesce({numbers}, to_json({value}))"),
+        otherwise=f"to_json({value})",
     )
-
-
-def _json(value: Sql) -> Sql:
-    return case((f"{value} IS NOT NULL", f"to_json({value})"))
 
 
 def _row(name: str, columns: Columns) -> Sql:

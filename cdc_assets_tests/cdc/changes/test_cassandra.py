@@ -43,8 +43,7 @@ class Table:
         event: dict[str, Any] = {"op": op, "ts_ms": now + 200, "after": after}
         event["source"] = {**own, **source}
         document = event if not schema else {"schema": SCHEMA, "payload": event}
-        key = json.dumps({"id": cells["id"] if isinstance(cells, dict) else 1}).encode()
-        return self.put(json.dumps(document).encode(), key, now)
+        return self.put(json.dumps(document).encode(), json.dumps({"id": number}).encode(), now)
 
     def put(self, value: bytes | None, key: bytes | None, now: int) -> model.Record:
         topic = f"srv.shop.{self.name}"
