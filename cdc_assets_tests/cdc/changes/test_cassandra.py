@@ -43,7 +43,9 @@ class Table:
         event: dict[str, Any] = {"op": op, "ts_ms": now + 200, "after": after}
         event["source"] = {**own, **source}
         document = event if not schema else {"schema": SCHEMA, "payload": event}
-        return self.put(json.dumps(document).encode(), json.dumps({"id": number}).encode(), now)
+        return self.put(
+            json.dumps(document).encode(), json.dumps({"id": _number(cells)}).encode(), now
+        )
 
     def put(self, value: bytes | None, key: bytes | None, now: int) -> model.Record:
         topic = f"srv.shop.{self.name}"
@@ -56,6 +58,11 @@ class Table:
         gone = value is GONE
         deleted = now * 1000 if gone else None
         return {"value": None if gone else value, "deletion_ts": deleted, "set": True}
+
+
+def _number(cells: Any) -> int:
+    number = cells["id"] if isinstance(cells, dict) else None
+    return number if isinstance(number, int) else 1
 
 
 def _field(name: str, kind: str) -> dict[str, Any]:
