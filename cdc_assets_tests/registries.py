@@ -24,22 +24,23 @@ class Schemas:
     """Schemas by id as a registry hands them out; `registered` numbers the Avro ones."""
 
     by_id: dict[str, dict[str, Any]] = field(default_factory=dict)
+    kind: str = "AVRO"  # what `sent` writes
     references: dict[str, dict[str, Any]] = field(default_factory=dict)  # by subject
     asked: list[str] = field(default_factory=list)
     unknown: dict[str, Any] = field(
         default_factory=lambda: {"error_code": 40403, "message": "Schema not found"}
     )
 
-    def registered(self, schema: Any) -> int:
+    def registered(self, schema: Any, **more: Any) -> int:
         text = schema if isinstance(schema, str) else json.dumps(schema)
         for number, known in self.by_id.items():
-            if known == {"schema": text}:
+            if known == {"schema": text, **more}:
                 return int(number)
-        self.by_id[str(len(self.by_id) + 1)] = {"schema": text}
+        self.by_id[str(len(self.by_id) + 1)] = {"schema": text, **more}
         return len(self.by_id)
 
     def sent(self, record: Record) -> Record:
-        """A record that was written as JSON with schemas, as Avro."""
+        """A record that was written as JSON with schemas, as Avro or with a JSON Schema."""
         return replace(record, key=self._framed(record.key), value=self._framed(record.value))
 
     def all_sent(self, landed: Landed) -> Landed:
@@ -52,6 +53,9 @@ class Schemas:
         wrapped = isinstance(document, dict) and "payload" in document
         schema = document["schema"] if wrapped else None
         payload = document["payload"] if wrapped else document
+        if self.kind == "JSON":
+            number = self.registered(_json_schema(schema or {}), schemaType="JSON")
+            return framed(number, json.dumps(payload, ensure_ascii=False).encode())
         whole, value = _avro(schema, payload, "Value")
         avro = _defined_once(whole, set())
         number = self.registered(avro)
@@ -124,6 +128,39 @@ def _avro(schema: Mapping[str, Any] | None, value: Any, name: str) -> tuple[Any,
     return avro, value
 
 
+_JSON = {"boolean": "boolean", "string": "string", "bytes": "string"}
+_FLOATS = {"float": "float32", "double": "float64"}
+
+
+def _json_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema that Confluent's converter writes for a schema of Kafka Connect."""
+    kind = schema.get("type")
+    if kind == "struct":
+        fields = {f["field"]: _json_schema(f) for f in schema["fields"]}
+        for index, (name, field_) in enumerate(fields.items()):
+            fields[name] = {**field_, "connect.index": index}
+        # Members of an object have no order.
+        own: dict[str, Any] = {"type": "object", "properties": dict(reversed(fields.items()))}
+    elif kind == "array":
+        own = {"type": "array", "items": _json_schema(schema["items"])}
+    elif kind == "map":
+        values = _json_schema(schema["values"])
+        own = {"type": "object", "connect.type": "map", "additionalProperties": values}
+    elif kind is None:
+        own = {}
+    else:
+        number = "number" if kind in _FLOATS else "integer"
+        own = {"type": _JSON.get(kind, number)}
+        if kind not in ("boolean", "string"):
+            own["connect.type"] = _FLOATS.get(kind, kind)
+    for told, as_ in (("name", "title"), *((n, f"connect.{n}") for n in ("version", "parameters"))):
+        if told in schema:
+            own[as_] = schema[told]
+    if schema.get("optional"):
+        return {"oneOf": [{"type": "null"}, own]}
+    return own
+
+
 def _defined_once(avro: Any, defined: set[str]) -> Any:
     """A record that stands a second time becomes its name."""
     if isinstance(avro, list):
@@ -154,14 +191,19 @@ def serving(schemas: Schemas) -> Iterator[str]:
         def do_GET(self) -> None:
             schemas.asked.append(self.path)
             parts = self.path.split("/")
+            if self.path == "/subjects":
+                self._answer(200, list(schemas.by_id))
+                return
             found = (schemas.references if parts[1] == "subjects" else schemas.by_id).get(
                 parts[2] if parts[1] == "subjects" else parts[3]
             )
-            body = json.dumps(found or schemas.unknown)
-            self.send_response(200 if found else 404)
+            self._answer(200 if found else 404, found or schemas.unknown)
+
+        def _answer(self, status: int, body: Any) -> None:
+            self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.end_headers()
-            self.wfile.write(body.encode())
+            self.wfile.write(json.dumps(body).encode())
 
         def log_message(self, *_: Any) -> None:
             pass

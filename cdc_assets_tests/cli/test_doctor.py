@@ -22,6 +22,7 @@ from cdc_assets.cdc.lake import adopted_tables
 from cdc_assets.cli.app import app
 from cdc_assets.cli.doctor import Finding, Status, run_checks
 from cdc_assets_tests.paths import REPOSITORY
+from cdc_assets_tests.registries import Schemas, serving
 
 SHOP: dict[str, Any] = {
     "format": "debezium",
@@ -144,6 +145,21 @@ def test_a_broker_that_does_not_answer_is_a_problem(project: Path) -> None:
         (found,) = findings("landing")
     assert found.status is Status.ok
     assert "1 of 2 brokers answer" in found.found
+
+
+def test_a_schema_registry_is_asked_for_its_subjects(project: Path) -> None:
+    schemas = Schemas()
+    with serving(schemas) as url:
+        write_config(project, {"landing": {"files": "landing", "registry": {"url": url}}})
+        (empty,) = findings("schema registry")
+        schemas.registered('"string"')
+        (found,) = findings("schema registry")
+    (gone,) = findings("schema registry")
+    assert (empty.status, empty.found) == (Status.warning, f"{url} has no subject")
+    assert "sources.shop.landing.registry.url" in empty.remedy
+    assert (found.status, found.found) == (Status.ok, f"{url}: 1 subjects")
+    assert gone.status is Status.problem
+    assert "the schema registry does not answer" in gone.found
 
 
 def test_a_lake_that_contradicts_the_configuration_is_a_problem(project: Path) -> None:

@@ -27,7 +27,7 @@ _LISTED = (
         "registry_encoded",
         "has the id of a registry's schema and can't be decoded",
         "see `detail`; name the registry in `landing.registry`, then make the day again with "
-        "`--force`; write Avro or Kafka Connect's JSON in the place of Protobuf and JSON Schema",
+        "`--force`; write Avro or Kafka Connect's JSON in the place of Protobuf",
     ),
     Reason(
         "malformed_json",

@@ -6,7 +6,8 @@ adapters have, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +19,7 @@ from urllib3.util import Retry
 from cdc_assets.cdc.config import RegistryConfig
 from cdc_assets.cdc.errors import RegistryError, first_line
 
-AVRO = "AVRO"
+AVRO, JSON = "AVRO", "JSON"
 _SECONDS = 10.0
 _NOT_THERE = (40401, 40402, 40403)  # subject, version, schema
 _TRIES = Retry(total=3, backoff_factor=0.5, status_forcelist=(429, 502, 503, 504))
@@ -51,6 +52,34 @@ def fetch_schemas(
         RegistryError: the registry does not answer, or not as one.
     """
     found = {}
+    with _opened(source, config) as registry:
+        for schema_id in ids:
+            kind = "ids" if schema_id.isdigit() else "guids"
+            answer = registry.ask(f"/schemas/{kind}/{quote(schema_id, safe='')}")
+            if answer is not None:
+                references = tuple(registry.references(answer, frozenset()))
+                found[schema_id] = RegistrySchema(
+                    answer.get("schemaType") or AVRO, answer["schema"], references
+                )
+    return found
+
+
+def subjects(source: str, config: RegistryConfig) -> list[str]:
+    """The subjects of a registry.
+
+    Args:
+        source: named in errors.
+        config: where the registry is.
+
+    Raises:
+        RegistryError: the registry does not answer, or not as one.
+    """
+    with _opened(source, config) as registry:
+        return registry.subjects()
+
+
+@contextmanager
+def _opened(source: str, config: RegistryConfig) -> Iterator[_Registry]:
     with requests.Session() as session:
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(max_retries=_TRIES))
@@ -61,16 +90,7 @@ def fetch_schemas(
             session.headers["Authorization"] = f"Bearer {config.token}"
         if config.ca is not None:
             session.verify = config.ca
-        registry = _Registry(source, config.url.rstrip("/"), session)
-        for schema_id in ids:
-            kind = "ids" if schema_id.isdigit() else "guids"
-            answer = registry.ask(f"/schemas/{kind}/{quote(schema_id, safe='')}")
-            if answer is not None:
-                references = tuple(registry.references(answer, frozenset()))
-                found[schema_id] = RegistrySchema(
-                    answer.get("schemaType") or AVRO, answer["schema"], references
-                )
-    return found
+        yield _Registry(source, config.url.rstrip("/"), session)
 
 
 @dataclass(frozen=True)
@@ -84,20 +104,34 @@ class _Registry:
 
         An address that is no registry's answers 404, too, but not with such a code.
         """
+        answer, body = self._get(path)
+        if isinstance(body, dict) and body.get("error_code") in _NOT_THERE:
+            return None
+        if answer.ok and isinstance(body, dict) and isinstance(body.get("schema"), str):
+            return body
+        raise self._refusal(path, answer, body)
+
+    def subjects(self) -> list[str]:
+        """The names of all subjects."""
+        answer, body = self._get("/subjects")
+        if answer.ok and isinstance(body, list):
+            return [str(name) for name in body]
+        raise self._refusal("/subjects", answer, body)
+
+    def _get(self, path: str) -> tuple[requests.Response, Any]:
+        """An answer, and its JSON; None where it is none."""
         try:
             answer = self.session.get(f"{self.url}{path}", timeout=_SECONDS)
         except requests.RequestException as error:
             raise self._error(path, f"does not answer: {first_line(error)}") from error
         try:
-            body = answer.json()
+            return answer, answer.json()
         except ValueError:
-            body = None
-        if isinstance(body, dict) and body.get("error_code") in _NOT_THERE:
-            return None
-        if answer.ok and isinstance(body, dict) and isinstance(body.get("schema"), str):
-            return body
+            return answer, None
+
+    def _refusal(self, path: str, answer: requests.Response, body: Any) -> RegistryError:
         said = body.get("message") if isinstance(body, dict) else answer.text
-        raise self._error(path, f"answers {answer.status_code}: {str(said)[:200]}")
+        return self._error(path, f"answers {answer.status_code}: {str(said)[:200]}")
 
     def references(self, answer: Mapping[str, Any], above: frozenset[str]) -> list[str]:
         """The texts of the schemas that an answer refers to, the deepest first."""

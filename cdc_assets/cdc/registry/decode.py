@@ -5,7 +5,7 @@ Kafka Connect's JSON converter, and is read as any other from there on.
 
 An Avro value is decoded together with eight bytes behind it: only where these come out as they went
 in, the schema has read all of the value, and nothing but it. Spark reads bytes that do not fit as
-null.
+null. What a JSON Schema describes is JSON already, exactly one document.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from cdc_assets.cdc.envelopes.connect import PAYLOAD, SCHEMA
 from cdc_assets.cdc.registry.avro import SchemaError, read_avro
-from cdc_assets.cdc.registry.client import AVRO, RegistrySchema
-from cdc_assets.cdc.sqltext import Query, Sql, case, literal, lookup
+from cdc_assets.cdc.registry.client import AVRO, JSON, RegistrySchema
+from cdc_assets.cdc.registry.json_schema import read_json_schema
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals, lookup
+from cdc_assets.cdc.values.strict_json import with_strict_json
 
 Part = Literal["key", "value"]
 PARTS: tuple[Part, ...] = ("key", "value")
@@ -91,15 +93,18 @@ class Decoding:
             for part in PARTS
         }
         bare = headed.extend({**ids, **data})
+        steps = ["header", "id", "data", *map(str, range(len(readers)))]
+        if of_json := literals(i for i, reader in readers.items() if reader.wrapped is None):
+            steps += ["text", "json"]
+            texts = {
+                f"_{p}_text": case((f"_{p}_id IN ({of_json})", f"CAST(_{p}_data AS string)"))
+                for p in PARTS
+            }
+            documents = {f"_{part}_json": f"_{part}_text" for part in PARTS}
+            bare = with_strict_json(bare.extend(texts), **documents)
         decoded = bare.extend(
             {
-                f"_{part}_{n}": case(
-                    (
-                        f"_{part}_id = {literal(schema_id)}",
-                        f"from_avro(concat(_{part}_data, X'{_END}'), {literal(reader.wrapped)}, "
-                        "map('mode', 'PERMISSIVE'))",
-                    )
-                )
+                f"_{part}_{n}": case((f"_{part}_id = {literal(schema_id)}", reader.decoded(part)))
                 for part in PARTS
                 for n, (schema_id, reader) in enumerate(readers.items())
             }
@@ -111,7 +116,7 @@ class Decoding:
             # A constant, which Spark computes once.
             "value_start": case(
                 *(
-                    (_is_read("value", n), f"xxhash64({literal(reader.start)})")
+                    (reader.is_read("value", n), f"xxhash64({literal(reader.start)})")
                     for n, reader in of_value
                 ),
                 otherwise="CAST(NULL AS bigint)",
@@ -122,13 +127,7 @@ class Decoding:
         faulty = decoded.extend(sent).extend(
             {"registry_fault": case(("_value_id IS NOT NULL AND value_sent IS NULL", fault))}
         )
-        return faulty.drop(
-            *(
-                f"_{part}_{of}"
-                for part in PARTS
-                for of in ("header", "id", "data", *range(len(readers)))
-            )
-        )
+        return faulty.drop(*(f"_{part}_{step}" for part in PARTS for step in steps))
 
     def _readers(self) -> tuple[dict[str, _Reader], dict[str, str]]:
         """By id: how its values are decoded, and why those of others can't be."""
@@ -147,13 +146,35 @@ _UNKNOWN = "the registry has no schema of this id"
 
 @dataclass(frozen=True)
 class _Reader:
-    wrapped: str  # the Avro schema of a record of the value and what must stand behind it
+    wrapped: str | None  # the Avro schema of a record of the value and what must stand behind it
     start: str  # of the message, before its payload
+
+    def decoded(self, part: Part) -> Sql:
+        """The value, with what stands behind it; or its JSON."""
+        if self.wrapped is None:
+            return case((f"_{part}_json IS NOT NULL", f"_{part}_text"))
+        framed = f"concat(_{part}_data, X'{_END}')"
+        return f"from_avro({framed}, {literal(self.wrapped)}, map('mode', 'PERMISSIVE'))"
+
+    def is_read(self, part: Part, n: int) -> Sql:
+        """Is the column of a decoded value all of the value, and nothing but it?"""
+        if self.wrapped is None:
+            return f"_{part}_{n} IS NOT NULL"
+        return f"_{part}_{n}.end = X'{_END}'"
+
+    def payload(self, part: Part, n: int) -> Sql:
+        """``{"payload":…}`` with the decoded value."""
+        if self.wrapped is None:
+            return f"concat('{{\"payload\":', _{part}_{n}, '}}')"
+        members = f"struct(_{part}_{n}.payload AS payload)"
+        return f"to_json({members}, map('ignoreNullFields', 'false'))"
 
 
 def _reader_of(schema: RegistrySchema) -> _Reader:
+    if schema.kind == JSON:
+        return _Reader(None, _start(read_json_schema(schema.text)))
     if schema.kind != AVRO:
-        raise SchemaError(f"a schema of {schema.kind} is not read, only AVRO")
+        raise SchemaError(f"a schema of {schema.kind} is not read, only AVRO and JSON")
     read = read_avro(schema.text, schema.references)
     end = {"type": "fixed", "name": "cdc_assets.End", "size": len(_END) // 2}
     wrapped = {
@@ -161,23 +182,21 @@ def _reader_of(schema: RegistrySchema) -> _Reader:
         "name": "cdc_assets.Framed",
         "fields": [{"name": "payload", "type": read.reader}, {"name": "end", "type": end}],
     }
+    return _Reader(json.dumps(wrapped), _start(read.connect))
+
+
+def _start(connect: Mapping[str, Any]) -> str:
+    """What stands before the payload of a message with this schema of Kafka Connect."""
     # A message is cut at the first PAYLOAD: a member of that name within the schema must not look
     # like it.
-    connect = json.dumps(read.connect, ensure_ascii=False, separators=(",", ":"))
-    connect = connect.replace(PAYLOAD, PAYLOAD.replace("p", "\\u0070", 1))
-    return _Reader(json.dumps(wrapped), SCHEMA + connect)
-
-
-def _is_read(part: Part, n: int) -> Sql:
-    return f"_{part}_{n}.end = X'{_END}'"
+    text = json.dumps(connect, ensure_ascii=False, separators=(",", ":"))
+    return SCHEMA + text.replace(PAYLOAD, PAYLOAD.replace("p", "\\u0070", 1))
 
 
 def _sent(part: Part, readers: Iterable[tuple[int, _Reader]], whole: bool) -> Sql:
     branches = []
     for n, reader in readers:
-        payload = (
-            f"to_json(struct(_{part}_{n}.payload AS payload), map('ignoreNullFields', 'false'))"
-        )
+        payload = reader.payload(part, n)
         text = f"concat({literal(reader.start + ',')}, substring({payload}, 2))"
-        branches.append((_is_read(part, n), text if whole else payload))
+        branches.append((reader.is_read(part, n), text if whole else payload))
     return case(*branches, otherwise="CAST(NULL AS string)")

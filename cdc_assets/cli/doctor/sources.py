@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.config import Config, KafkaConfig, local_path
+from cdc_assets.cdc.config import Config, KafkaConfig, RegistryConfig, local_path
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
+from cdc_assets.cdc.registry.client import subjects
 from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, findings_of
 from cdc_assets.cli.key_columns import columns_of_tables
 from cdc_assets.orchestration.interrupts import interruptible
@@ -26,6 +27,20 @@ def landings(context: Context) -> Iterator[Finding]:
         if kafka is not None:
             check = partial(_kafka, title, name, kafka)
         yield from findings_of(title, check, context)
+        if source.landing.registry is not None:
+            title = f"schema registry of {name}"
+            yield from findings_of(
+                title, partial(_registry, title, name, source.landing.registry), context
+            )
+
+
+def _registry(check: str, name: str, registry: RegistryConfig, _: Context) -> Iterator[Finding]:
+    found = subjects(name, registry)
+    if found:
+        yield Finding(check, Status.ok, f"{registry.url}: {len(found)} subjects")
+        return
+    remedy = f"let a producer register a schema, or correct sources.{name}.landing.registry.url"
+    yield Finding(check, Status.warning, f"{registry.url} has no subject", remedy)
 
 
 def _files(check: str, name: str, context: Context) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -18,6 +19,7 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.registry.avro import SchemaError, read_avro
 from cdc_assets.cdc.registry.client import fetch_schemas
+from cdc_assets.cdc.registry.json_schema import read_json_schema
 from cdc_assets.cli import inspect as inspection
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
@@ -122,15 +124,19 @@ def _sent(row: dict[str, Any]) -> dict[str, Any]:
     return {column: value for column, value in row.items() if value is not None}
 
 
-def test_avro_makes_the_tables_and_changes_that_the_same_events_in_json_make(
-    lake_of: LakeOf, tmp_path: Path, name: str
+KINDS = pytest.mark.parametrize("kind", ["AVRO", "JSON"])
+
+
+@KINDS
+def test_a_registry_makes_the_tables_and_changes_that_the_same_events_in_json_make(
+    lake_of: LakeOf, tmp_path: Path, name: str, kind: str
 ) -> None:
-    landed, schemas = many_kinds(), Schemas()
+    landed, schemas = many_kinds(), Schemas(kind=kind)
     with serving(schemas) as url:
         avro = source_at(url, tmp_path / "avro", schemas.all_sent(landed))
         sources = {
             name: avro,
-            "registry__json": lakes.write_source(tmp_path / "json", landed, tables=TABLES),
+            f"{name}_plain": lakes.write_source(tmp_path / "json", landed, tables=TABLES),
         }
         lake = lake_of(sources)
         for each in sources:
@@ -365,3 +371,69 @@ def test_a_wrong_registry_is_a_fault_of_the_configuration(
     source["landing"]["registry"] = registry
     with pytest.raises(ConfigError, match=fault):
         lakes.config_of({"avro": source}, tmp_path)
+
+
+def test_a_value_behind_a_json_schema_s_id_is_exactly_one_document(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    schemas = Schemas({"7": {"schema": '{"type":"object"}', "schemaType": "JSON"}})
+    texts = ("{", '{"a":1} {"b":2}', '1,"b":2', '1},"c":{"d":1', "", '{"a":1,"a":2}', "\udcff")
+    landing = Landing()
+    for text in texts:
+        data = framed(7, text.encode("utf-8", "surrogateescape"))
+        landing.put(ev.raw(data, topic="inventory.public.customers", key=b'{"id":1}'))
+    with serving(schemas) as url:
+        lake = lake_of({name: source_at(url, tmp_path, landing.landed)})
+        lakes.run_stages(lake, name, [DAY])
+    found = quarantined(lake, name)
+    assert [reason for _, reason, _ in found] == ["registry_encoded"] * len(texts)
+    assert {detail for _, _, detail in found} == {
+        "encoded by a schema registry, schema id 7: the bytes are not exactly one value of this "
+        "schema"
+    }
+
+
+JSON_SCHEMAS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "a_class": (
+        {
+            "title": "Customer",
+            "type": "object",
+            "properties": {
+                "id": {"type": "integer"},
+                "name": {"type": ["null", "string"]},
+                "score": {"oneOf": [{"type": "null"}, {"type": "number"}]},
+                "any": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+                "tags": {"type": "object", "additionalProperties": {"type": "string"}},
+                "home": {"$ref": "#/definitions/Home"},
+                "up": {"$ref": "#/definitions/Loop"},
+            },
+            "definitions": {
+                "Home": {"type": "object", "properties": {"city": {"type": "string"}}},
+                "Loop": {"type": "object", "properties": {"up": {"$ref": "#/definitions/Loop"}}},
+            },
+        },
+        {"id": "int64", "name": "string", "score": "double", "any": None, "tags": "map",
+         "home": "struct", "up": "struct"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", JSON_SCHEMAS)
+def test_json_schemas_of_other_writers_are_known(case: str) -> None:
+    schema, kinds = JSON_SCHEMAS[case]
+    read = read_json_schema(json.dumps(schema))
+    assert {f["field"]: f.get("type") for f in read["fields"]} == kinds
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ("{", "the schema: Expecting"),
+        ("[]", "expected a JSON Schema"),
+        ('{"$ref": "other.json"}', "other.json names another schema"),
+        ('{"$ref": "#/definitions/x"}', "#/definitions/x is not in it"),
+    ],
+)
+def test_a_json_schema_that_can_t_be_read_says_why(schema: str, why: str) -> None:
+    with pytest.raises(SchemaError, match=re.escape(why)):
+        read_json_schema(schema)

@@ -1,0 +1,109 @@
+"""A JSON Schema of a registry → what Kafka Connect would say of its values.
+
+Confluent's converter writes what JSON has no type for into ``connect.type``, ``connect.version``
+and ``connect.parameters``, the name of a type into ``title``, the place of a field into
+``connect.index``, and an optional value as ``oneOf`` of null and its type. Values are JSON as they
+are, so that what a schema does not say is read as without one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from cdc_assets.cdc.registry.avro import SchemaError
+
+_TYPES = {"boolean": "boolean", "integer": "int64", "number": "double", "string": "string"}
+_CONNECT = {"float32": "float", "float64": "double"}
+_SAID = {"title": "name", "connect.version": "version", "connect.parameters": "parameters"}
+_DEEPEST = 200
+
+
+def read_json_schema(text: str) -> dict[str, Any]:
+    """Kafka Connect's schema of the values of a JSON Schema.
+
+    Raises:
+        SchemaError: it is no JSON Schema, or nests deeper than any table's.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"the schema: {error}") from error
+    if not isinstance(document, dict):
+        raise SchemaError(f"the schema: got {text[:60]}, expected a JSON Schema")
+    return _read(document, document, ())
+
+
+def _read(schema: Any, document: Mapping[str, Any], above: tuple[str, ...]) -> dict[str, Any]:
+    """An empty schema where nothing is known of the values."""
+    if not isinstance(schema, dict):
+        return {}
+    if len(above) > _DEEPEST:
+        raise SchemaError(f"the schema: nests more than {_DEEPEST} levels")
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        found = None if reference in above else _at(reference, document)
+        return {**_read(found, document, (*above, reference)), **_place(schema)}
+    variants = schema.get("oneOf", schema.get("anyOf"))
+    if isinstance(variants, list):
+        known = [v for v in variants if v != {"type": "null"}]
+        read = _read(known[0], document, (*above, "")) if len(known) == 1 else {}
+        return {**read, **_said(schema), "optional": len(known) < len(variants)}
+    read = _typed(schema, document, above)
+    return {**read, **_said(schema)} if read else {}
+
+
+def _typed(
+    schema: Mapping[str, Any], document: Mapping[str, Any], above: tuple[str, ...]
+) -> dict[str, Any]:
+    kinds = schema.get("type")
+    listed = [k for k in kinds if k != "null"] if isinstance(kinds, list) else [kinds]
+    kind, connect = listed[0] if len(listed) == 1 else None, schema.get("connect.type")
+    inner = (*above, "")
+    values = schema.get("additionalProperties")
+    if kind == "object" and (connect == "map" or (values and "properties" not in schema)):
+        of_values = _read(values, document, inner)
+        return {"type": "map", "keys": {"type": "string"}, "values": of_values}
+    if kind == "object":
+        members = schema.get("properties")
+        fields = [
+            {**_read(own, document, inner), "field": name}
+            for name, own in sorted(
+                (members if isinstance(members, dict) else {}).items(), key=_index
+            )
+        ]
+        return {"type": "struct", "fields": fields}
+    if kind == "array" and connect != "map":
+        return {"type": "array", "items": _read(schema.get("items"), document, inner)}
+    if isinstance(connect, str) and connect != "map":
+        return {"type": _CONNECT.get(connect, connect)}
+    return {"type": _TYPES[kind]} if isinstance(kind, str) and kind in _TYPES else {}
+
+
+def _index(member: tuple[str, Any]) -> int:
+    """Where a field stands; those that do not say it stay in the order of the schema."""
+    own = member[1] if isinstance(member[1], dict) else {}
+    index = own.get("connect.index")
+    return index if isinstance(index, int) else 0
+
+
+def _said(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {to: schema[name] for name, to in _SAID.items() if name in schema}
+
+
+def _place(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {to: schema[name] for name, to in _SAID.items() if name in schema and name != "title"}
+
+
+def _at(reference: str, document: Mapping[str, Any]) -> Any:
+    """What a pointer such as ``#/definitions/Row`` names within the document."""
+    if not reference.startswith("#/"):
+        raise SchemaError(f"the schema: {reference} names another schema, which is not read")
+    found: Any = document
+    for part in reference[2:].split("/"):
+        name = part.replace("~1", "/").replace("~0", "~")
+        found = found.get(name) if isinstance(found, dict) else None
+    if found is None:
+        raise SchemaError(f"the schema: {reference} is not in it")
+    return found
