@@ -151,10 +151,10 @@ def test_a_schema_registry_is_asked_for_its_subjects(project: Path) -> None:
     schemas = Schemas()
     with serving(schemas) as url:
         write_config(project, {"landing": {"files": "landing", "registry": {"url": url}}})
-        (empty,) = findings("schema registry")
+        _, empty = findings("landing")
         schemas.registered('"string"')
-        (found,) = findings("schema registry")
-    (gone,) = findings("schema registry")
+        _, found = findings("landing")
+    _, gone = findings("landing")
     assert (empty.status, empty.found) == (Status.warning, f"{url} has no subject")
     assert "sources.shop.landing.registry.url" in empty.remedy
     assert (found.status, found.found) == (Status.ok, f"{url}: 1 subjects")

@@ -28,7 +28,7 @@ def landings(context: Context) -> Iterator[Finding]:
             check = partial(_kafka, title, name, kafka)
         yield from findings_of(title, check, context)
         if source.landing.registry is not None:
-            title = f"schema registry of {name}"
+            title = f"landing of {name}, schema registry"
             yield from findings_of(
                 title, partial(_registry, title, name, source.landing.registry), context
             )
