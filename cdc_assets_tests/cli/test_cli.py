@@ -82,7 +82,7 @@ def call(*arguments: str) -> Result:
         (("inspect", "cdc.yaml"), "--source"),
         (
             ("inspect", "cdc.yaml", "--format-of", "avro"),
-            "debezium, debezium-flat, lindorm, dataworks, canal, maxwell or ogg",
+            "lindorm, dataworks, canal, maxwell or ogg",
         ),
         (("show", "customers", "--config", "nowhere.yaml"), "can't be read"),
     ],

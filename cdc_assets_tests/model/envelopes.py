@@ -489,7 +489,7 @@ def _header_texts(record: Record) -> dict[str, str | None]:
     """The values of headers, of equal names the first: text, JSON text, or JSON with its schema."""
     texts: dict[str, str | None] = {}
     for name, value in reversed(record.headers):
-        text = None if value is None else value.decode()
+        text = None if value is None else value.decode(errors="replace")
         read: Any = text
         with suppress(NotJsonError):
             read = None if value is None else parse_json(value)
