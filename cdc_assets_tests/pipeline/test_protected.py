@@ -315,7 +315,7 @@ def test_a_hashed_column_says_so_beside_its_comment() -> None:
     after = {"type": "struct", "fields": row, "field": "after"}
     text = json.dumps({"type": "struct", "fields": [after]})
     fresh = [PlainRow(schema_id="s", table_name=table, schema=text, first_landed=DAYS[0])]
-    schemas = KnownSchemas({}, {}).joined(fresh, source.format)
+    schemas = KnownSchemas({}, {}).joined(fresh, source)
     found = protected_schemas(schemas, source).columns[table, "s"]
     assert {n: description(kind, kind.spark) for n, kind in found.items()} == {
         "a": "of birth; salted SHA-256 of the value, in hexadecimal digits"
