@@ -495,3 +495,38 @@ def test_rows_go_to_stdout_and_the_rest_to_stderr(
     failed = CliRunner().invoke(app, ["discover", "odd", "--verbose"])
     assert (failed.exit_code, failed.stdout) == (1, "")
     assert failed.stderr.splitlines()[-1].startswith("error: odd: ")
+
+
+def envelope_of(connector: str, **source: str) -> dict[str, Any]:
+    return {"ts_ms": 2, "source": {"connector": connector, "name": "srv", "ts_ms": 1, **source}}
+
+
+def test_collections_of_mongodb_are_tables_of_documents(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    landing = Landing()
+    event = envelope_of("mongodb", db="shop", collection="people")
+    for n in range(1, 4):
+        after = f'{{"_id": {{"$numberLong": "{n}"}}, "name": "a", "at": "2026-11-04T10:00:00Z"}}'
+        value = json.dumps({**event, "op": "c", "after": after}).encode()
+        landing.put(ev.raw(value, topic="srv.shop.people", key=f'{{"id":"{n}"}}'.encode()))
+    value = json.dumps({**event, "op": "d", "after": None}).encode()
+    landing.put(ev.raw(value, topic="srv.shop.people", key=b'{"id":"1"}'))
+    found, source, _ = discovered(spark, tmp_path, landing)
+    assert found.format == source["format"] == "debezium-mongodb"
+    # `columns` would say which members of the documents are columns.
+    assert source["tables"] == {"shop.people": {}}
+
+
+def test_tables_of_cassandra_are_found(spark: SparkSession, tmp_path: Path) -> None:
+    landing = Landing()
+    event = envelope_of("cassandra", cluster="c", keyspace="shop", table="people")
+    for n in range(1, 4):
+        row = {"id": n, "name": "a"}
+        after = {name: {"value": v, "deletion_ts": None, "set": True} for name, v in row.items()}
+        value = json.dumps({**event, "op": "i", "after": after}).encode()
+        landing.put(ev.raw(value, topic="srv.shop.people", key=f'{{"id":{n}}}'.encode()))
+    found, source, _ = discovered(spark, tmp_path, landing)
+    assert found.format == source["format"] == "debezium-cassandra"
+    assert list(source["tables"]) == ["shop.people"]
+    assert source["tables"]["shop.people"].get("key", ["id"]) == ["id"]

@@ -45,15 +45,17 @@ class Proposal:
 
 def propose(found: Findings) -> list[Proposal]:
     """A proposal for each table, by name."""
-    whole_old_rows = FORMATS[found.format].whole_old_rows
+    own = FORMATS[found.format]
+    whole_old_rows = own.whole_old_rows
     proposals = []
     for name in sorted(found.tables):
         proposal = Proposal(found.tables[name])
         is_full = not whole_old_rows and _sends_whole_old_rows(proposal.table)
-        _key(proposal, FORMATS[found.format].names_keys, is_full)
+        _key(proposal, own.names_keys, is_full)
         if not whole_old_rows:
             _replica_identity(proposal, is_full)
-        _columns(proposal)
+        if not own.columns_choose:
+            _columns(proposal)
         _rename(proposal)
         if TableName.parse(name).namespace in OWN_ASSETS:
             proposal.blocked = (

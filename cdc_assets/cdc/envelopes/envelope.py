@@ -30,6 +30,7 @@ class Format:
     old row and the new one; `second_halves` those of the second.
     `key_row` gives the key columns (MAP<STRING, VARIANT>) out of those that the message key has,
     where it has more than they.
+    `columns_choose`: `columns` of a table in cdc.yaml say which members of an event are columns.
     `configured` gives the format as the settings of a source say it is written, where it has such.
     """
 
@@ -44,6 +45,7 @@ class Format:
     first_halves: tuple[str, ...] = ()
     second_halves: tuple[str, ...] = ()
     key_row: Callable[[Sql], Sql] | None = None
+    columns_choose: bool = False
     configured: Callable[[SourceConfig], Format] | None = None
 
 

@@ -171,6 +171,7 @@ def _format(columns: Columns) -> Format:
         whole_old_rows=True,
         names_keys=True,
         key_row=_key_row,
+        columns_choose=True,
         configured=_configured,
     )
 
