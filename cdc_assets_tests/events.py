@@ -1001,6 +1001,46 @@ class DataWorksLog(Log):
         return self.landing.put(dataworks_heartbeat(now, timestamp_ms=now + 500))
 
 
+class CanalLog(Log):
+    """Canal's messages of one table."""
+
+    def __init__(
+        self,
+        database: str = "shop",
+        table: str = "customers",
+        *,
+        types: Mapping[str, str] | None = None,
+        landing: Landing | None = None,
+        **defaults: Any,
+    ) -> None:
+        super().__init__(landing, table=(database, table), types=types, **defaults)
+
+    def says(
+        self, kind: str, rows: Sequence[Row] | None, old: Any = None, **options: Any
+    ) -> Record:
+        """A message of any number of rows."""
+        now = self.landing.tick()
+        times = {"es": now, "ts": now + 200, "timestamp_ms": now + 500}
+        return self._put(canal_message, kind, rows, old, **{**times, **options})
+
+    def create(self, **row: Any) -> Record:
+        row, options = _split(row)
+        return self.says("INSERT", [row], **options)
+
+    def update(self, before: Row, **row: Any) -> Record:
+        row, options = _split(row)
+        changed = {n: before[n] for n, v in row.items() if n in before and before[n] != v}
+        return self.says("UPDATE", [row], [changed], **options)
+
+    def delete(self, **before: Any) -> Record:
+        row, options = _split(before)
+        return self.says("DELETE", [row], **options)
+
+    def truncate(self, **options: Any) -> Record:
+        own = {"types": None, "keys": None, "is_ddl": True, "sql": "TRUNCATE TABLE customers"}
+        return self.says("TRUNCATE", None, **{**own, **_split(options)[1]})
+
+
 class MaxwellLog(Log):
     """Maxwell's events of one table, each at a binlog position of its own."""
 

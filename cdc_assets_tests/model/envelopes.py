@@ -409,7 +409,7 @@ def _read_flat(source: dict[str, Any], document: Any, event: Event) -> None:
                 _read_without_op(row, event)
             raise QuarantinedError("not_an_envelope")
         derived = "u"
-    op = meta("op") or derived
+    op = meta("op", derived)
     if op is None:
         raise QuarantinedError("missing_op")
     if op not in ("c", "u", "d", "r", "t"):
@@ -664,9 +664,7 @@ def _read_canal(document: dict[str, Any], event: Event) -> None:
         event.total_order = (event.record.offset or 0) * 2**20 + event.row_number
     for name, kind in (dict_of(document.get("mysqlType")) or {}).items():
         event.wires[name] = _mysql_wire(kind)
-    names = document.get("pkNames")
-    if isinstance(names, list) and names:
-        event.source_key = names
+    event.source_key = _column_names(document.get("pkNames"))
 
 
 def _mysql_wire(kind: Any) -> Wire:

@@ -19,7 +19,7 @@ from cdc_assets_tests import fuzz_run, mutations
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.mutations import MUTATIONS, Mutator
 
-RECORDS = int(os.environ.get("CDC_FUZZ_RECORDS", "3000"))
+RECORDS = int(os.environ.get("CDC_FUZZ_RECORDS", "3360"))
 SEED = int(os.environ.get("CDC_SEED", "1"))
 GOOD = [
     ev.updated({"id": 1, "name": "Ann", "n": 5}, {"id": 1, "name": "A", "n": 4}),
