@@ -38,6 +38,7 @@ from cdc_assets_tests.model import (
     deep_recursion,
     json_text,
     parse_json,
+    tables,
 )
 
 Row = dict[str, Any]
@@ -282,6 +283,15 @@ def assert_as_model(lake: Lake, source: str, options: Mapping[str, Any], landed:
     ):
         difference = difference_of(got, expected)
         assert not difference, difference
+
+
+def assert_tables_as_model(
+    lake: Lake, source: str, options: Mapping[str, Any], landed: Landed
+) -> None:
+    """Every day of every configured table has the model's rows."""
+    for day, expected in tables(dict(options), landed).items():
+        for table in options["tables"]:
+            assert_same_rows(rows_of(lake, source, table, day), expected[table], f"{table} {day}")
 
 
 def _place(day: date, found: Classified) -> Row:

@@ -239,3 +239,14 @@ YEAR_1, YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999  # ms since 1970
 
 def unavailable_value(source: dict[str, Any]) -> str:
     return source.get("unavailable_value") or "__debezium_unavailable_value"
+
+
+MONGODB_NUMBERS = ("$numberLong", "$numberInt")
+
+
+def mongodb_id(value: Any) -> str:
+    """Extended JSON; a whole number is its digits."""
+    for name in MONGODB_NUMBERS:
+        if isinstance(value, dict) and value.get(name) is not None:
+            return str(value[name])
+    return json_text(value)

@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any
 
 from cdc_assets_tests.model.documents import (
+    MONGODB_NUMBERS,
     YEAR_9999,
     NotJsonError,
     dict_of,
@@ -18,6 +19,7 @@ from cdc_assets_tests.model.documents import (
     int_of,
     json_text,
     long_of,
+    mongodb_id,
     name_of,
     parse_json,
     table_configs,
@@ -245,9 +247,6 @@ def _read_lindorm(document: dict[str, Any], event: Event) -> None:
     _read_debezium(document, event, lindorm=True)
 
 
-MONGODB_NUMBERS = ("$numberLong", "$numberInt")
-
-
 def _read_mongodb(source: dict[str, Any], document: dict[str, Any], event: Event) -> None:
     """A collection is a table of `_id` and `document`, or of `_id` and configured columns."""
     _, payload = _unwrap(document)
@@ -291,14 +290,6 @@ def mongodb_row(text: Any, columns: dict[str, str]) -> dict[str, Any] | None:
     if not names:
         return own | {"document": text}
     return own | {n: _mongodb_value(v) for n, v in document.items() if n in names}
-
-
-def mongodb_id(value: Any) -> str:
-    """Extended JSON; a whole number is its digits."""
-    for name in MONGODB_NUMBERS:
-        if isinstance(value, dict) and value.get(name) is not None:
-            return str(value[name])
-    return json_text(value)
 
 
 def _mongodb_value(value: Any) -> Any:

@@ -14,8 +14,8 @@ from typing import Any
 from cdc_assets_tests.model.documents import (
     AsSent,
     NotJsonError,
-    json_text,
     key_text,
+    mongodb_id,
     parse_json,
 )
 from cdc_assets_tests.model.records import Event, KeyDocument, QuarantinedError, Record, Wire
@@ -77,10 +77,7 @@ def _mongodb_key(key: dict[str, Any]) -> dict[str, Any]:
         value = parse_json(key["id"].encode())
     except NotJsonError:
         return {}
-    if isinstance(value, dict):
-        digits = value.get("$numberLong") or value.get("$numberInt")
-        return {"_id": digits or json_text(value)}
-    return {"_id": json_text(value)}
+    return {"_id": mongodb_id(value)}
 
 
 def _cassandra_key(key: dict[str, Any]) -> dict[str, Any]:

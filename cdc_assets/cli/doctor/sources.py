@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.config import Config, KafkaConfig, RegistryConfig, local_path
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
-from cdc_assets.cdc.registry.client import subjects
 from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, findings_of
 from cdc_assets.cli.key_columns import columns_of_tables
 from cdc_assets.orchestration.interrupts import interruptible
@@ -35,6 +34,8 @@ def landings(context: Context) -> Iterator[Finding]:
 
 
 def _registry(check: str, name: str, registry: RegistryConfig, _: Context) -> Iterator[Finding]:
+    from cdc_assets.cdc.registry.client import subjects
+
     found = subjects(name, registry)
     if found:
         yield Finding(check, Status.ok, f"{registry.url}: {len(found)} subjects")
