@@ -1,6 +1,6 @@
 # `make` alone lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e stack ui ui-test screenshots check format bench bench-large bench-kafka bench-tables sample lock clean distclean
+.PHONY: help setup demo test e2e stack ui ui-test screenshots check format bench bench-large bench-kafka bench-tables bench-formats sample lock clean distclean
 
 PORT ?= 3000
 BIN := .venv/bin
@@ -57,6 +57,9 @@ bench-kafka: setup ## measure the landing of a million events from a Kafka broke
 
 bench-tables: setup ## measure 200 small tables of three sources, side by side and one at a time
 	$(BIN)/python -m cdc_assets_tests.bench_tables $(ARGS)
+
+bench-formats: setup ## measure the changes of JSON with schemas, Avro and Canal, side by side
+	$(BIN)/python -m cdc_assets_tests.bench_formats $(ARGS)
 
 sample: setup ## write the sample events in data/landing again
 	$(BIN)/python data/make_landing.py

@@ -67,6 +67,11 @@ def framed(number: int, data: bytes) -> bytes:
     return b"\0" + number.to_bytes(4, "big") + data
 
 
+def avro_of(schema: Mapping[str, Any], value: Any) -> Any:
+    """The Avro schema of a Connect schema; decimals are bytes. `value` is one of its values."""
+    return _without_logical_types(_defined_once(_avro(schema, value, "Value")[0], set()))
+
+
 def encoded(schema: Any, value: Any) -> bytes:
     """A value in Avro's binary encoding; decimals come as their bytes."""
     out, plain = io.BytesIO(), _without_logical_types(schema)
