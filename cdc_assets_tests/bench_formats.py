@@ -1,4 +1,4 @@
-"""Measures how fast changes are read from several formats: `python -m cdc_assets_tests.bench_formats`.
+"""Measures the changes of several formats: `python -m cdc_assets_tests.bench_formats`.
 
 The same changes of four PostgreSQL tables (bench.py) as JSON with schemas, as Avro of a schema
 registry, and as Canal's flat messages: three sources in one session, each read in turn. Everything
@@ -87,7 +87,7 @@ def canal_lines(lines: Iterator[str]) -> Iterator[str]:
 
 
 def measure(folder: Path, tell: Callable[[str], None], events: int) -> dict[str, Any]:
-    """Seconds of the stage `changes` by format: the best of some rounds, in which they take turns."""
+    """Seconds of the stage `changes` by format, the best of some rounds in which they take turns."""
     schemas = Schemas()
     tell(f"writing {events} changes in three formats")
 
