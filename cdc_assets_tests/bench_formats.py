@@ -87,7 +87,7 @@ def canal_lines(lines: Iterator[str]) -> Iterator[str]:
 
 
 def measure(folder: Path, tell: Callable[[str], None], events: int) -> dict[str, Any]:
-    """Seconds of the stage `changes` by format, the best of some rounds in which they take turns."""
+    """Seconds of the stage `changes` by format, in rounds in which they take turns."""
     schemas = Schemas()
     tell(f"writing {events} changes in three formats")
 

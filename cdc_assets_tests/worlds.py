@@ -107,7 +107,9 @@ class World:
 
 def family_of(record: Record) -> int | None:
     """The family of the key that a record is about; None for a truncate and the like."""
-    found = re.search(rb'"(?:pk\.)?id":"?k?(\d+)', (record.key or b"") + (record.value or b""))
+    found = re.search(
+        rb'"(?:pk\.)?id":(?:")?(?:\\")?k?(\d+)', (record.key or b"") + (record.value or b"")
+    )
     return int(found[1]) // 10 if found else None
 
 
@@ -937,7 +939,214 @@ class OggTeller(Teller):
         return self._record(ev.ogg_inserted, row)
 
 
+class CanalTeller(Teller):
+    """Messages of one row or two; old values of changed columns alone."""
+
+    namespace = "shop"
+    op_name, image_name = "type", "data"
+
+    def event(self, kind: str, *rows: tuple[Values | None, Values], **options: Any) -> Record:
+        return self.send(self._record(kind, *rows, **options))
+
+    def _record(self, kind: str, *rows: tuple[Values | None, Values], **options: Any) -> Record:
+        """`rows`: old values, or none, and the row."""
+        now = self.now_ms() - self.pick(0, 0, 1000)
+        key = self.key_of(rows[0][1]) if rows else {}
+        is_ti = self.traits.connector == "TiCDC"
+        kinds = {"int32": "int(11)", "int64": "bigint(20)", "string": "varchar(80)"}
+        olds = [old for old, _ in rows]
+        defaults: dict[str, Any] = {
+            "table": self.table,
+            "topic": self.topic,
+            "types": {n: kinds[t] for n, t in self.types.items()} if self.has_schema() else None,
+            "keys": list(self.key_names),
+            "key": self.pick(None, self.key_bytes(key)) if rows else None,
+            "partition": self.lane(key),
+            "es": now,
+            "ts": now + 200,
+            "id": 0,
+            "commit_ts": 447_507_027_004_751_870 + self.clock if is_ti else None,
+        }
+        data = [row for _, row in rows] if rows else None
+        return ev.canal_message(
+            kind, data, olds if kind == "UPDATE" else None, **{**defaults, **options}
+        )
+
+    def second(self, step: Step) -> tuple[int, int] | None:
+        """Another place of the family, for a message of two rows."""
+        other = (step.family, (step.key + 1) % KEYS)
+        return other if self.pick(False, False, True) else None
+
+    def created(self, row: Values, step: Step) -> None:
+        other = self.second(step)
+        if other is None or other in self.rows:
+            self.event("INSERT", (None, row))
+            return
+        self.rows[other] = self.row_of(other)
+        self.event("INSERT", (None, row), (None, self.rows[other]))
+
+    def updated(self, before: Values, row: Values, step: Step) -> None:
+        rows = [self._changed(before, self.after_of(row, step))]
+        other = self.second(step)
+        if other in self.rows and self.key_of(self.rows[other]) != self.key_of(row):
+            old, self.rows[other] = self.rows[other], self.row_of(other)
+            rows.append(self._changed(old, self.rows[other]))
+        self.event("UPDATE", *rows)
+
+    @staticmethod
+    def _changed(before: Values, row: Values) -> tuple[Values, Values]:
+        return {n: before[n] for n, v in row.items() if n in before and before[n] != v}, row
+
+    def deleted(self, before: Values, step: Step) -> None:
+        self.event("DELETE", (None, before))
+
+    def truncated(self, step: Step) -> None:
+        self.event("TRUNCATE", is_ddl=True, sql="TRUNCATE TABLE x")
+
+    def odd(self, place: tuple[int, int], step: Step) -> None:
+        """Without a time, and a row twice in one message."""
+        row, again = self.row_of(place), self.row_of(place)
+        self.event("INSERT", (None, row), (None, again), es=self.pick(None, 0, self.now_ms()))
+
+    def control(self, place: tuple[int, int], step: Step) -> None:
+        self.event("ALTER", is_ddl=True, sql="ALTER TABLE x", keys=None, types=None)
+
+    def sample(self, row: Values) -> Record:
+        return self._record("INSERT", (None, row))
+
+
+class MongoTeller(Teller):
+    """Whole documents; an id never changes."""
+
+    namespace = "shop"
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        return ("_id",)
+
+    def row_of(self, place: tuple[int, int]) -> Values:
+        row = super().row_of(place)
+        number = row.pop("id")
+        part = row.pop("part", None)
+        return {"_id": number if part is None else {"part": part, "id": number}, **row}
+
+    def event(self, op: str, row: Values, **options: Any) -> Record:
+        return self.send(self._record(op, row, **options))
+
+    def _record(self, op: str, row: Values, **options: Any) -> Record:
+        now = self.now_ms()
+        own_id, document = json.dumps(row["_id"]), json.dumps(row)
+        key = ev.to_json({"id": own_id}).encode()
+        source = {"connector": "mongodb", "db": self.namespace, "collection": self.name}
+        source |= {"ts_ms": now, "ord": 1 + self.clock % 3, **options.pop("source", {})}
+        event = {
+            "op": op,
+            "after": None if op == "d" else document,
+            "source": source,
+            "ts_ms": now + 200,
+            **options,
+        }
+        return ev.raw(
+            ev.to_json(event).encode(),
+            topic=self.topic,
+            key=key,
+            partition=self.lane({"_id": row["_id"]}),
+        )
+
+    def created(self, row: Values, step: Step) -> None:
+        self.event("c", row)
+
+    def updated(self, before: Values, row: Values, step: Step) -> None:
+        if before["_id"] != row["_id"]:
+            self.deleted(before, step)
+            self.created(row, step)
+        else:
+            self.event("u", row)
+
+    def deleted(self, before: Values, step: Step) -> None:
+        image = self.pick({}, {"before": json.dumps(before)})
+        record = self.event("d", before, **image)
+        if self.pick(True, False):
+            self.send(replace(record, value=None))
+
+    def read(self, place: tuple[int, int], step: Step) -> None:
+        row = self.rows.setdefault(place, self.row_of(place))
+        self.event("r", row, source={"snapshot": "true"})
+
+    def lone_tombstone(self, place: tuple[int, int], step: Step) -> None:
+        row = self.rows.pop(place, None) or self.row_of(place)
+        self.send(replace(self._record("d", row), value=self.pick(None, b"null", b"")))
+
+    def odd(self, place: tuple[int, int], step: Step) -> None:
+        """An update that does not send its document."""
+        told = {"updatedFields": '{"v": "x"}', "removedFields": None}
+        self.event("u", self.row_of(place), after=None, updateDescription=told)
+
+    def control(self, place: tuple[int, int], step: Step) -> None:
+        self.send(ev.heartbeat(self.now_ms(), topic=self.topic))
+
+    def sample(self, row: Values) -> Record:
+        return self._record("c", row)
+
+
+class CassandraTeller(Teller):
+    """The cells that a statement wrote; a write may be older than one before it."""
+
+    namespace = "shop"
+
+    def event(self, op: str, cells: Values, **options: Any) -> Record:
+        return self.send(self._record(op, cells, **options))
+
+    def _record(self, op: str, row: Values, **options: Any) -> Record:
+        """`row`: values; None for a cell that was deleted."""
+        now = self.now_ms() - self.pick(0, 0, 1000)
+        key = self.key_of(row)
+        sent = {
+            n: {"value": v, "deletion_ts": now * 1000 if v is None else None, "set": True}
+            for n, v in row.items()
+        }
+        unsent = {n: None for n in self.types if n not in row}
+        source = {"connector": "cassandra", "cluster": "c1", "keyspace": self.namespace}
+        source |= {"table": self.name, "snapshot": False, "ts_micro": now * 1000 + self.clock % 7}
+        event = {"op": op, "after": {**sent, **unsent}, "source": source, "ts_ms": now + 200}
+        return ev.raw(
+            ev.to_json({**event, **options}).encode(),
+            topic=self.topic,
+            key=ev.to_json(key).encode(),
+            partition=self.lane(key),
+        )
+
+    def created(self, row: Values, step: Step) -> None:
+        self.event(self.pick("i", "c"), row)
+
+    def updated(self, before: Values, row: Values, step: Step) -> None:
+        if self.key_of(before) != self.key_of(row):
+            self.deleted(before, step)
+        names = self._unsent_names(step)
+        kept = {n: v for n, v in row.items() if n not in names}
+        gone = {n: None for n in self.pick((), (), ("v",)) if n in kept}
+        self.event(self.pick("u", "i"), {**kept, **gone})
+
+    def deleted(self, before: Values, step: Step) -> None:
+        record = self.event("d", self.key_of(before))
+        if self.pick(True, False):
+            self.send(replace(record, value=None))
+
+    def odd(self, place: tuple[int, int], step: Step) -> None:
+        """A range of rows that was deleted."""
+        self.event("r", self.row_of(place))
+
+    def control(self, place: tuple[int, int], step: Step) -> None:
+        self.send(ev.heartbeat(self.now_ms(), topic=self.topic))
+
+    def sample(self, row: Values) -> Record:
+        return self._record("i", row)
+
+
 TELLERS: dict[str, type[Teller]] = {
+    "canal": CanalTeller,
+    "debezium-mongodb": MongoTeller,
+    "debezium-cassandra": CassandraTeller,
     "debezium": DebeziumTeller,
     "lindorm": LindormTeller,
     "dataworks": DataWorksTeller,

@@ -317,7 +317,8 @@ def _read_cassandra(document: dict[str, Any], event: Event) -> None:
             if cell is not None and not (isinstance(cell, dict) and cell.get("set") is False)
         }
         is_row = dict_of(payload.get("after")) is not None
-        payload["op"] = "c" if sent == "i" else sent
+        if sent == "i":
+            payload["op"] = "c"
         if is_row and sent == "d":
             payload |= {"before": {n: _of_cell(c, "value") for n, c in written.items()}}
             payload |= {"after": None}

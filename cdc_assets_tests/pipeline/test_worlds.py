@@ -51,6 +51,9 @@ SHARES = (  # of ten worlds
     ("dataworks", 2),
     ("maxwell", 1),
     ("ogg", 1),
+    ("canal", 2),
+    ("debezium-mongodb", 1),
+    ("debezium-cassandra", 1),
 )
 CANDIDATES = 8  # how many smaller worlds a round tries, or more where it leaves out shorter parts
 
@@ -92,7 +95,7 @@ def examples(strategy: st.SearchStrategy[T], count: int, seed: int) -> list[T]:
 
 
 def draw(count: int, seed: int) -> list[World]:
-    """Worlds of six sources, whose settings are drawn too."""
+    """Worlds of some sources, whose settings are drawn too."""
     drawn: list[World] = []
     for number, (format, share) in enumerate(SHARES):
         own_seed = seed * len(SHARES) + number
