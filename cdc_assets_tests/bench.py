@@ -348,7 +348,7 @@ def measure(folder: Path, tell: Callable[[str], None], events: int, rows: int) -
     write_day(landed, DAY_1, snapshot_lines(rows), rows)
     size = write_day(landed, DAY_2, change_lines(events, rows), events)
     raw = _configuration(folder)
-    config = _parsed(raw, folder)
+    config = parsed(raw, folder)
     (folder / "cdc.yaml").write_text(json.dumps(raw, default=str), encoding="utf-8")
     spark = build_session(config)
     spark.sparkContext.setLogLevel("ERROR")
@@ -384,7 +384,7 @@ def measure_large_day(folder: Path, tell: Callable[[str], None], events: int) ->
     size = write_day(folder / "landing", DAY_2, change_lines(events, LARGE_DAY_ROWS), events)
     own = {"start_date": DAY_2, "spark": {"spark.driver.memory": "1g"}}
     raw = {**_configuration(folder), **own}
-    config = _parsed(raw, folder)
+    config = parsed(raw, folder)
     spark = build_session(config)
     spark.sparkContext.setLogLevel("ERROR")
     lake, figures = Lake(spark, config), {"MB landed": size // 1_000_000}
@@ -407,7 +407,7 @@ def measure_large_table(
 ) -> dict[str, Any]:
     """A day of changes into a table of millions of rows, and its careless twin."""
     raw, big = _configuration(folder), f"public.{TABLES[0]}"
-    config = _parsed(raw, folder)
+    config = parsed(raw, folder)
     spark = build_session(config)
     spark.sparkContext.setLogLevel("ERROR")
     try:
@@ -472,7 +472,7 @@ def _configuration(folder: Path) -> dict[str, Any]:
     }
 
 
-def _parsed(raw: Mapping[str, Any], folder: Path) -> Config:
+def parsed(raw: Mapping[str, Any], folder: Path) -> Config:
     """The configuration, with its lake in the folder."""
     config = parse_config(raw, folder)
     lake = config.lake.model_copy(update={"warehouse": str(folder / "warehouse")})

@@ -18,7 +18,6 @@ from typing import Any
 import fastavro
 
 from cdc_assets.cdc.changes.stage import make_changes
-from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session
@@ -28,6 +27,7 @@ from cdc_assets_tests.bench import (
     DAY_2,
     TABLES,
     change_lines,
+    parsed,
     run,
     timed,
     write_day,
@@ -101,12 +101,11 @@ def measure(folder: Path, tell: Callable[[str], None], events: int) -> dict[str,
     }
     sizes = {name: write_day(folder / name, DAY_2, of, events) for name, of in written.items()}
     with serving(schemas) as registry:
-        config = parse_config(_configuration(folder, registry), folder)
-        own = config.lake.model_copy(update={"warehouse": str(folder / "warehouse")})
-        spark = build_session(config.model_copy(update={"lake": own}))
+        config = parsed(_configuration(folder, registry), folder)
+        spark = build_session(config)
         spark.sparkContext.setLogLevel("ERROR")
         try:
-            seconds = _in_turn(Lake(spark, config.model_copy(update={"lake": own})), tell)
+            seconds = _in_turn(Lake(spark, config), tell)
         finally:
             spark.stop()
     best = {name: min(of) for name, of in seconds.items()}

@@ -589,6 +589,11 @@ def canal_message(
     return _record(to_json(document).encode(), topic=topic, key=message_key, **kafka)
 
 
+def old_values(before: Row, row: Row) -> Row:
+    """The old values of those columns of a row that changed, as Canal and Maxwell send them."""
+    return {n: before[n] for n, v in row.items() if n in before and before[n] != v}
+
+
 def _canal_row(row: Any) -> Any:
     if not isinstance(row, dict):
         return row
@@ -636,8 +641,7 @@ def maxwell_inserted(data: Row, **options: Any) -> Record:
 
 
 def maxwell_updated(before: Row, data: Row, **options: Any) -> Record:
-    changed = {n: before[n] for n, v in data.items() if n in before and before[n] != v}
-    return maxwell_change("update", data, changed, **options)
+    return maxwell_change("update", data, old_values(before, data), **options)
 
 
 def maxwell_deleted(before: Row, **options: Any) -> Record:
@@ -1029,8 +1033,7 @@ class CanalLog(Log):
 
     def update(self, before: Row, **row: Any) -> Record:
         row, options = _split(row)
-        changed = {n: before[n] for n, v in row.items() if n in before and before[n] != v}
-        return self.says("UPDATE", [row], [changed], **options)
+        return self.says("UPDATE", [row], [old_values(before, row)], **options)
 
     def delete(self, **before: Any) -> Record:
         row, options = _split(before)

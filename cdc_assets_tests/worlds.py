@@ -107,9 +107,8 @@ class World:
 
 def family_of(record: Record) -> int | None:
     """The family of the key that a record is about; None for a truncate and the like."""
-    found = re.search(
-        rb'"(?:pk\.)?id":(?:")?(?:\\")?k?(\d+)', (record.key or b"") + (record.value or b"")
-    )
+    sent = (record.key or b"") + (record.value or b"")
+    found = re.search(rb'"(?:pk\.)?id":"?(?:\\")?k?(\d+)', sent)
     return int(found[1]) // 10 if found else None
 
 
@@ -986,16 +985,13 @@ class CanalTeller(Teller):
         self.event("INSERT", (None, row), (None, self.rows[other]))
 
     def updated(self, before: Values, row: Values, step: Step) -> None:
-        rows = [self._changed(before, self.after_of(row, step))]
+        after = self.after_of(row, step)
+        rows = [(ev.old_values(before, after), after)]
         other = self.second(step)
         if other in self.rows and self.key_of(self.rows[other]) != self.key_of(row):
             old, self.rows[other] = self.rows[other], self.row_of(other)
-            rows.append(self._changed(old, self.rows[other]))
+            rows.append((ev.old_values(old, self.rows[other]), self.rows[other]))
         self.event("UPDATE", *rows)
-
-    @staticmethod
-    def _changed(before: Values, row: Values) -> tuple[Values, Values]:
-        return {n: before[n] for n, v in row.items() if n in before and before[n] != v}, row
 
     def deleted(self, before: Values, step: Step) -> None:
         self.event("DELETE", (None, before))
