@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.parse import with_texts
@@ -17,7 +17,7 @@ from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of, with_d
 from cdc_assets.cdc.envelopes.formats import format_of
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.registry.decode import Decoding
-from cdc_assets.cdc.sqltext import case, few_rows, is_object, literal
+from cdc_assets.cdc.sqltext import case, few_rows, is_object, literal, with_columns
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.strict_json import DOCUMENT, document_in, with_strict_json
 
@@ -69,15 +69,49 @@ def read_schemas(
     examples: Mapping[Carried, RecordPlace],
     decoding: Decoding | None = None,
 ) -> MessageSchemas:
-    """Read the schemas of some records again from one landed example each.
+    """The schemas of some records; of those that they carry, one example each is read again.
 
     The parsed records carry hashes alone. Only the files that may hold the examples are read.
     """
-    if not examples:
-        return MessageSchemas({}, {})
-    wanted = set(examples.values())
-    rows = landing.where(" OR ".join(f"({_is_at(place)})" for place in wanted))
-    documents = with_document(with_texts(rows, decoding, whole=True), cut=False)
+    known = {} if decoding is None else decoding.starts
+    of_registry = {start: known[start] for start, _ in examples if start in known}
+    places = {place for what, place in examples.items() if what.start_hash not in known}
+    found = _canonical(landing.sparkSession, of_registry) if of_registry else []
+    if places:
+        found += _carried_at(landing, source, places)
+    starts: dict[int, str | None] = {}
+    by_id: dict[str, str] = {}
+    for row in found:  # schemas are few
+        if row.start_hash is not None:
+            starts[row.start_hash] = row.start_id
+        for schema_id, text in ((row.start_id, row.start_text), (row.schema_id, row.schema_text)):
+            if schema_id is not None:
+                by_id[schema_id] = text
+    return MessageSchemas(starts, by_id)
+
+
+_SCHEMAS = (
+    "start_hash",
+    "start_text",
+    "sha2(start_text, 256) AS start_id",
+    "schema_text",
+    "sha2(schema_text, 256) AS schema_id",
+)
+
+
+def _canonical(spark: SparkSession, starts: Mapping[int, str]) -> list[Row]:
+    """The schemas (JSON) of some starts, as :func:`_carried_at` gives those of records."""
+    rows = few_rows(spark, starts.items(), start_hash="bigint", text="string")
+    text = {"start_text": "to_json(try_parse_json(text))", "schema_text": "CAST(NULL AS string)"}
+    return with_columns(rows, text).selectExpr(*_SCHEMAS).collect()
+
+
+def _carried_at(
+    landing: DataFrame, source: SourceConfig, places: Iterable[RecordPlace]
+) -> list[Row]:
+    """The schemas that records at some places carry: in their starts, and elsewhere."""
+    rows = landing.where(" OR ".join(f"({_is_at(place)})" for place in places))
+    documents = with_document(with_texts(rows), cut=False)
     parts = parts_of("value_text")
     start = case((has_start("value_text", parts), f"{parts}[0]"))
     texts = with_strict_json(
@@ -87,22 +121,8 @@ def read_schemas(
     of_start = case(
         (is_object("start_schema", DOCUMENT), f"to_json({document_in('start_schema')})")
     )
-    found = texts.extend({"start_text": of_start, "schema_text": "to_json(e_schema)"}).select(
-        "start_hash",
-        "start_text",
-        "sha2(start_text, 256) AS start_id",
-        "schema_text",
-        "sha2(schema_text, 256) AS schema_id",
-    )
-    starts: dict[int, str | None] = {}
-    by_id: dict[str, str] = {}
-    for row in found.plan().collect():  # schemas are few
-        if row.start_hash is not None:
-            starts[row.start_hash] = row.start_id
-        for schema_id, text in ((row.start_id, row.start_text), (row.schema_id, row.schema_text)):
-            if schema_id is not None:
-                by_id[schema_id] = text
-    return MessageSchemas(starts, by_id)
+    found = texts.extend({"start_text": of_start, "schema_text": "to_json(e_schema)"})
+    return found.select(*_SCHEMAS).plan().collect()
 
 
 def _is_at(place: RecordPlace) -> str:

@@ -21,10 +21,10 @@ from cdc_assets.cdc import positions
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import with_document
 from cdc_assets.cdc.envelopes.formats import format_of, other_format
+from cdc_assets.cdc.envelopes.headers import has_header
 from cdc_assets.cdc.envelopes.keys import (
     MESSAGE_KEY,
     NEW_KEY,
-    has_header,
     with_header_keys,
     with_message_key,
     with_raw_keys,
@@ -41,23 +41,22 @@ _SHOWN, _UTF8 = 60, 4  # characters, and bytes at most of each
 _SET_REGISTRY = "': set landing.registry of the source'"
 
 
-def with_texts(landing: DataFrame, decoding: Decoding | None = None, whole: bool = False) -> Query:
+def with_texts(landing: DataFrame, decoding: Decoding | None = None) -> Query:
     """Add `value_text` and `key_text`: bytes as text, null where there is none to be read.
-
-    Of a decoded value the text is without its schema, and `value_start` is the hash of that.
 
     Args:
         landing: landing rows.
-        decoding: how those are decoded that were written with a schema registry; without it
-            their values have no text.
-        whole: decoded values have their schemas.
+        decoding: how those are decoded that were written with a schema registry, which have the
+            columns of :meth:`~cdc_assets.cdc.registry.decode.Decoding.add_to` instead of a text;
+            without it their values are not read.
     """
     rows, key, value = Query(landing), MESSAGE_KEY, "CAST(value AS string)"
     is_registry = is_framed("value")
     fault = f"concat('schema id ', {number_in('value')}, {_SET_REGISTRY})"
     if decoding is not None:
-        rows = decoding.add_to(rows, whole)
-        key, value = f"coalesce(key_sent, {key})", f"coalesce(value_sent, {value})"
+        rows = decoding.add_to(rows)
+        key = case(("sent_key IS NOT NULL", "sent_key_text"), otherwise=key)
+        value = case(("sent_value IS NULL", value))
         is_registry, fault = "registry_fault IS NOT NULL", "registry_fault"
     texts = rows.extend(
         {
@@ -70,7 +69,7 @@ def with_texts(landing: DataFrame, decoding: Decoding | None = None, whole: bool
             "key_text": key,
         }
     )
-    return texts if decoding is None else texts.drop("key_sent", "value_sent", "registry_fault")
+    return texts if decoding is None else texts.drop("registry_fault")
 
 
 def parse(
@@ -95,17 +94,22 @@ def parse(
         `reason` and `detail`.
     """
     own = format_of(source)
+    decoded = decoding is not None
     documents = with_document(
-        with_texts(landing, decoding, whole=own.reads_schema),
+        with_texts(landing, decoding),
         cut=not own.reads_schema,
         hashed=not whole,
-        known_start=None if decoding is None or whole else "value_start",
-        key_doc="key_text",
+        decoded=decoded,
+        key_doc=case(("sent_key IS NULL", "key_text")) if decoded else "key_text",
     )
     # Of what can't be read, the beginning is shown; to carry the others' bytes on costs.
     beginning = case(("doc IS NULL OR offset IS NULL", f"substring(value, 1, {_SHOWN * _UTF8})"))
-    events = own.read(documents.replace({"value": beginning}))
-    keyed = with_raw_keys(with_header_keys(with_message_key(events, own.key_row)), source)
+    of_key = {"key_doc": "coalesce(sent_key, key_doc)"} if decoded else {}
+    events = own.read(documents.replace({"value": beginning, **of_key}))
+    known_schema = "sent_key_schema" if decoded else None
+    keyed = with_raw_keys(
+        with_header_keys(with_message_key(events, own.key_row, known_schema)), source
+    )
     is_record = "offset IS NOT NULL"
     marked = keyed.extend(
         {

@@ -48,7 +48,7 @@ def with_document(
     records: Query,
     cut: bool = True,
     hashed: bool = True,
-    known_start: Sql | None = None,
+    decoded: bool = False,
     **texts: Sql,
 ) -> Query:
     """Add `doc`, the value as strict JSON, its text `body`, and `start_hash`.
@@ -59,7 +59,9 @@ def with_document(
         records: has `value_text`.
         cut: read messages without their starts, where they have one.
         hashed: tell starts by their hash; without it, nothing is cut.
-        known_start: the hash of a start that stands no more in the text.
+        decoded: some were written with a schema registry: `sent_value`, `sent_value_text` and
+            `sent_start` (:meth:`~cdc_assets.cdc.registry.decode.Decoding.add_to`) take the place of
+            what would be read from the text.
         texts: more texts to read as strict JSON.
 
     Returns:
@@ -68,16 +70,18 @@ def with_document(
     parts = parts_of("value_text") if hashed else "CAST(NULL AS array<string>)"
     split = records.extend({"_parts": parts})
     found = start_hash("value_text", "_parts")
-    starts = "start_hash IS NOT NULL"
-    if known_start is not None:
-        found, starts = f"coalesce({known_start}, {found})", f"{known_start} IS NULL AND {starts}"
-    hashes = split.extend({"start_hash": found})
+    hashes = split.extend({"start_hash": f"coalesce(sent_start, {found})" if decoded else found})
     rest = f"concat({literal('{' + PAYLOAD[1:])}, _parts[1])"
-    body = case((starts, rest), otherwise="value_text") if cut else "value_text"
+    has_parts = "start_hash IS NOT NULL AND _parts IS NOT NULL"
+    body = case((has_parts, rest), otherwise="value_text") if cut else "value_text"
+    if decoded:
+        body = f"coalesce(sent_value_text, {body})"
     opened = hashes.extend({"body": body}).drop("_parts")
-    if not (cut and hashed):
-        return with_strict_json(opened, doc="body", **texts)
-    read = with_strict_json(opened, _doc="body", **texts)
-    # A message that names its schema twice is not strict JSON.
-    twice = f"start_hash IS NOT NULL AND {get('_doc', DOCUMENT + '.schema')} IS NOT NULL"
-    return read.extend({"doc": f"CASE WHEN NOT ({twice}) THEN _doc END"}).drop("_doc")
+    unread = case(("sent_value IS NULL", "body")) if decoded else "body"
+    read = with_strict_json(opened, _doc=unread, **texts)
+    doc = "_doc"
+    if cut and hashed:
+        # A message that names its schema twice is not strict JSON.
+        twice = f"start_hash IS NOT NULL AND {get('_doc', DOCUMENT + '.schema')} IS NOT NULL"
+        doc = f"CASE WHEN NOT ({twice}) THEN _doc END"
+    return read.extend({"doc": f"coalesce(sent_value, {doc})" if decoded else doc}).drop("_doc")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of
 from cdc_assets.cdc.envelopes.formats import FORMATS
+from cdc_assets.cdc.envelopes.headers import header
 from cdc_assets.cdc.sqltext import (
     Query,
     Sql,
@@ -32,7 +33,9 @@ MESSAGE_KEY = "nullif(CAST(key AS string), '')"
 _NO_MEMBERS = "CAST(map() AS map<string, variant>)"
 
 
-def with_message_key(records: Query, key_row: Callable[[Sql], Sql] | None = None) -> Query:
+def with_message_key(
+    records: Query, key_row: Callable[[Sql], Sql] | None = None, known_schema: Sql | None = None
+) -> Query:
     """Add `key_row` (MAP<STRING, VARIANT>), `key_scalar` (VARIANT), `key_is_garbage`, `key_schema`.
 
     All are null or false where there is no message key (D6): null, empty, JSON null, or a struct
@@ -41,6 +44,7 @@ def with_message_key(records: Query, key_row: Callable[[Sql], Sql] | None = None
     Args:
         records: has `key_text` (:data:`MESSAGE_KEY`) and `key_doc`, the same as strict JSON.
         key_row: gives the key columns among the members, where not all are.
+        known_schema: the key's schema, where that does not stand in the key.
     """
     digits = case((_may_be_huge("key_text"), digits_of("key_doc", "key_text")))
     exact = records.extend({"_key_digits": digits, "_key_parts": parts_of("key_text")})
@@ -71,6 +75,8 @@ def with_message_key(records: Query, key_row: Callable[[Sql], Sql] | None = None
         (has_start("key_text", "_key_parts"), sent),
         (f"_key_payload IS NOT NULL AND {is_object(other)}", f"to_json({other})"),
     )
+    if known_schema is not None:
+        schema = f"coalesce({known_schema}, {schema})"
     return read.extend(
         {
             "key_row": case(
@@ -130,17 +136,11 @@ _JAVA_STRUCT = r'^Struct\{[^=,{}"\\]+=[^=,{}"\\]*(,[^=,{}"\\]+=[^=,{}"\\]*)*\}$'
 
 def _header_text(name: str) -> Sql:
     """A header's key as JSON text, from what its converter wrote; null without the header."""
-    text = f"CAST(get(filter(headers, header -> header.key = {literal(name)}), 0).value AS string)"
+    text = f"CAST({header(name)} AS string)"
     members = f"regexp_replace({text}, '([^=,{{}}]+)=([^=,{{}}]*)', '\"$1\":\"$2\"')"
     java = f"regexp_replace({members}, '^Struct', '')"
     plain = case((f"{text} RLIKE {literal(_JAVA_STRUCT)}", java), otherwise=text)
     return case(("size(headers) > 0", plain))
-
-
-def has_header(name: str) -> Sql:
-    """True where the record has a header of this name, whatever it holds."""
-    found = f"exists(headers, header -> header.key = {literal(name)})"
-    return f"coalesce({case(('size(headers) > 0', found))}, false)"
 
 
 def with_raw_keys(records: Query, source: SourceConfig) -> Query:

@@ -2,14 +2,18 @@
 
 Logical types are taken out of what Spark decodes by: values are then those that Kafka Connect's
 JSON converter writes (bytes of a decimal in base64, numbers of days and microseconds), and are read
-as those, by the schema that the converter would have written beside them.
+as those, by the schema that the converter would have written beside them. Members that JSON writes
+in another way, bytes and fractions, become what a JSON text of them is read as.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from cdc_assets.cdc.names import quote
+from cdc_assets.cdc.sqltext import Sql, case, literal
 
 
 class SchemaError(ValueError):
@@ -17,10 +21,14 @@ class SchemaError(ValueError):
 
 
 class AvroSchema(NamedTuple):
-    """`reader`: the Avro schema that values are decoded by; `connect`: Kafka Connect's of them."""
+    """`reader`: the Avro schema that values are decoded by; `connect`: Kafka Connect's of them.
+
+    `in_json` makes of a decoded value one whose VARIANT is that of its JSON; None where it is so.
+    """
 
     reader: Any
     connect: dict[str, Any]
+    in_json: Callable[[Sql], Sql] | None = None
 
 
 # Avro: Connect's JSON.
@@ -47,6 +55,25 @@ _LOGICAL = {
     ("string", "uuid"): "io.debezium.data.Uuid",
 }
 _NO_PRECISION = 64
+_KEEPING_NULLS = "map('ignoreNullFields', 'false')"
+
+
+def _base64(value: Sql) -> Sql:
+    return f"base64({value})"
+
+
+def _number(value: Sql) -> Sql:
+    """JSON's 1.0 is a decimal, not a double; NaN and the infinities, which it lacks, are texts."""
+    text = f"CAST({value} AS string)"
+    return f"coalesce(try_parse_json({text}), CAST({text} AS variant))"
+
+
+def _by_text(value: Sql) -> Sql:
+    return f"try_parse_json(to_json({value}, {_KEEPING_NULLS}))"
+
+
+# What JSON writes in another way than Avro.
+_IN_JSON = {"bytes": _base64, "float": _number, "double": _number}
 
 
 def read_avro(text: str, references: Sequence[str] = ()) -> AvroSchema:
@@ -65,8 +92,7 @@ def read_avro(text: str, references: Sequence[str] = ()) -> AvroSchema:
         types.read(_document(reference), "", "")
     # A reference's types are defined where the schema first names them.
     types.defined.clear()
-    reader, connect = types.read(_document(text), "", "the schema")
-    return AvroSchema(reader, connect)
+    return types.read(_document(text), "", "the schema")
 
 
 def _document(text: str) -> Any:
@@ -98,21 +124,24 @@ class _Types:
             items = self.read(schema.get("items"), namespace, f"{where}, items")
             reader = {"type": "array", "items": items.reader}
             connect = {"type": "array", "items": items.connect}
+            in_json = items.in_json and _by_text
         elif kind == "map":
             values = self.read(schema.get("values"), namespace, f"{where}, values")
             reader = {"type": "map", "values": values.reader}
             connect = {"type": "map", "keys": _of("string"), "values": values.connect}
+            in_json = values.in_json and _by_text
         elif kind in ("record", "error", "enum", "fixed"):
             return self._definition(schema, namespace, where)
         elif kind in _PRIMITIVES:
             reader, connect = {"type": kind}, _of(_PRIMITIVES[kind])
+            in_json = _IN_JSON.get(kind)
         else:
             return self._named(str(kind), namespace, where)
-        return AvroSchema(reader, {**connect, **_said(schema)})
+        return AvroSchema(reader, {**connect, **_said(schema)}, in_json)
 
     def _named(self, name: str, namespace: str, where: str) -> AvroSchema:
         if name in _PRIMITIVES:
-            return AvroSchema(name, _of(_PRIMITIVES[name]))
+            return AvroSchema(name, _of(_PRIMITIVES[name]), _IN_JSON.get(name))
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         full = full if full in self._sources else name
         if full not in self._sources:
@@ -131,22 +160,20 @@ class _Types:
         inner = full.rpartition(".")[0]
         self._sources[full] = (schema, namespace)
         self._open.append(full)
-        definition, connect = self._parts(schema, inner, where)
+        read = self._parts(schema, inner, where)
         self._open.pop()
         # Avro wants a type defined once, and named from then on.
-        reader: Any = full if full in self.defined else {**definition, "name": full}
+        reader: Any = full if full in self.defined else {**read.reader, "name": full}
         self.defined.add(full)
-        return AvroSchema(reader, {**connect, **_said(schema)})
+        return AvroSchema(reader, {**read.connect, **_said(schema)}, read.in_json)
 
-    def _parts(
-        self, schema: Mapping[str, Any], namespace: str, where: str
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _parts(self, schema: Mapping[str, Any], namespace: str, where: str) -> AvroSchema:
         kind = schema["type"]
         if kind == "enum":
-            return {"type": "enum", "symbols": schema.get("symbols")}, _of("string")
+            return AvroSchema({"type": "enum", "symbols": schema.get("symbols")}, _of("string"))
         if kind == "fixed":
-            return {"type": "fixed", "size": schema.get("size")}, _of("bytes")
-        readers, connects = [], []
+            return AvroSchema({"type": "fixed", "size": schema.get("size")}, _of("bytes"), _base64)
+        readers, connects, members = [], [], {}
         for field in schema.get("fields") or ():
             name = field.get("name") if isinstance(field, dict) else None
             if not isinstance(name, str):
@@ -155,8 +182,9 @@ class _Types:
             readers.append({"name": name, "type": read.reader})
             doc = {"doc": field["doc"]} if isinstance(field.get("doc"), str) else {}
             connects.append({**doc, **read.connect, "field": name})
+            members[name] = read.in_json
         struct = {"type": "struct", "fields": connects, "optional": False}
-        return {"type": "record", "fields": readers}, struct
+        return AvroSchema({"type": "record", "fields": readers}, struct, _of_members(members))
 
     def _union(self, schema: list[Any], namespace: str, where: str) -> AvroSchema:
         kinds = [kind for kind in schema if not _is_null(kind)]
@@ -164,7 +192,22 @@ class _Types:
             raise SchemaError(f"{where}: a union of {len(kinds)} types, which no column can hold")
         read = self.read(kinds[0], namespace, where)
         readers = ["null" if _is_null(kind) else read.reader for kind in schema]
-        return AvroSchema(readers, {**read.connect, "optional": len(schema) > 1})
+        return AvroSchema(readers, {**read.connect, "optional": len(schema) > 1}, read.in_json)
+
+
+def _of_members(members: Mapping[str, Callable[[Sql], Sql] | None]) -> Callable[[Sql], Sql] | None:
+    """As `in_json`, of a record with these members."""
+    if not any(members.values()):
+        return None
+
+    def in_json(value: Sql) -> Sql:
+        parts = []
+        for name, of_member in members.items():
+            member = f"{value}.{quote(name)}"
+            parts += [literal(name), of_member(member) if of_member else member]
+        return case((f"{value} IS NOT NULL", f"named_struct({', '.join(parts)})"))
+
+    return in_json
 
 
 def _is_null(kind: Any) -> bool:

@@ -1,7 +1,9 @@
-"""Records in the wire formats of schema registries → the text that Kafka Connect would have sent.
+"""Records in the wire formats of schema registries → the documents that Kafka Connect would have
+sent as JSON.
 
-A record that was written with a schema registry becomes ``{"schema":…,"payload":…}``, the text of
-Kafka Connect's JSON converter, and is read as any other from there on.
+A record that was written with a schema registry becomes the VARIANT of ``{"payload":…}``, what
+Kafka Connect's JSON converter would have written, and is read as any other from there on; its
+schema is known by the registry's id, and read once.
 
 An Avro value is decoded together with eight bytes behind it: only where these come out as they went
 in, the schema has read all of the value, and nothing but it. Spark reads bytes that do not fit as
@@ -10,17 +12,19 @@ null. What a JSON Schema describes is JSON already, exactly one document.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
-from cdc_assets.cdc.envelopes.connect import PAYLOAD, SCHEMA
-from cdc_assets.cdc.registry.avro import SchemaError, read_avro
+from cdc_assets.cdc.envelopes.headers import header
+from cdc_assets.cdc.registry.avro import AvroSchema, SchemaError, read_avro
 from cdc_assets.cdc.registry.client import AVRO, JSON, RegistrySchema
 from cdc_assets.cdc.registry.json_schema import read_json_schema
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals, lookup
-from cdc_assets.cdc.values.strict_json import with_strict_json
+from cdc_assets.cdc.values.strict_json import document_in, with_strict_json
 
 Part = Literal["key", "value"]
 PARTS: tuple[Part, ...] = ("key", "value")
@@ -40,7 +44,7 @@ def _id_in_bytes(part: Part) -> Sql:
 
 
 def _id_in_header(part: Part) -> Sql:
-    confluent, apicurio = (_header(name.format(part)) for name in (_CONFLUENT, _APICURIO))
+    confluent, apicurio = (header(name.format(part)) for name in (_CONFLUENT, _APICURIO))
     digits = f"lower(hex(substring({confluent}, 2)))"
     guid = f"regexp_replace({digits}, '(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-')"
     of_header = case(
@@ -61,28 +65,31 @@ def number_in(framed: Sql) -> Sql:
     return f"conv(hex(substring({framed}, 2, 4)), 16, 10)"
 
 
-def _header(name: str) -> Sql:
-    return f"get(filter(headers, header -> header.key = {literal(name)}), 0).value"
-
-
 @dataclass(frozen=True)
 class Decoding:
     """How the records of some days are decoded, by the registry's ids.
 
-    `schemas` are those that the registry has; a record with another id is not read.
+    `schemas` are those that the registry has; a record with another id is not read. `ids` are those
+    that the records' keys and values say.
     """
 
     schemas: Mapping[str, RegistrySchema]
+    ids: Mapping[Part, Collection[str]]
 
-    def add_to(self, records: Query, whole: bool = False) -> Query:
-        """Add `key_sent` and `value_sent`, the texts that Kafka Connect would have sent.
+    @cached_property
+    def starts(self) -> dict[int, str]:
+        """Kafka Connect's schemas (JSON) of decoded records, by the hash in `sent_start`."""
+        return {reader.start: reader.connect for reader in self._readers.values()}
 
-        They are null where the record was not written with a registry, or can't be decoded: then
-        `registry_fault` says why. `value_sent` is without its schema, unless it is wanted `whole`;
-        `value_start` is the hash of what was left out, as
-        :func:`~cdc_assets.cdc.envelopes.connect.start_hash` has it.
+    def add_to(self, records: Query) -> Query:
+        """Add what Kafka Connect would have sent, of records that are decoded; null for others.
+
+        `sent_key` and `sent_value` are VARIANTs as
+        :func:`~cdc_assets.cdc.values.strict_json.with_strict_json` makes them, of documents without
+        their schemas; `sent_key_text` and `sent_value_text` the same as text, of those that were
+        sent as JSON. `sent_key_schema` is the key's schema (JSON), `sent_start` a hash that tells
+        the value's: :attr:`starts`. `registry_fault` says why a value with an id can't be decoded.
         """
-        readers, faults = self._readers()
         headed = records.extend({f"_{part}_header": _id_in_header(part) for part in PARTS})
         ids = {f"_{part}_id": f"coalesce(_{part}_header, {_id_in_bytes(part)})" for part in PARTS}
         # With an id in a header, all of the bytes are the value's, also a zero at their start.
@@ -93,51 +100,77 @@ class Decoding:
             for part in PARTS
         }
         bare = headed.extend({**ids, **data})
-        steps = ["header", "id", "data", *map(str, range(len(readers)))]
-        if of_json := literals(i for i, reader in readers.items() if reader.wrapped is None):
-            steps += ["text", "json"]
-            texts = {
-                f"_{p}_text": case((f"_{p}_id IN ({of_json})", f"CAST(_{p}_data AS string)"))
-                for p in PARTS
-            }
-            documents = {f"_{part}_json": f"_{part}_text" for part in PARTS}
-            bare = with_strict_json(bare.extend(texts), **documents)
-        decoded = bare.extend(
-            {
-                f"_{part}_{n}": case((f"_{part}_id = {literal(schema_id)}", reader.decoded(part)))
-                for part in PARTS
-                for n, (schema_id, reader) in enumerate(readers.items())
-            }
-        )
-        of_value = list(enumerate(readers.values()))
-        sent = {
-            "key_sent": _sent("key", of_value, whole=True),
-            "value_sent": _sent("value", of_value, whole),
-            # A constant, which Spark computes once.
-            "value_start": case(
-                *(
-                    (reader.is_read("value", n), f"xxhash64({literal(reader.start)})")
-                    for n, reader in of_value
-                ),
-                otherwise="CAST(NULL AS bigint)",
-            ),
+        # What a JSON Schema describes, as text and as strict JSON.
+        texts = {
+            f"_{part}_json": case(
+                (f"_{part}_id IN ({literals(of_json)})", f"CAST(_{part}_data AS string)")
+            )
+            for part in PARTS
+            if (of_json := [i for i, reader in self._of(part) if reader.avro is None])
         }
-        why = lookup("_value_id", {**faults, **dict.fromkeys(readers, _MISFIT)})
-        fault = f"concat('schema id ', _value_id, ': ', coalesce({why}, {literal(_UNKNOWN)}))"
-        faulty = decoded.extend(sent).extend(
-            {"registry_fault": case(("_value_id IS NOT NULL AND value_sent IS NULL", fault))}
+        documents = {f"{name}_doc": name for name in texts}
+        if texts:
+            bare = with_strict_json(bare.extend(texts), **documents)
+        avro = {
+            f"_{part}_{reader.number}": case((f"_{part}_id = {literal(i)}", reader.decoded(part)))
+            for part in PARTS
+            for i, reader in self._of(part)
+            if reader.avro is not None
+        }
+        sent: dict[str, Sql] = {}
+        for part in PARTS:
+            branches = [reader.document(part) for _, reader in self._of(part) if reader.avro]
+            text = "CAST(NULL AS string)"
+            if (name := f"_{part}_json") in texts:
+                is_read = f"{name}_doc IS NOT NULL"
+                branches.append((is_read, _document(document_in(f"{name}_doc"))))
+                whole = f"concat('{{\"schema\":null,\"payload\":', {name}, '}}')"
+                text = case((is_read, whole))
+            sent[f"sent_{part}"] = case(*branches, otherwise="CAST(NULL AS variant)")
+            sent[f"sent_{part}_text"] = text
+        read = bare.extend(avro).extend(sent)
+        whys = {**{i: _MISFIT for i, _ in self._of("value")}, **self._faults}
+        fault = (
+            "concat('schema id ', _value_id, ': ', "
+            f"coalesce({lookup('_value_id', whys)}, {literal(_UNKNOWN)}))"
         )
-        return faulty.drop(*(f"_{part}_{step}" for part in PARTS for step in steps))
+        known = read.extend(
+            {
+                "sent_key_schema": self._by_id("key", lambda r: r.connect, "string"),
+                "sent_start": self._by_id("value", lambda r: r.start, "bigint"),
+                "registry_fault": case(("_value_id IS NOT NULL AND sent_value IS NULL", fault)),
+            }
+        )
+        steps = [f"_{part}_{step}" for part in PARTS for step in ("header", "id", "data")]
+        return known.drop(*steps, *texts, *documents, *avro)
 
-    def _readers(self) -> tuple[dict[str, _Reader], dict[str, str]]:
-        """By id: how its values are decoded, and why those of others can't be."""
-        readers, faults = {}, {}
-        for schema_id, schema in sorted(self.schemas.items()):
+    def _by_id(self, part: Part, said: Callable[[_Reader], str | int], kind: str) -> Sql:
+        """What is said of the schema of each key or value that is decoded."""
+        of_id = ((f"_{part}_id = {literal(i)}", literal(said(r))) for i, r in self._of(part))
+        return case((f"sent_{part} IS NOT NULL", f"CAST({case(*of_id)} AS {kind})"))
+
+    def _of(self, part: Part) -> list[tuple[str, _Reader]]:
+        """The ids that keys or values say and that are read, and how."""
+        return [(i, reader) for i, reader in self._readers.items() if i in self.ids[part]]
+
+    @cached_property
+    def _readers(self) -> dict[str, _Reader]:
+        return {i: read for i, read in self._read.items() if isinstance(read, _Reader)}
+
+    @cached_property
+    def _faults(self) -> dict[str, str]:
+        """By id: why its values can't be decoded."""
+        return {i: read for i, read in self._read.items() if isinstance(read, str)}
+
+    @cached_property
+    def _read(self) -> dict[str, _Reader | str]:
+        read: dict[str, _Reader | str] = {}
+        for number, (schema_id, schema) in enumerate(sorted(self.schemas.items())):
             try:
-                readers[schema_id] = _reader_of(schema)
+                read[schema_id] = _reader_of(number, schema)
             except SchemaError as error:
-                faults[schema_id] = str(error)
-        return readers, faults
+                read[schema_id] = str(error)
+        return read
 
 
 _MISFIT = "the bytes are not exactly one value of this schema"
@@ -146,57 +179,55 @@ _UNKNOWN = "the registry has no schema of this id"
 
 @dataclass(frozen=True)
 class _Reader:
-    wrapped: str | None  # the Avro schema of a record of the value and what must stand behind it
-    start: str  # of the message, before its payload
+    """How the values of one schema are read.
+
+    `connect` is Kafka Connect's schema of them (JSON), `avro` the Avro schema; None: a JSON Schema.
+    """
+
+    number: int
+    connect: str
+    avro: AvroSchema | None
+
+    @property
+    def start(self) -> int:
+        """A hash that tells the schema, as BIGINT."""
+        digest = hashlib.sha256(self.connect.encode()).digest()
+        return int.from_bytes(digest[:8], "big", signed=True)
 
     def decoded(self, part: Part) -> Sql:
-        """The value, with what stands behind it; or its JSON."""
-        if self.wrapped is None:
-            return case((f"_{part}_json IS NOT NULL", f"_{part}_text"))
-        framed = f"concat(_{part}_data, X'{_END}')"
-        return f"from_avro({framed}, {literal(self.wrapped)}, map('mode', 'PERMISSIVE'))"
+        """A record of the Avro value, `payload`, and of what stands behind it, `end`."""
+        assert self.avro is not None
+        end = {"type": "fixed", "name": "cdc_assets.End", "size": len(_END) // 2}
+        framed = {
+            "type": "record",
+            "name": "cdc_assets.Framed",
+            "fields": [{"name": "payload", "type": self.avro.reader}, {"name": "end", "type": end}],
+        }
+        data = f"concat(_{part}_data, X'{_END}')"
+        return f"from_avro({data}, {literal(json.dumps(framed))}, map('mode', 'PERMISSIVE'))"
 
-    def is_read(self, part: Part, n: int) -> Sql:
-        """Is the column of a decoded value all of the value, and nothing but it?"""
-        if self.wrapped is None:
-            return f"_{part}_{n} IS NOT NULL"
-        return f"_{part}_{n}.end = X'{_END}'"
-
-    def payload(self, part: Part, n: int) -> Sql:
-        """``{"payload":…}`` with the decoded value."""
-        if self.wrapped is None:
-            return f"concat('{{\"payload\":', _{part}_{n}, '}}')"
-        members = f"struct(_{part}_{n}.payload AS payload)"
-        return f"to_json({members}, map('ignoreNullFields', 'false'))"
+    def document(self, part: Part) -> tuple[Sql, Sql]:
+        """Is the decoded record all of the Avro value, and nothing but it? And its document."""
+        assert self.avro is not None
+        column, in_json = f"_{part}_{self.number}", self.avro.in_json
+        payload = f"{column}.payload"
+        return f"{column}.end = X'{_END}'", _document(in_json(payload) if in_json else payload)
 
 
-def _reader_of(schema: RegistrySchema) -> _Reader:
+def _reader_of(number: int, schema: RegistrySchema) -> _Reader:
     if schema.kind == JSON:
-        return _Reader(None, _start(read_json_schema(schema.text)))
+        return _Reader(number, _as_text(read_json_schema(schema.text)), None)
     if schema.kind != AVRO:
         raise SchemaError(f"a schema of {schema.kind} is not read, only AVRO and JSON")
-    read = read_avro(schema.text, schema.references)
-    end = {"type": "fixed", "name": "cdc_assets.End", "size": len(_END) // 2}
-    wrapped = {
-        "type": "record",
-        "name": "cdc_assets.Framed",
-        "fields": [{"name": "payload", "type": read.reader}, {"name": "end", "type": end}],
-    }
-    return _Reader(json.dumps(wrapped), _start(read.connect))
+    avro = read_avro(schema.text, schema.references)
+    return _Reader(number, _as_text(avro.connect), avro)
 
 
-def _start(connect: Mapping[str, Any]) -> str:
-    """What stands before the payload of a message with this schema of Kafka Connect."""
-    # A message is cut at the first PAYLOAD: a member of that name within the schema must not look
-    # like it.
-    text = json.dumps(connect, ensure_ascii=False, separators=(",", ":"))
-    return SCHEMA + text.replace(PAYLOAD, PAYLOAD.replace("p", "\\u0070", 1))
+def _as_text(connect: Mapping[str, Any]) -> str:
+    return json.dumps(connect, ensure_ascii=False, separators=(",", ":"))
 
 
-def _sent(part: Part, readers: Iterable[tuple[int, _Reader]], whole: bool) -> Sql:
-    branches = []
-    for n, reader in readers:
-        payload = reader.payload(part, n)
-        text = f"concat({literal(reader.start + ',')}, substring({payload}, 2))"
-        branches.append((reader.is_read(part, n), text if whole else payload))
-    return case(*branches, otherwise="CAST(NULL AS string)")
+def _document(payload: Sql) -> Sql:
+    """``{"schema":null,"payload":…}`` at :data:`~cdc_assets.cdc.values.strict_json.DOCUMENT`."""
+    members = f"named_struct('schema', CAST(NULL AS string), 'payload', {payload})"
+    return f"to_variant_object(array({members}))"

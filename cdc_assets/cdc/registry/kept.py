@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 
 from pyspark.sql import DataFrame, Row
@@ -16,7 +16,7 @@ from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
 from cdc_assets.cdc.lake.schema_rows import add_schemas
 from cdc_assets.cdc.registry.client import RegistrySchema, fetch_schemas
-from cdc_assets.cdc.registry.decode import PARTS, Decoding, schema_id_of
+from cdc_assets.cdc.registry.decode import PARTS, Decoding, Part, schema_id_of
 from cdc_assets.cdc.spark import add_avro
 
 
@@ -32,7 +32,8 @@ def fetched_decoding(landing: DataFrame, name: str, source: SourceConfig) -> Dec
     if registry is None:
         return None
     add_avro(landing.sparkSession)
-    return Decoding(fetch_schemas(name, registry, sorted(_ids(landing))))
+    said = _ids(landing)
+    return _decoding(fetch_schemas(name, registry, sorted({i for _, i in said})), said)
 
 
 def kept_decoding(lake: Lake, name: str, days: Sequence[date]) -> Decoding | None:
@@ -47,19 +48,28 @@ def kept_decoding(lake: Lake, name: str, days: Sequence[date]) -> Decoding | Non
     if registry is None:
         return None
     add_avro(lake.spark)
-    first = _ids(lake.spark.table(lake.stage(name, "landing")).where(landed_on(days)))
+    said = _ids(lake.spark.table(lake.stage(name, "landing")).where(landed_on(days)))
+    first: dict[str, date] = {}
+    for (_, schema_id), landed in said.items():
+        first[schema_id] = min(landed, first.get(schema_id, date.max))
     known = {i: s for i, s in _kept(lake, name, registry.url).items() if i in first}
     fetched = fetch_schemas(name, registry, sorted(first.keys() - known.keys()))
     add_schemas(lake, name, [_row(registry.url, i, s, first[i]) for i, s in fetched.items()])
-    return Decoding({**known, **fetched})
+    return _decoding({**known, **fetched}, said)
 
 
-def _ids(landing: DataFrame) -> dict[str, date]:
-    """The ids that records say, each with the first day on which one does."""
-    listed = ", ".join(schema_id_of(part) for part in PARTS)
-    ids = landing.selectExpr("landing_date", f"explode(array({listed})) AS id")
-    first = ids.where("id IS NOT NULL").groupBy("id").agg({"landing_date": "min"})
-    return dict(tuple(row) for row in first.collect())
+def _ids(landing: DataFrame) -> dict[tuple[Part, str], date]:
+    """The ids that keys and values say, each with the first day on which one does."""
+    listed = ", ".join(f"struct('{part}' AS part, {schema_id_of(part)} AS id)" for part in PARTS)
+    ids = landing.selectExpr("landing_date", f"inline(array({listed}))").where("id IS NOT NULL")
+    first = ids.groupBy("part", "id").agg({"landing_date": "min"})
+    return {(part, schema_id): landed for part, schema_id, landed in first.collect()}
+
+
+def _decoding(
+    schemas: Mapping[str, RegistrySchema], said: Collection[tuple[Part, str]]
+) -> Decoding:
+    return Decoding(schemas, {part: {i for of, i in said if of == part} for part in PARTS})
 
 
 def _kept(lake: Lake, name: str, url: str) -> dict[str, RegistrySchema]:

@@ -1,0 +1,17 @@
+"""Headers of records, as expressions that Spark compiles: a lambda over them is interpreted."""
+
+from __future__ import annotations
+
+from cdc_assets.cdc.sqltext import Sql, case, literal
+
+
+def header(name: str) -> Sql:
+    """The value (BINARY) of a record's first header of this name; null without one."""
+    place = f"CAST(array_position(headers.key, {literal(name)}) AS int) - 1"
+    return case(("size(headers) > 0", f"get(headers.value, {place})"))
+
+
+def has_header(name: str) -> Sql:
+    """True where the record has a header of this name, whatever it holds."""
+    found = f"array_contains(headers.key, {literal(name)})"
+    return f"coalesce({case(('size(headers) > 0', found))}, false)"
