@@ -122,9 +122,6 @@ def spark_conf(config: Config, with_lake: bool = True) -> dict[str, str]:
         # The first lower() by ICU's rules maps all of Unicode: two seconds and 4 GB of garbage, to
         # compare names that are ASCII.
         "spark.sql.icu.caseMappings.enabled": "false",
-        # An event has some hundred members, nested ones counted: with more than this Spark reads it
-        # by steps that copy each row.
-        "spark.sql.codegen.maxFields": "2000",
         **_jars(PACKAGES if with_lake else (), own.pop("spark.jars.packages", "")),
         **(_lake_conf(config) if with_lake else {}),
         **own,
