@@ -48,9 +48,9 @@ def kept_decoding(lake: Lake, name: str, days: Sequence[date]) -> Decoding | Non
         return None
     add_avro(lake.spark)
     first = _ids(lake.spark.table(lake.stage(name, "landing")).where(landed_on(days)))
-    known = {i: s for i, s in _kept(lake, name, registry.url).items() if i in first}
+    known = {i: s for i, s in _kept(lake, name, registry.place).items() if i in first}
     fetched = fetch_schemas(name, registry, sorted(first.keys() - known.keys()))
-    add_schemas(lake, name, [_row(registry.url, i, s, first[i]) for i, s in fetched.items()])
+    add_schemas(lake, name, [_row(registry.place, i, s, first[i]) for i, s in fetched.items()])
     return Decoding({**known, **fetched})
 
 
