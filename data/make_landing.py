@@ -1,8 +1,9 @@
-"""Writes the sample landings: six days of three invented sources.
+"""Writes the sample landings: six days of three invented sources, one day of two more.
 
 Run it again and the same bytes come out: all that is random is drawn from seeded generators.
 
-    python data/make_landing.py                 # writes data/landing/<source>/<day>/…
+    python data/make_landing.py                 # writes data/landing/<source>/<day>/… and, of a
+                                                # source in Avro, data/registry/<source>/…
     python data/make_landing.py --scenes        # prints where each scripted scene landed (Markdown)
 """
 
@@ -19,17 +20,20 @@ from pathlib import Path
 # The script is also loaded by path, where its own folder is not importable by itself.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from generator.agenda import Source, all_days
+from generator.agenda import Source
+from generator.avro import Registry
 from generator.billing import Billing
 from generator.inventory_faults import Inventory
 from generator.kafka import Kafka, Record, Scene
 from generator.landed import write_file
+from generator.loyalty import Loyalty
+from generator.stock import Stock
 from generator.telemetry import Telemetry
 
-SOURCES: tuple[type[Source], ...] = (Inventory, Telemetry, Billing)
+SOURCES: tuple[type[Source], ...] = (Inventory, Telemetry, Billing, Stock, Loyalty)
 
-# The files of each day; the form goes by the name (see `write_file`). Where a day has two
-# files, the last one takes what `second_file` says, the first one all else.
+# The files of each day that has records; the form goes by the name (see `write_file`). Where a day
+# has two files, the last one takes what `second_file` says, the first one all else.
 FILES = {
     "inventory": (
         ("kcat.jsonl.gz",),
@@ -55,6 +59,8 @@ FILES = {
         ("part-00000.jsonl.gz",),
         ("kcat.jsonl",),
     ),
+    "stock": (("kcat.jsonl",),),
+    "loyalty": (("part-00000.jsonl.gz",),),
 }
 MARK_TOPICS = ("inventory.transaction", "inventory.message", "__debezium-heartbeat.inventory")
 
@@ -62,20 +68,24 @@ MARK_TOPICS = ("inventory.transaction", "inventory.message", "__debezium-heartbe
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "landing")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent, help="gets landing/ and registry/"
+    )
     parser.add_argument("--scenes", action="store_true", help="print the scenes, write nothing")
     options = parser.parse_args(arguments)
-    for source in SOURCES:
-        kafka = source().run()
+    for source in (kind() for kind in SOURCES):
+        kafka = source.run()
         if options.scenes:
             print_lines(scene_table(source.name, kafka.scenes))
-        else:
-            print_lines(write_source(options.out / source.name, source.name, kafka))
+            continue
+        print_lines(write_source(options.out / "landing" / source.name, source.name, kafka))
+        if source.registry:
+            print_lines(write_registry(options.out / "registry" / source.name, source.registry))
 
 
 def write_source(folder: Path, name: str, kafka: Kafka) -> Iterator[str]:
     """Replaces the sample's days of a source; yields a line for each."""
-    for day, files in zip(all_days(), FILES[name], strict=True):
+    for day, files in zip(sorted(kafka.landed), FILES[name], strict=True):
         shutil.rmtree(folder / day, ignore_errors=True)
         (folder / day).mkdir(parents=True)
         items = kafka.landed[day]
@@ -85,6 +95,12 @@ def write_source(folder: Path, name: str, kafka: Kafka) -> Iterator[str]:
             write_file(folder / day / files[1], [item for item in items if apart(item)])
         size = sum((folder / day / file).stat().st_size for file in files)
         yield f"{name} {day} {len(items):5} lines {size:8,} bytes  {' '.join(files)}"
+
+
+def write_registry(folder: Path, registry: Registry) -> Iterator[str]:
+    """Replaces the saved answers of a source's registry."""
+    shutil.rmtree(folder, ignore_errors=True)
+    yield f"{folder.name} {registry.save(folder)} schemas"
 
 
 def second_file(name: str) -> Callable[[Record | str], bool]:

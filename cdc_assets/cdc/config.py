@@ -256,18 +256,43 @@ _OWN_KAFKA_OPTIONS = {
 
 
 class RegistryConfig(_Model):
-    """The schema registry that records were written with, and how it is spoken to.
+    """The schema registry that records were written with: its address, or its saved answers.
 
-    `ca` is a file of the certificates that are trusted, in the place of the system's.
+    `ca` is a file of the certificates that are trusted, in the place of the system's. It and the
+    login belong to `url`.
     """
 
-    url: str = Field(pattern=r"^https?://[^/@]+(/[^@]*)?$")
+    url: str | None = Field(default=None, pattern=r"^https?://[^/@]+(/[^@]*)?$")
+    files: str | None = Field(default=None, min_length=1)
     username: str | None = Field(default=None, min_length=1)
     password: str | None = Field(default=None, min_length=1, repr=False)
     token: str | None = Field(
         default=None, min_length=1, repr=False, description="Sent as a bearer token."
     )
     ca: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The address or the folder, which tells one registry from another."""
+        return self.url or self.files or ""
+
+    @field_validator("files")
+    @classmethod
+    def _local(cls, value: str | None) -> str | None:
+        if value is not None and "://" in value and not value.startswith("file:"):
+            raise ValueError(f"got {value!r}; expected a folder of this machine")
+        return value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> RegistryConfig:
+        if (self.url is None) == (self.files is None):
+            got = "neither" if self.url is None else "both"
+            raise ValueError(f"got {got} of url and files; name one of them")
+        if self.files is not None:
+            for name in ("username", "password", "token", "ca"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name}: it belongs to url; files need none")
+        return self
 
     @model_validator(mode="after")
     def _one_login(self) -> RegistryConfig:
@@ -1105,10 +1130,18 @@ def _anchored_landing(landing: LandingConfig, base: Path) -> LandingConfig:
     found: dict[str, Any] = {}
     if landing.files is not None:
         found["files"] = _location(landing.files, base)
-    if landing.registry is not None and landing.registry.ca is not None:
-        ca = str(base / landing.registry.ca)
-        found["registry"] = landing.registry.model_copy(update={"ca": ca})
+    if landing.registry is not None:
+        found["registry"] = _anchored_registry(landing.registry, base)
     return landing.model_copy(update=found)
+
+
+def _anchored_registry(registry: RegistryConfig, base: Path) -> RegistryConfig:
+    found: dict[str, Any] = {}
+    if registry.files is not None:
+        found["files"] = _location(registry.files, base)
+    if registry.ca is not None:
+        found["ca"] = str(base / registry.ca)
+    return registry.model_copy(update=found)
 
 
 def _anchored(config: Config, base: Path) -> Config:

@@ -401,6 +401,8 @@ def test_the_block_makes_the_tables_that_a_hand_written_one_makes(
 def test_the_sample_is_discovered_as_its_configuration_says(spark: SparkSession) -> None:
     configured = yaml.safe_load((REPOSITORY / "cdc.yaml").read_text("utf-8"))["sources"]
     for name, expected in configured.items():
+        if "registry" in expected["landing"]:
+            continue  # discover asks no registry
         place = Place(
             name, expected["landing"]["files"], str(REPOSITORY / expected["landing"]["files"])
         )

@@ -162,6 +162,26 @@ def test_a_schema_registry_is_asked_for_its_subjects(project: Path) -> None:
     assert "the schema registry does not answer" in gone.found
 
 
+def test_saved_answers_of_a_registry_are_read(project: Path) -> None:
+    write_config(project, {"landing": {"files": "landing", "registry": {"files": "registry"}}})
+    _, missing = findings("landing")
+    folder = project / "registry" / "schemas" / "ids"
+    folder.mkdir(parents=True)
+    _, empty = findings("landing")
+    (folder / "7.json").write_text('{"schema": "\\"string\\""}')
+    _, found = findings("landing")
+    (folder / "8.json").write_text("{")
+    _, wrong = findings("landing")
+    place = project / "registry"
+    assert missing.status is Status.problem
+    assert "is no folder of saved answers" in missing.found
+    assert (empty.status, empty.found) == (Status.warning, f"{place} has no schema")
+    assert "sources.shop.landing.registry.files" in empty.remedy
+    assert (found.status, found.found) == (Status.ok, f"{place}: 1 schemas")
+    assert wrong.status is Status.problem
+    assert "8.json" in wrong.found
+
+
 def test_a_lake_that_contradicts_the_configuration_is_a_problem(project: Path) -> None:
     warehouse = project / "warehouse"
     warehouse.mkdir()

@@ -41,7 +41,13 @@ from cdc_assets_tests.model.records import (
     Wire,
 )
 from cdc_assets_tests.model.streams import number_runs, settle_tombstones
-from cdc_assets_tests.model.values import DATAWORKS_WIRES, Placeholder, schema_fields, wire_type
+from cdc_assets_tests.model.values import (
+    DATAWORKS_WIRES,
+    Placeholder,
+    mysql_wire,
+    schema_fields,
+    wire_type,
+)
 
 
 def read_events(
@@ -655,17 +661,8 @@ def _read_canal(document: dict[str, Any], event: Event) -> None:
     if event.row_number is not None:  # ties go to the offset, then to the place in the message
         event.total_order = (event.record.offset or 0) * 2**20 + event.row_number
     for name, kind in (dict_of(document.get("mysqlType")) or {}).items():
-        event.wires[name] = _mysql_wire(kind)
+        event.wires[name] = mysql_wire(kind) if isinstance(kind, str) else {}
     event.source_key = _column_names(document.get("pkNames"))
-
-
-def _mysql_wire(kind: Any) -> Wire:
-    """The types that worlds have; others are tested in test_canal.py."""
-    if not isinstance(kind, str):
-        return {}
-    base = kind.lower().partition("(")[0]
-    known = {"int": "int32", "bigint": "int64", "varchar": "string", "text": "string"}
-    return {"type": known[base]} if base in known else {}
 
 
 MAXWELL_ROWS = {"insert": "c", "update": "u", "delete": "d", "bootstrap-insert": "r"}

@@ -53,6 +53,8 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_SCALE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 GEOMETRY = "io.debezium.data.geometry."
 DATAWORKS_DATE = "dataworks.Date"
+CANAL_DECIMAL = "canal.Decimal"  # plain digits
+CANAL_BYTES = "canal.Bytes"  # each byte as the character of its number
 
 # name → (column type, how many of the unit are a microsecond: (numerator, denominator))
 MS, US, NS = (1000, 1), (1, 1), (1, 1000)
@@ -89,6 +91,39 @@ DATAWORKS_WIRES: dict[str, Wire] = {
 }
 
 
+# By the name of a type of MySQL, as Canal writes it; others are tested in test_canal.py.
+_ISO = "io.debezium.time.Iso"
+MYSQL_WIRES: dict[str, Wire] = {
+    "tinyint": {"type": "int32"},
+    "int": {"type": "int32"},
+    "bigint": {"type": "int64"},
+    "double": {"type": "double"},
+    "varchar": {"type": "string"},
+    "text": {"type": "string"},
+    "date": {"type": "string", "name": f"{_ISO}Date"},
+    "datetime": {"type": "string", "name": f"{_ISO}Timestamp"},
+    "timestamp": {"type": "string", "name": f"{_ISO}Timestamp"},
+    "varbinary": {"type": "bytes", "name": CANAL_BYTES},
+}
+
+
+def mysql_wire(kind: str) -> Wire:
+    """The field schema of a type such as ``decimal(10,2)`` or ``int(10) unsigned``."""
+    base, _, rest = kind.lower().partition("(")
+    if base == "decimal":
+        precision, scale = rest.rstrip(")").split(",")
+        return _canal_decimal(precision, scale)
+    if rest.endswith("unsigned"):
+        wider: dict[str, Wire] = {"int": {"type": "int64"}, "bigint": _canal_decimal("20", "0")}
+        return wider.get(base) or {}
+    return MYSQL_WIRES.get(base) or {}
+
+
+def _canal_decimal(precision: str, scale: str) -> Wire:
+    parameters = {"connect.decimal.precision": precision, "scale": scale}
+    return {"type": "string", "name": CANAL_DECIMAL, "parameters": parameters}
+
+
 class DoesNotFitError(ValueError):
     """Raised when a column type can't hold a value (R4)."""
 
@@ -101,7 +136,7 @@ def wire_type(wire: Wire) -> Type | None:
     if not isinstance(base, str):
         return None
     base = base.lower()
-    if name == DECIMAL:
+    if name in (DECIMAL, CANAL_DECIMAL):
         precision, scale = _decimal_parameters(wire)
         return ("decimal", precision, scale) if 0 <= scale <= precision <= 38 else ("string",)
     if isinstance(name, str) and name in NAMED_TYPES:
@@ -175,6 +210,8 @@ def read_wire(wire: Wire, raw: Any) -> Any:
         return number if wire_type(wire) != ("string",) else format(number, "f")
     if name == VARIABLE_SCALE_DECIMAL:
         return _variable_scale_decimal(raw)
+    if name == CANAL_BYTES:
+        return raw.encode("latin-1")
     if name in ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date"):
         return _date(_exact_int(raw))
     if isinstance(name, str) and name in TIMES:

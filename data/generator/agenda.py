@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from itertools import count
 from typing import Any, ClassVar
 
+from .avro import Registry
 from .kafka import Kafka, Scene
 
 FIRST_DAY = datetime(2026, 11, 1, tzinfo=timezone.utc)
@@ -33,11 +34,6 @@ def day_of(ms: int) -> str:
     return datetime.fromtimestamp(ms // SECOND, timezone.utc).date().isoformat()
 
 
-def all_days() -> list[str]:
-    """The dates of the sample."""
-    return [(FIRST_DAY + timedelta(days=n)).date().isoformat() for n in range(DAYS)]
-
-
 def scene(at: str, rules: str, tells: str) -> Callable[[Any], Any]:
     """Marks a method as a scripted scene that starts `at` a clock text.
 
@@ -57,6 +53,7 @@ class Source:
     name: ClassVar[str]
     seed: ClassVar[int]
     partitions: ClassVar[dict[str, int]] = {}
+    registry: Registry | None = None  # of the schemas that its records were written with
 
     def __init__(self) -> None:
         self.kafka = Kafka(self.partitions)

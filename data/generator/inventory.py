@@ -267,15 +267,7 @@ class InventoryWork(Source):
         return work
 
     def _heartbeat(self) -> None:
-        self.kafka.produce(
-            "__debezium-heartbeat.inventory",
-            self.db.wrap(
-                _heartbeat_schema("ServerNameKey", "serverName", "string"),
-                {"serverName": "inventory"},
-            ),
-            self.db.wrap(_heartbeat_schema("Heartbeat", "ts_ms", "int64"), {"ts_ms": self.now}),
-            self.now + 6,
-        )
+        self.db.heartbeat(self.now)
 
     def _work(self) -> None:
         kinds = (
@@ -344,12 +336,3 @@ class InventoryWork(Source):
 
     def _any_order(self) -> Key:
         return self.rng.choice([key for key in self.orders.rows if key[0] > SCENE_ORDERS])
-
-
-def _heartbeat_schema(name: str, field: str, type_: str) -> Any:
-    return {
-        "type": "struct",
-        "fields": [{"type": type_, "optional": False, "field": field}],
-        "optional": False,
-        "name": f"io.debezium.connector.common.{name}",
-    }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+from .avro import Registry
 from .kafka import Json, Kafka, compact
 from .wire import UNAVAILABLE
 
@@ -191,8 +192,19 @@ class Transaction:
 class Postgres:
     """The write-ahead log's numbers and the connector that turns commits into records."""
 
-    def __init__(self, kafka: Kafka, rng: random.Random, server: str, first_lsn: int) -> None:
+    def __init__(
+        self,
+        kafka: Kafka,
+        rng: random.Random,
+        server: str,
+        first_lsn: int,
+        database: str = "warehouse",
+        registry: Registry | None = None,
+    ) -> None:
+        """With a `registry` the converter writes Avro, and there are no transaction marks."""
         self.kafka, self.rng, self.server = kafka, rng, server
+        self.database, self.registry = database, registry
+        self.has_marks = registry is None
         self.version = "2.5.4.Final"
         self.extra_fields = False
         # How the converters write: with_schema, payload_first, null_schema or bare.
@@ -235,7 +247,10 @@ class Postgres:
         commit_lsn = self.advance()
         changes = [
             replace(
-                c, order=n, commit_ms=at, sequence=compact([str(self._last_commit), str(c.lsn)])
+                c,
+                order=n * self.has_marks,
+                commit_ms=at,
+                sequence=compact([str(self._last_commit), str(c.lsn)]),
             )
             for n, c in enumerate(tx.changes, start=1)
         ]
@@ -305,6 +320,17 @@ class Postgres:
         ts = at or self._kafka_ts(self._processed)
         self.kafka.produce(self.topic(change.table), self.key(change.table, change.key), value, ts)
 
+    def heartbeat(self, at: int) -> None:
+        """A sign of life, on a topic of its own (D16)."""
+        key = _heartbeat_schema("ServerNameKey", "serverName", "string")
+        value = _heartbeat_schema("Heartbeat", "ts_ms", "int64")
+        self.kafka.produce(
+            f"__debezium-heartbeat.{self.server}",
+            self.wrap(key, {"serverName": self.server}),
+            self.wrap(value, {"ts_ms": at}),
+            at + 6,
+        )
+
     def topic(self, table: Table) -> str:
         return table.topic or f"{self.server}.{table.schema}.{table.name}"
 
@@ -314,6 +340,8 @@ class Postgres:
 
     def wrap(self, schema: Json, payload: Json) -> Json:
         """The document as the configured converter writes it (D1, D2)."""
+        if self.registry:
+            return self.registry.framed(schema, payload)
         if self.style == "bare":
             return payload
         if self.style == "null_schema":
@@ -331,7 +359,7 @@ class Postgres:
             "name": self.server,
             "ts_ms": change.commit_ms,
             "snapshot": change.snapshot,
-            "db": "warehouse",
+            "db": self.database,
             "sequence": change.sequence,
             "schema": table.schema if table else "",
             "table": table.name if table else "",
@@ -409,6 +437,8 @@ class Postgres:
         self, status: str, tx_id: int, lsn: int, at: int, changes: list[Change] | None
     ) -> None:
         """A BEGIN or END on the transaction topic (D16)."""
+        if not self.has_marks:
+            return
         identity = f"{tx_id}:{lsn}"
         collections: Json = None
         if changes is not None:
@@ -440,6 +470,15 @@ class Postgres:
 
 def _field(name: str, type_: str, optional: int = 0) -> Json:
     return {"type": type_, "optional": bool(optional), "field": name}
+
+
+def _heartbeat_schema(name: str, field_name: str, type_: str) -> Json:
+    return {
+        "type": "struct",
+        "fields": [_field(field_name, type_)],
+        "optional": False,
+        "name": f"io.debezium.connector.common.{name}",
+    }
 
 
 def _finer_times(ms: int) -> Row:

@@ -1,28 +1,42 @@
-"""Asking a schema registry for the schemas of some ids.
-
-Confluent's interface, which Apicurio (`/apis/ccompat/v7`), Karapace, Redpanda and AWS's and Azure's
-adapters have, too.
-"""
+"""The schemas of some ids: of a registry that is asked, or of its answers in a folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import quote
-
-import requests
-from requests.adapters import HTTPAdapter
-from urllib3.util import Retry
+from typing import Any, Protocol
 
 from cdc_assets.cdc.config import RegistryConfig
-from cdc_assets.cdc.errors import RegistryError, first_line
+from cdc_assets.cdc.errors import RegistryError
+from cdc_assets.cdc.registry.saved import SavedAnswers
+from cdc_assets.cdc.registry.served import served
 
 AVRO, JSON = "AVRO", "JSON"
-_SECONDS = 10.0
-_NOT_THERE = (40401, 40402, 40403)  # subject, version, schema
-_TRIES = Retry(total=3, backoff_factor=0.5, status_forcelist=(429, 502, 503, 504))
+
+
+class Registry(Protocol):
+    """A registry with Confluent's interface."""
+
+    def ask(self, *path: str) -> Mapping[str, Any] | None:
+        """An answer that has a schema; None where the registry has none at this path.
+
+        Args:
+            path: its parts, as in ``("schemas", "ids", "7")``, which may hold any characters.
+
+        Raises:
+            RegistryError: it does not answer, or not as a registry.
+        """
+
+    def inventory(self) -> str | None:
+        """What it holds, in a few words; None where that is nothing.
+
+        Raises:
+            RegistryError: it does not answer, or not as a registry.
+        """
+
+    def error(self, path: Sequence[str], what: str) -> RegistryError:
+        """An error that names the path."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +69,17 @@ def fetch_schemas(
     with _opened(source, config) as registry:
         for schema_id in ids:
             kind = "ids" if schema_id.isdigit() else "guids"
-            answer = registry.ask(f"/schemas/{kind}/{quote(schema_id, safe='')}")
+            answer = registry.ask("schemas", kind, schema_id)
             if answer is not None:
-                references = tuple(registry.references(answer, frozenset()))
+                references = tuple(_references(registry, answer, frozenset()))
                 found[schema_id] = RegistrySchema(
                     answer.get("schemaType") or AVRO, answer["schema"], references
                 )
     return found
 
 
-def subjects(source: str, config: RegistryConfig) -> list[str]:
-    """The subjects of a registry.
+def inventory(source: str, config: RegistryConfig) -> str | None:
+    """What a registry holds, in a few words; None where that is nothing.
 
     Args:
         source: named in errors.
@@ -75,76 +89,30 @@ def subjects(source: str, config: RegistryConfig) -> list[str]:
         RegistryError: the registry does not answer, or not as one.
     """
     with _opened(source, config) as registry:
-        return registry.subjects()
+        return registry.inventory()
 
 
-@contextmanager
-def _opened(source: str, config: RegistryConfig) -> Iterator[_Registry]:
-    with requests.Session() as session:
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, HTTPAdapter(max_retries=_TRIES))
-        session.headers["Accept"] = "application/vnd.schemaregistry.v1+json, application/json"
-        if config.username is not None:
-            session.auth = (config.username, config.password or "")
-        if config.token is not None:
-            session.headers["Authorization"] = f"Bearer {config.token}"
-        if config.ca is not None:
-            session.verify = config.ca
-        yield _Registry(source, config.url.rstrip("/"), session)
+def _opened(source: str, config: RegistryConfig) -> AbstractContextManager[Registry]:
+    if config.files is not None:
+        return nullcontext(SavedAnswers.of(source, config.files))
+    return served(source, config)
 
 
-@dataclass(frozen=True)
-class _Registry:
-    source: str
-    url: str
-    session: requests.Session
-
-    def ask(self, path: str) -> Mapping[str, Any] | None:
-        """An answer that has a schema; None where the registry says that it has none.
-
-        An address that is no registry's answers 404, too, but not with such a code.
-        """
-        answer, body = self._get(path)
-        if isinstance(body, dict) and body.get("error_code") in _NOT_THERE:
-            return None
-        if answer.ok and isinstance(body, dict) and isinstance(body.get("schema"), str):
-            return body
-        raise self._refusal(path, answer, body)
-
-    def subjects(self) -> list[str]:
-        """The names of all subjects."""
-        answer, body = self._get("/subjects")
-        if answer.ok and isinstance(body, list):
-            return [str(name) for name in body]
-        raise self._refusal("/subjects", answer, body)
-
-    def _get(self, path: str) -> tuple[requests.Response, Any]:
-        """An answer, and its JSON; None where it is none."""
-        try:
-            answer = self.session.get(f"{self.url}{path}", timeout=_SECONDS)
-        except requests.RequestException as error:
-            raise self._error(path, f"does not answer: {first_line(error)}") from error
-        try:
-            return answer, answer.json()
-        except ValueError:
-            return answer, None
-
-    def _refusal(self, path: str, answer: requests.Response, body: Any) -> RegistryError:
-        said = body.get("message") if isinstance(body, dict) else answer.text
-        return self._error(path, f"answers {answer.status_code}: {str(said)[:200]}")
-
-    def references(self, answer: Mapping[str, Any], above: frozenset[str]) -> list[str]:
-        """The texts of the schemas that an answer refers to, the deepest first."""
-        texts = []
-        for reference in answer.get("references") or ():
-            subject, version = str(reference.get("subject")), str(reference.get("version"))
-            path = f"/subjects/{quote(subject, safe='')}/versions/{quote(version, safe='')}"
-            if path in above:
-                raise self._error(path, "has schemas that refer to each other")
-            if (found := self.ask(path)) is None:
-                raise self._error(path, "does not have it, though another schema refers to it")
-            texts += [*self.references(found, above | {path}), found["schema"]]
-        return texts
-
-    def _error(self, path: str, what: str) -> RegistryError:
-        return RegistryError(self.source, f"{self.url}{path}", what)
+def _references(
+    registry: Registry, answer: Mapping[str, Any], above: frozenset[tuple[str, ...]]
+) -> list[str]:
+    """The texts of the schemas that an answer refers to, the deepest first."""
+    texts = []
+    for reference in answer.get("references") or ():
+        path = (
+            "subjects",
+            str(reference.get("subject")),
+            "versions",
+            str(reference.get("version")),
+        )
+        if path in above:
+            raise registry.error(path, "has schemas that refer to each other")
+        if (found := registry.ask(*path)) is None:
+            raise registry.error(path, "does not have it, though another schema refers to it")
+        texts += [*_references(registry, found, above | {path}), found["schema"]]
+    return texts

@@ -52,9 +52,9 @@ def kept_decoding(lake: Lake, name: str, days: Sequence[date]) -> Decoding | Non
     first: dict[str, date] = {}
     for (_, schema_id), landed in said.items():
         first[schema_id] = min(landed, first.get(schema_id, date.max))
-    known = {i: s for i, s in _kept(lake, name, registry.url).items() if i in first}
+    known = {i: s for i, s in _kept(lake, name, registry.place).items() if i in first}
     fetched = fetch_schemas(name, registry, sorted(first.keys() - known.keys()))
-    add_schemas(lake, name, [_row(registry.url, i, s, first[i]) for i, s in fetched.items()])
+    add_schemas(lake, name, [_row(registry.place, i, s, first[i]) for i, s in fetched.items()])
     return _decoding({**known, **fetched}, said)
 
 

@@ -34,14 +34,18 @@ def landings(context: Context) -> Iterator[Finding]:
 
 
 def _registry(check: str, name: str, registry: RegistryConfig, _: Context) -> Iterator[Finding]:
-    from cdc_assets.cdc.registry.client import subjects
+    from cdc_assets.cdc.registry.client import inventory
 
-    found = subjects(name, registry)
-    if found:
-        yield Finding(check, Status.ok, f"{registry.url}: {len(found)} subjects")
+    found = inventory(name, registry)
+    if found is not None:
+        yield Finding(check, Status.ok, f"{registry.place}: {found}")
         return
-    remedy = f"let a producer register a schema, or correct sources.{name}.landing.registry.url"
-    yield Finding(check, Status.warning, f"{registry.url} has no subject", remedy)
+    setting = f"sources.{name}.landing.registry"
+    missing, remedy = "subject", f"let a producer register a schema, or correct {setting}.url"
+    if registry.files is not None:
+        missing = "schema"
+        remedy = f"save the registry's answers as schemas/ids/<id>.json, or correct {setting}.files"
+    yield Finding(check, Status.warning, f"{registry.place} has no {missing}", remedy)
 
 
 def _files(check: str, name: str, context: Context) -> Iterator[Finding]:

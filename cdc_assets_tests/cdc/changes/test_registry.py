@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,7 +19,7 @@ from cdc_assets.cdc.errors import ConfigError, RegistryError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.registry.avro import SchemaError, read_avro
-from cdc_assets.cdc.registry.client import fetch_schemas
+from cdc_assets.cdc.registry.client import RegistrySchema, fetch_schemas
 from cdc_assets.cdc.registry.json_schema import read_json_schema
 from cdc_assets.cli import inspect as inspection
 from cdc_assets_tests import events as ev
@@ -175,6 +176,103 @@ def test_a_day_whose_registry_does_not_answer_fails_and_stays_as_it_was(
     with pytest.raises(RegistryError, match=rf"{name}: the schema registry does not answer.*{url}"):
         make_changes(lake, name, [DAY])
     assert not lake.day_commits(lake.stage(name, "changes"))
+
+
+def saved(schemas: Schemas, folder: Path) -> Path:
+    """What a registry answers, in a folder."""
+    answers = {
+        f"schemas/{'ids' if number.isdigit() else 'guids'}/{number}": schema
+        for number, schema in schemas.by_id.items()
+    }
+    for subject, schema in schemas.references.items():
+        answers[f"subjects/{quote(subject, safe='')}/versions/1"] = schema
+    for path, answer in answers.items():
+        file = folder / f"{path}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(answer))
+    return folder
+
+
+def test_saved_answers_make_the_changes_that_their_registry_makes(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    schemas = Schemas()
+    landed = schemas.all_sent(many_kinds())
+    from_folder = lakes.write_source(tmp_path / "files", landed, tables=TABLES)
+    folder = str(saved(schemas, tmp_path / "registry"))
+    from_folder["landing"]["registry"] = {"files": folder}
+    with serving(schemas) as url:
+        sources = {name: from_folder, f"{name}_url": source_at(url, tmp_path / "url", landed)}
+        lake = lake_of(sources)
+        for each in sources:
+            lakes.run_stages(lake, each, [DAY, NEXT])
+    assert quarantined(lake, name) == []
+    ours, theirs = (lakes.changes_read(lake, each) for each in sources)
+    lakes.assert_same_rows(ours, theirs, "changes")
+    kept = lake.spark.table(lake.stage(name, "schemas")).where("registry_id IS NOT NULL")
+    assert {json.loads(row.schema)["registry"] for row in kept.collect()} == {folder}
+
+
+def fetched(folder: Path, *ids: str) -> dict[str, RegistrySchema]:
+    return fetch_schemas("shop", RegistryConfig(files=str(folder)), ids)
+
+
+def test_saved_answers_are_found_by_id_guid_and_reference(tmp_path: Path) -> None:
+    guid = "0f8fad5b-d9cb-469f-a165-70867728950e"
+    referring = {
+        "schema": "{}",
+        "schemaType": "JSON",
+        "references": [{"name": "r", "subject": "a/b ü", "version": 1}],
+    }
+    by_id = {"7": {"schema": '"string"'}, guid: referring}
+    saved(Schemas(by_id, references={"a/b ü": {"schema": '"long"'}}), tmp_path)
+    assert fetched(tmp_path, "7", "8", guid) == {
+        "7": RegistrySchema("AVRO", '"string"'),
+        guid: RegistrySchema("JSON", "{}", ('"long"',)),
+    }
+
+
+@pytest.mark.parametrize("subject", ["..", ".", "../../outside", "/outside", "a\0b", ""])
+def test_no_name_leads_out_of_the_folder_of_saved_answers(subject: str, tmp_path: Path) -> None:
+    for outside in ("outside", "versions/1", "inner/versions/1", "inner/outside"):
+        file = tmp_path / f"{outside}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"schema": "secret"}))
+    reference = {"name": "r", "subject": subject, "version": 1}
+    folder = saved(Schemas({"7": {"schema": "{}", "references": [reference]}}), tmp_path / "inner")
+    with pytest.raises(RegistryError, match="does not have it, though another schema refers"):
+        fetched(folder, "7")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "is no JSON"),
+        ("\xff", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ('{"error_code": 40403}', "has no schema: got .*40403"),
+        ('{"schema": 1}', "has no schema"),
+        ("7", "has no schema: got 7"),
+        (None, "can't be read"),
+    ],
+)
+def test_a_saved_answer_that_holds_no_schema_is_an_error(
+    text: str | None, why: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "schemas" / "ids" / "7.json"
+    (file if text is None else file.parent).mkdir(parents=True)
+    if text is not None:
+        file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(RegistryError, match=why) as raised:
+        fetched(tmp_path, "7")
+    assert raised.value.url == str(file)
+    assert "expected what GET /schemas/ids/7 answers" in str(raised.value)
+    assert "save it again, or remove the file" in str(raised.value)
+
+
+def test_a_folder_without_saved_answers_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RegistryError, match=r"expected schemas/ids/<id>\.json in it"):
+        fetched(tmp_path, "7")
 
 
 @pytest.mark.parametrize(
@@ -362,6 +460,14 @@ def test_a_schema_that_can_t_be_read_says_where(schema: str, why: str) -> None:
         ({"url": "http://me:secret@registry:8081"}, "landing.registry.url"),
         ({"url": "http://r", "password": "p"}, "needs a username"),
         ({"url": "http://r", "username": "u", "token": "t"}, "both of username and token"),
+        ({}, r"landing\.registry: got neither of url and files"),
+        ({"url": "http://r", "files": "f"}, r"landing\.registry: got both of url and files"),
+        ({"files": ""}, r"landing\.registry\.files: .*not empty"),
+        ({"files": "s3://bucket/f"}, r"landing\.registry\.files: .*a folder of this machine"),
+        ({"files": "f", "username": "u"}, "username: it belongs to url"),
+        ({"files": "f", "password": "p"}, "password: it belongs to url"),
+        ({"files": "f", "token": "t"}, "token: it belongs to url"),
+        ({"files": "f", "ca": "c"}, "ca: it belongs to url"),
     ],
 )
 def test_a_wrong_registry_is_a_fault_of_the_configuration(
@@ -371,6 +477,14 @@ def test_a_wrong_registry_is_a_fault_of_the_configuration(
     source["landing"]["registry"] = registry
     with pytest.raises(ConfigError, match=fault):
         lakes.config_of({"avro": source}, tmp_path)
+
+
+def test_the_folder_of_saved_answers_starts_at_the_configuration_s(tmp_path: Path) -> None:
+    source = lakes.source_config(tmp_path, tables=TABLES)
+    source["landing"]["registry"] = {"files": "registry/shop"}
+    read = lakes.config_of({"avro": source}, tmp_path).source("avro").landing.registry
+    assert read is not None
+    assert read.place == str(tmp_path / "registry" / "shop")
 
 
 def test_a_value_behind_a_json_schema_s_id_is_exactly_one_document(

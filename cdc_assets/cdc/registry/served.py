@@ -1,0 +1,90 @@
+"""A schema registry that is asked over HTTP.
+
+Confluent's interface, which Apicurio (`/apis/ccompat/v7`), Karapace, Redpanda and AWS's and Azure's
+adapters have, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+from cdc_assets.cdc.config import RegistryConfig
+from cdc_assets.cdc.errors import RegistryError, first_line
+
+_SECONDS = 10.0
+_NOT_THERE = (40401, 40402, 40403)  # subject, version, schema
+_TRIES = Retry(total=3, backoff_factor=0.5, status_forcelist=(429, 502, 503, 504))
+
+
+@contextmanager
+def served(source: str, config: RegistryConfig) -> Iterator[ServedRegistry]:
+    """The registry at `config.url`, through a session of its own; `source` is named in errors."""
+    with requests.Session() as session:
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, HTTPAdapter(max_retries=_TRIES))
+        session.headers["Accept"] = "application/vnd.schemaregistry.v1+json, application/json"
+        if config.username is not None:
+            session.auth = (config.username, config.password or "")
+        if config.token is not None:
+            session.headers["Authorization"] = f"Bearer {config.token}"
+        if config.ca is not None:
+            session.verify = config.ca
+        yield ServedRegistry(source, config.place.rstrip("/"), session)
+
+
+@dataclass(frozen=True)
+class ServedRegistry:
+    """A :class:`~cdc_assets.cdc.registry.client.Registry` at a URL."""
+
+    source: str
+    url: str
+    session: requests.Session
+
+    def ask(self, *path: str) -> Mapping[str, Any] | None:
+        """An answer that has a schema; None where the registry says that it has none.
+
+        An address that is no registry's answers 404, too, but not with such a code.
+        """
+        answer, body = self._get(path)
+        if isinstance(body, dict) and body.get("error_code") in _NOT_THERE:
+            return None
+        if answer.ok and isinstance(body, dict) and isinstance(body.get("schema"), str):
+            return body
+        raise self._refusal(path, answer, body)
+
+    def inventory(self) -> str | None:
+        """How many subjects there are."""
+        answer, body = self._get(("subjects",))
+        if answer.ok and isinstance(body, list):
+            return f"{len(body)} subjects" if body else None
+        raise self._refusal(("subjects",), answer, body)
+
+    def error(self, path: Sequence[str], what: str) -> RegistryError:
+        """An error that names the URL of a path."""
+        return RegistryError(self.source, self._url(path), what)
+
+    def _url(self, path: Sequence[str]) -> str:
+        return "/".join([self.url, *(quote(part, safe="") for part in path)])
+
+    def _get(self, path: Sequence[str]) -> tuple[requests.Response, Any]:
+        """An answer, and its JSON; None where it is none."""
+        try:
+            answer = self.session.get(self._url(path), timeout=_SECONDS)
+        except requests.RequestException as error:
+            raise self.error(path, f"does not answer: {first_line(error)}") from error
+        try:
+            return answer, answer.json()
+        except ValueError:
+            return answer, None
+
+    def _refusal(self, path: Sequence[str], answer: requests.Response, body: Any) -> RegistryError:
+        said = body.get("message") if isinstance(body, dict) else answer.text
+        return self.error(path, f"answers {answer.status_code}: {str(said)[:200]}")
