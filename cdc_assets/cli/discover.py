@@ -113,7 +113,7 @@ def _registry_at(url: str | None) -> RegistryConfig | None:
     except ValidationError:
         raise ConfigError(
             [
-                f"{REGISTRY}: expected a URL such as https://registry:8081, without a login; "
+                "--registry: expected a URL such as https://registry:8081, without a login; "
                 "a login belongs to landing.registry of a source in cdc.yaml"
             ]
         ) from None
@@ -266,13 +266,15 @@ def discover_rows(rows: DataFrame, place: Place, limit: int | None = None) -> Fi
     if not found.records:
         raise LandingError(place.name, f"{place.landing} holds no records yet")
     if not found.tables and not found.control:
-        unread = f"no record of {place.landing} is a change event of a known format"
         if encoded := _encoded(found, place):
-            raise LandingError(place.name, f"{unread}. {encoded}")
+            raise LandingError(
+                place.name,
+                f"no record of {place.landing} is a change event of a known format. {encoded}",
+            )
         tried = "; ".join(f"{t.format}: {listed(t.reasons)}" for t in found.tried)
         raise LandingError(
             place.name,
-            f"{unread} ({tried}). "
+            f"no record of {place.landing} is a change event of a known format ({tried}). "
             "cdc-assets inspect FILE --format-of FORMAT says what each record is",
         )
     return found

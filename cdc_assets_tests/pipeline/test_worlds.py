@@ -59,7 +59,7 @@ SHARES = (  # of ten worlds
     ("debezium-cassandra", 1),
 )
 # Of ten worlds, too: of Debezium's events that are written with a schema registry.
-REGISTRY_SHARES = (("AVRO", 2), ("JSON", 1))
+REGISTRY_SHARES = (("AVRO", 1), ("JSON", 1))
 CANDIDATES = 8  # how many smaller worlds a round tries, or more where it leaves out shorter parts
 
 T = TypeVar("T")
