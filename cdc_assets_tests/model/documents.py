@@ -250,7 +250,8 @@ def mongodb_id(value: Any) -> str:
     for name in MONGODB_NUMBERS:
         if isinstance(value, dict) and value.get(name) is not None:
             return mongodb_text(value[name])
-    return json_text(value) if isinstance(value, str) else mongodb_text(value)
+    text = json_text(value) if isinstance(value, str) else mongodb_text(value)
+    return f'"{text}"' if text.endswith("Infinity") else text  # JSON has no such number
 
 
 def mongodb_text(value: Any) -> str:

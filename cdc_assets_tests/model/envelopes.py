@@ -296,7 +296,8 @@ def mongodb_row(text: Any, columns: dict[str, str]) -> dict[str, Any] | None:
 
 
 def _mongodb_value(value: Any) -> Any:
-    if isinstance(value, Decimal) and double_text(value).endswith("Infinity"):
+    is_number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
+    if is_number and double_text(value).endswith("Infinity"):
         return double_text(value)
     if not isinstance(value, dict):
         return value
