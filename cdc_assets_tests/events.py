@@ -394,6 +394,75 @@ def malformed_line(text: str) -> Record:
 
 
 # ---------------------------------------------------------------------------------------------
+# Debezium, MongoDB and Cassandra
+# ---------------------------------------------------------------------------------------------
+
+
+def mongodb_change(
+    op: Any,
+    document: Row,
+    *,
+    table: Table = ("shop", "customers"),
+    topic: str = "mongodb",
+    source_ts_ms: int | None = NOON_MS,
+    processed_ts_ms: int | None = NOON_MS + 200,
+    ord: int = 1,
+    source: Row | None = None,
+    extra: Row | None = None,
+    **kafka: Any,
+) -> Record:
+    """A document with its `_id`, as text; a delete has the id alone, in the message key."""
+    own = {"connector": "mongodb", "db": table[0], "collection": table[1]}
+    event = {
+        "op": op,
+        "after": None if op == "d" else extended_json(document),
+        "source": {**own, "ts_ms": source_ts_ms, "ord": ord, **(source or {})},
+        "ts_ms": processed_ts_ms,
+        **(extra or {}),
+    }
+    key = to_json({"id": extended_json(document["_id"])}).encode()
+    return _record(to_json(event).encode(), topic=topic, key=key, **kafka)
+
+
+def extended_json(value: Any) -> str:
+    """MongoDB's extended JSON, in its shell's spacing; a Decimal is `$numberDecimal`."""
+
+    def wrapped(number: Decimal) -> dict[str, str]:
+        return {"$numberDecimal": str(number)}
+
+    return json.dumps(value, default=wrapped)
+
+
+def cassandra_change(
+    op: Any,
+    row: Row,
+    *,
+    key: Sequence[str] = ("id",),
+    unsent: Iterable[str] = (),
+    table: Table = ("shop", "customers"),
+    topic: str = "cassandra",
+    ts_micro: int | None = NOON_MS * 1000,
+    processed_ts_ms: int | None = NOON_MS + 200,
+    **kafka: Any,
+) -> Record:
+    """`row`: what a statement wrote, None for a cell that it deleted; it wrote none of `unsent`."""
+    deleted_at = ts_micro and ts_micro // 1000 * 1000
+    cells = {
+        n: {"value": v, "deletion_ts": deleted_at if v is None else None, "set": True}
+        for n, v in row.items()
+    }
+    source = {"connector": "cassandra", "cluster": "c1", "keyspace": table[0], "table": table[1]}
+    event = {
+        "op": op,
+        "after": {**cells, **dict.fromkeys(unsent)},
+        "source": {**source, "snapshot": False, "ts_micro": ts_micro},
+        "ts_ms": processed_ts_ms,
+    }
+    message_key = to_json({name: row[name] for name in key}).encode()
+    return _record(to_json(event).encode(), topic=topic, key=message_key, **kafka)
+
+
+# ---------------------------------------------------------------------------------------------
 # Lindorm
 # ---------------------------------------------------------------------------------------------
 
@@ -900,6 +969,83 @@ class FlatLog(PgLog):
         offset, fields = options.pop("offset", None), options.pop("fields", FLAT_FIELDS)
         record = build(*images, **{**self.defaults, **options})
         return self.landing.put(flattened(record, fields), offset)
+
+
+class MongoLog(Log):
+    """MongoDB's events of one collection; `id` is the document's `_id`."""
+
+    def __init__(
+        self, db: str = "shop", collection: str = "customers", *, landing: Landing | None = None
+    ) -> None:
+        super().__init__(landing, table=(db, collection), topic=f"mongodb.{collection}")
+
+    def _event(self, op: str, row: Row, **options: Any) -> Record:
+        document = {"_id" if name == "id" else name: value for name, value in row.items()}
+        return self._put(mongodb_change, op, document, **{**self._clock(), **options})
+
+    def create(self, **row: Any) -> Record:
+        row, options = _split(row)
+        return self._event("c", row, **options)
+
+    def update(self, before: Row, **row: Any) -> Record:
+        """An id that differs is another document's."""
+        row, options = _split(row)
+        return self._event("u", row, **options)
+
+    def read(self, **row: Any) -> Record:
+        row, options = _split(row)
+        return self._event("r", row, **{"source": {"snapshot": "true"}, **options})
+
+    def delete(self, **before: Any) -> Record:
+        """``_tombstone=True`` lands its tombstone too."""
+        row, options = _split(before)
+        with_tombstone = options.pop("tombstone", False)
+        record = self._event("d", row, **options)
+        if with_tombstone:
+            self.landing.put(replace(record, value=None, timestamp_ms=self.landing.tick() + 500))
+        return record
+
+    def heartbeat(self) -> Record:
+        return self.landing.put(heartbeat(self.landing.tick()))
+
+
+class CassandraLog(Log):
+    """Cassandra's events of one table: the cells that a statement wrote."""
+
+    def __init__(
+        self,
+        keyspace: str = "shop",
+        table: str = "customers",
+        *,
+        key: Sequence[str] = ("id",),
+        landing: Landing | None = None,
+    ) -> None:
+        super().__init__(landing, table=(keyspace, table), topic=f"cassandra.{table}", key=key)
+
+    def _event(self, op: str, row: Row, **options: Any) -> Record:
+        now = self.landing.tick()
+        times = {"ts_micro": now * 1000, "processed_ts_ms": now + 200, "timestamp_ms": now + 500}
+        return self._put(cassandra_change, op, row, **{**times, **options})
+
+    def create(self, **row: Any) -> Record:
+        row, options = _split(row)
+        return self._event("i", row, **options)
+
+    def update(self, before: Row, **row: Any) -> Record:
+        """The key and what changed; a key that differs is another row's."""
+        row, options = _split(row)
+        written = {n: v for n, v in row.items() if n in self.defaults["key"] or before.get(n) != v}
+        return self._event(
+            "u", written, **{"unsent": [n for n in row if n not in written], **options}
+        )
+
+    def delete(self, **before: Any) -> Record:
+        row, options = _split(before)
+        key = {name: row[name] for name in self.defaults["key"]}
+        return self._event("d", key, **{"unsent": [n for n in row if n not in key], **options})
+
+    def heartbeat(self) -> Record:
+        return self.landing.put(heartbeat(self.landing.tick()))
 
 
 class LindormLog(Log):

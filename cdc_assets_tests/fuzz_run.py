@@ -45,6 +45,8 @@ SHARES = {
     "maxwell": 3,
     "ogg": 3,
 }
+# Beside them, of the same whole: the others' events stay what they were before these came.
+MORE_SHARES = {"debezium-mongodb": 3, "debezium-cassandra": 3}
 NAMES_OF_A_SOURCE = 8  # how many hostile column names a small run tries; each alters its tables
 IDS = 40
 
@@ -136,7 +138,9 @@ class Story:
 
     def _delete(self, number: int, old: Values) -> None:
         del self.rows[number]
-        if isinstance(self.log, ev.PgLog):
+        if isinstance(self.log, ev.MongoLog):
+            self.log.delete(**old, _tombstone=self.rng.random() < 0.7)
+        elif isinstance(self.log, ev.PgLog):
             before = old if self.whole_before else self.key_of(old)
             self.log.delete(**before, _tombstone=self.rng.random() < 0.7)
         else:
@@ -155,13 +159,13 @@ class Story:
             self.log.update(old, **row)
 
     def _read(self, number: int, old: Values) -> None:
-        if isinstance(self.log, (ev.PgLog, ev.MaxwellLog)):
+        if isinstance(self.log, (ev.PgLog, ev.MaxwellLog, ev.MongoLog)):
             self.log.read(**old)
         else:
             self._update(number, old)
 
 
-_NO_TRUNCATES = (ev.FlatLog, ev.LindormLog, ev.MaxwellLog)
+_NO_TRUNCATES = (ev.FlatLog, ev.LindormLog, ev.MaxwellLog, ev.MongoLog, ev.CassandraLog)
 _NO_HEARTBEATS = (ev.FlatLog, ev.LindormLog, ev.CanalLog, ev.MaxwellLog, ev.OggLog)
 
 
@@ -251,6 +255,31 @@ def _ogg(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
     return {"SHOP.CUSTOMERS": {"columns": COLUMNS}}, _told([story], landing, rng, count)
 
 
+def _mongodb(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
+    landing = ev.Landing(DAYS[0])
+    stories = [
+        Story(rng, ev.MongoLog(landing=landing)),
+        Story(rng, ev.MongoLog(collection="orders", landing=landing)),
+    ]
+    columns = {name: kind for name, kind in COLUMNS.items() if name != "id"}
+    tables: dict[str, Any] = {"shop.customers": {}, "shop.orders": {"columns": columns}}
+    return tables, _told(stories, landing, rng, count)
+
+
+def _cassandra(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
+    landing = ev.Landing(DAYS[0])
+    pair = ("id", "part")
+    stories = [
+        Story(rng, ev.CassandraLog(landing=landing)),
+        Story(rng, ev.CassandraLog(table="items", key=pair, landing=landing), keys=pair),
+    ]
+    tables: dict[str, Any] = {
+        "shop.customers": {"columns": COLUMNS},
+        "shop.items": {"key": list(pair), "columns": PAIR},
+    }
+    return tables, _told(stories, landing, rng, count)
+
+
 _GOOD = {
     "debezium": _debezium,
     "lindorm": _lindorm,
@@ -259,6 +288,8 @@ _GOOD = {
     "canal": _canal,
     "maxwell": _maxwell,
     "ogg": _ogg,
+    "debezium-mongodb": _mongodb,
+    "debezium-cassandra": _cassandra,
 }
 
 # -- public events -------------------------------------------------------------------------------
@@ -270,6 +301,8 @@ _OF_FILE = {
     "maxwell": "maxwell",
     "ogg": "ogg",
 }
+# These are among the events of Debezium, too, which quarantines them.
+_ALSO_OF_FILE = {"debezium-mongodb": "mongodb-", "debezium-cassandra": "cassandra-"}
 
 
 def public_events(format: str) -> list[tuple[str | None, Record]]:
@@ -277,7 +310,10 @@ def public_events(format: str) -> list[tuple[str | None, Record]]:
     found: list[tuple[str | None, Record]] = []
     for path in sorted(CASES.glob("public/*.jsonl")):
         starts = (own for start, own in _OF_FILE.items() if path.name.startswith(start))
-        if format != next(starts, "debezium"):
+        if format in _ALSO_OF_FILE:
+            if not path.name.startswith(_ALSO_OF_FILE[format]):
+                continue
+        elif format != next(starts, "debezium"):
             continue
         for text in path.read_text("utf-8").splitlines():
             case = json.loads(text)
@@ -343,14 +379,16 @@ def fuzzed_sources(
     public_tables: int = 1,
     without: Collection[str] = (),
 ) -> list[FuzzedSource]:
-    """A source of each format with about so many records in all, a third of them changed."""
+    """A source of each format with about so many records in those of `SHARES`, a third of them
+    changed."""
     sources = []
-    for number, (format, share) in enumerate(SHARES.items()):
+    for number, (format, share) in enumerate({**SHARES, **MORE_SHARES}.items()):
         rng = Random(f"{seed} {format}")
         count = records * share // sum(SHARES.values())
         public = public_events(format)
         tables, landed = _GOOD[format](rng, count * 3 // 4 if public else count)
-        mutator = Mutator(rng, names=rng.sample(NAMES, min(names, len(NAMES))), without=without)
+        sample = rng.sample(NAMES, min(names, len(NAMES)))
+        mutator = Mutator(rng, names=sample, without=without, format=format)
         mixed = _mixed_in(rng, landed, public, count // 4)
         changed = {
             day: [r for good in of_day for r in mutator(good)] for day, of_day in mixed.items()
@@ -581,7 +619,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--names", type=int, default=len(NAMES), help="hostile column names a source"
     )
     parser.add_argument("--public-tables", type=int, default=12, help="tables of public events")
-    parser.add_argument("--format", action="append", choices=list(SHARES), help="only these")
+    parser.add_argument("--format", action="append", choices=list(_GOOD), help="only these")
     parser.add_argument("--without", action="append", default=[], help="a mutation to leave out")
     chosen = parser.parse_args(arguments)
     sources = fuzzed_sources(
@@ -591,7 +629,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         public_tables=chosen.public_tables,
         without=chosen.without,
     )
-    sources = [s for s in sources if s.format in (chosen.format or SHARES)]
+    sources = [s for s in sources if s.format in (chosen.format or _GOOD)]
     os.environ.pop("CDC_WAREHOUSE", None)
     with tempfile.TemporaryDirectory() as folder:
         warehouse = Path(folder) / "warehouse"

@@ -117,7 +117,26 @@ SEMANTIC = (
     *ev.SEMANTIC_BASE, "io.debezium.time.ZonedTimestamp", "io.debezium.data.Json",
     "io.debezium.data.Uuid", "x.y.Unknown", "", 5,
 )  # fmt: skip
+# Of MongoDB: what stands in the place of a document's text, or of the id in its key.
+DOCUMENTS = (
+    None, "", "{", "{}", "[1]", '"x"', "5", '{"_id":1} x', '{"_id":null}', '{"_id":{}}',
+    '{"_id":[1]}', '{"_id":1.0}', '{"_id":1,"_id":2}', '{"_id":{"$numberLong":"7"}}',
+    '{"_id":{"b":1.50,"a":{}}}', '{"_id":{"$oid":null}}', '{"_id":"\\ud800"}', '{"name":1}', 5, {},
+    {"_id": 1},
+)  # fmt: skip
+MONGODB_KEYS = (
+    b'{"id":"1"}', b'{"id":1}', b'{"id":"\\"k\\""}', b'{"id":"{\\"$numberLong\\":\\"7\\"}"}',
+    b'{"id":"1 2"}', b'{"id":"[1]"}', b'{"id":"{"}', b'{"id":"null"}', b'{"_id":"1"}',
+)  # fmt: skip
+CELLS = (
+    None, {}, {"value": None}, {"value": 5, "set": False}, {"value": 5, "deletion_ts": 7},
+    {"value": "x", "deletion_ts": None}, {"deletion_ts": 7, "set": True}, {"value": {"value": 1}},
+)  # fmt: skip
 SUFFIXES = (b"}", b" x", b"\0", b",", b"{}", b"\n{}", b"\xff", b"\xef\xbb\xbf")
+
+
+class Text(dict[str, Any]):
+    """A JSON object that stands in its document as a text."""
 
 
 @dataclass
@@ -126,6 +145,7 @@ class Draft:
 
     record: Record
     value: Any
+    format: str = ""  # where it is one that is told apart
     encoded: list[Callable[[bytes], bytes]] = field(default_factory=list)  # applied to the bytes
     copies: int = 1
     lines: list[str] = field(default_factory=list)  # lands beside it as lines that are no record
@@ -149,6 +169,14 @@ class Draft:
     @property
     def is_ogg(self) -> bool:
         return "op_type" in self.payload
+
+    @property
+    def is_mongodb(self) -> bool:
+        return self.format == "debezium-mongodb"
+
+    @property
+    def is_cassandra(self) -> bool:
+        return self.format == "debezium-cassandra"
 
     def meta(self, name: str) -> str:
         """How a member of `source` or of the envelope is called; a flattened row prefixes them."""
@@ -192,8 +220,16 @@ def json_bytes(document: Any) -> bytes:
     def spelled(found: re.Match[str]) -> str:
         return base64.b64decode(found[1]).decode()
 
-    text = re.sub(r'"@@([A-Za-z0-9+/=]*)@@"', spelled, ev.to_json(document))
+    text = re.sub(r'"@@([A-Za-z0-9+/=]*)@@"', spelled, ev.to_json(_with_texts(document)))
     return text.encode("utf-8")
+
+
+def _with_texts(value: Any) -> Any:
+    if isinstance(value, Text):
+        return json_bytes(dict(value)).decode()
+    if isinstance(value, dict):
+        return {name: _with_texts(member) for name, member in value.items()}
+    return [_with_texts(member) for member in value] if isinstance(value, list) else value
 
 
 # -- places in a document --------------------------------------------------------------------------
@@ -339,7 +375,7 @@ def schema(rng: Random, draft: Draft) -> None:
 
 
 def op(rng: Random, draft: Draft) -> None:
-    ops = OTHER_OPS if draft.is_maxwell or draft.is_ogg else OPS
+    ops = OTHER_OPS if draft.is_maxwell or draft.is_ogg or draft.is_cassandra else OPS
     draft.payload[draft.meta("op")] = rng.choice(ops)
 
 
@@ -375,7 +411,8 @@ def clock(rng: Random, draft: Draft) -> None:
         draft.payload[rng.choice(names)] = rng.choice((rng.choice(CLOCKS), rng.choice(TIMES)))
         return
     place = rng.choice((draft.source, draft.payload))
-    names = [n for n in place if n.endswith("ts_ms")] or [draft.meta("ts_ms")]
+    ends = ("ts_ms", "ts_micro") if draft.is_cassandra else "ts_ms"
+    names = [n for n in place if n.endswith(ends)] or [draft.meta("ts_ms")]
     place[rng.choice(names)] = rng.choice(CLOCKS)
     times = draft.payload.get("timestamp")
     if isinstance(times, dict) and times:
@@ -398,12 +435,16 @@ def table(rng: Random, draft: Draft) -> None:
         options = (*TABLES, "SHOP.", ".CUSTOMERS", "PDB.SHOP.CUSTOMERS", "a..b")
         draft.payload[rng.choice(names)] = rng.choice(options)
         return
-    name = draft.meta(rng.choice(("table", "schema", "db", "namespace")))
+    members = ("table", "schema", "db", "namespace")
+    if draft.is_mongodb or draft.is_cassandra:
+        members = ("table", "keyspace", "db", "collection")
+    name = draft.meta(rng.choice(members))
     draft.source[name] = rng.choice(TABLES)
 
 
 def key(rng: Random, draft: Draft) -> None:
-    keys = (*KEYS, *MAXWELL_KEYS) if draft.is_maxwell else KEYS
+    own = MAXWELL_KEYS if draft.is_maxwell else MONGODB_KEYS if draft.is_mongodb else ()
+    keys = (*KEYS, *own)
     draft.record = replace(draft.record, key=rng.choice(keys))
 
 
@@ -414,7 +455,7 @@ def no_key(rng: Random, draft: Draft) -> None:
 def key_column(rng: Random, draft: Draft) -> None:
     """The image lacks the key's columns, or says otherwise than the message key."""
     image = rng.choice(draft.images)
-    for name in {"id", "part"} & set(image):
+    for name in [name for name in ("id", "part") if name in image]:
         if rng.random() < 0.5:
             del image[name]
         else:
@@ -431,6 +472,14 @@ def header(rng: Random, draft: Draft) -> None:
 
 def unsent(rng: Random, draft: Draft) -> None:
     image = draft.images[-1]
+    if draft.is_mongodb:
+        draft.payload[rng.choice(("after", "after", "before", "patch", "filter"))] = rng.choice(
+            DOCUMENTS
+        )
+        return
+    if draft.is_cassandra:
+        image[rng.choice(list(image) or ["id"])] = rng.choice(CELLS)
+        return
     if image:
         image[rng.choice(list(image))] = rng.choice((ev.TOAST, [ev.TOAST], {ev.TOAST: ev.TOAST}))
 
@@ -509,6 +558,7 @@ class Mutator:
         share: how many of the records change, between 0 and 1.
         names: the hostile column names; a table takes on each as a column.
         without: names of mutations that are left out.
+        format: of the records, where some mutations have to know.
     """
 
     def __init__(
@@ -518,11 +568,12 @@ class Mutator:
         share: float = 0.3,
         names: Collection[str] = NAMES,
         without: Collection[str] = (),
+        format: str = "",
     ) -> None:
         known = {damage.__name__ for damage in MUTATIONS}
         if unknown := set(without) - known:
             raise ValueError(f"got the mutations {sorted(unknown)}; known are {sorted(known)}")
-        self.rng, self.share, self.names = rng, share, names
+        self.rng, self.share, self.names, self.format = rng, share, names, format
         self._kinds = [damage for damage in MUTATIONS if damage.__name__ not in without]
         self._weights = [MUTATIONS[damage] for damage in self._kinds]
 
@@ -531,7 +582,9 @@ class Mutator:
         rng = self.rng
         if record.malformed_line or rng.random() >= self.share:
             return [record]
-        draft = Draft(record, _parsed(record.value))
+        draft = Draft(record, _parsed(record.value), self.format)
+        if draft.is_mongodb and draft.value is not None:
+            _open_texts(draft.payload)
         for damage in rng.choices(self._kinds, self._weights, k=rng.choice((1, 1, 1, 2, 3))):
             if draft.value is None and damage not in _NEED_NO_DOCUMENT:
                 continue
@@ -549,6 +602,15 @@ class Mutator:
 
 
 _NEED_NO_DOCUMENT = (key, no_key, header, kafka_clock, again, lost, line)
+
+
+def _open_texts(payload: dict[str, Any]) -> None:
+    """Make objects of the documents, so that their members change as those of rows do."""
+    for image in ("before", "after"):
+        text = payload.get(image)
+        document = _parsed(text.encode()) if isinstance(text, str) else None
+        if document is not None:
+            payload[image] = Text(document)
 
 
 def _parsed(value: bytes | None) -> Any:

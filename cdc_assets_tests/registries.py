@@ -15,6 +15,7 @@ from typing import Any
 
 import fastavro
 
+from cdc_assets_tests import events as ev
 from cdc_assets_tests.model import Landed, Record
 
 _AVRO = {"int8": "int", "int16": "int", "int32": "int", "int64": "long"}
@@ -26,6 +27,7 @@ class Schemas:
 
     by_id: dict[str, dict[str, Any]] = field(default_factory=dict)
     kind: str = "AVRO"  # what `sent` writes
+    first: int = 1  # the lowest id
     references: dict[str, dict[str, Any]] = field(default_factory=dict)  # by subject
     asked: list[str] = field(default_factory=list)
     unknown: dict[str, Any] = field(
@@ -37,30 +39,97 @@ class Schemas:
         for number, known in self.by_id.items():
             if known == {"schema": text, **more}:
                 return int(number)
-        self.by_id[str(len(self.by_id) + 1)] = {"schema": text, **more}
-        return len(self.by_id)
+        number = self.first + len(self.by_id)
+        self.by_id[str(number)] = {"schema": text, **more}
+        return number
 
     def sent(self, record: Record) -> Record:
-        """A record that was written as JSON with schemas, as Avro or with a JSON Schema."""
-        return replace(record, key=self._framed(record.key), value=self._framed(record.value))
+        """A record that was written as JSON with schemas, as Avro or with a JSON Schema.
+
+        Heartbeats and the like have no schema in JSON, and one of their members here. All else
+        without a schema was not written by a converter and stays as it is.
+        """
+        if record.malformed_line:
+            return record
+        value = _document(record.value)
+        images = [value.get("before"), value.get("after")]
+        is_bare = bool(value) and "payload" not in value and images == [None, None]
+        return replace(
+            record,
+            key=self._framed(record.key),
+            value=self._framed(record.value, is_bare),
+        )
 
     def all_sent(self, landed: Landed) -> Landed:
         return {day: [self.sent(record) for record in records] for day, records in landed.items()}
 
-    def _framed(self, data: bytes | None) -> bytes | None:
-        if not data:
+    def _framed(self, data: bytes | None, is_bare: bool = False) -> bytes | None:
+        """JSON with its schema, or a document that is all payload; other bytes as they are."""
+        document = _document(data)
+        is_wrapped = isinstance(document.get("schema"), dict) and "payload" in document
+        if not is_wrapped and not is_bare:
             return data
-        document = json.loads(data)
-        wrapped = isinstance(document, dict) and "payload" in document
-        schema = document["schema"] if wrapped else None
-        payload = document["payload"] if wrapped else document
+        schema = document["schema"] if is_wrapped else None
+        payload = document["payload"] if is_wrapped else document
         if self.kind == "JSON":
-            number = self.registered(_json_schema(schema or {}), schemaType="JSON")
+            own = _json_schema(schema or {"type": "struct", "fields": []})
+            number = self.registered(own, schemaType="JSON")
             return framed(number, json.dumps(payload, ensure_ascii=False).encode())
         whole, value = _avro(schema, payload, "Value")
         avro = _defined_once(whole, set())
         number = self.registered(avro)
         return framed(number, encoded(avro, value))
+
+
+def _document(data: bytes | None) -> dict[str, Any]:
+    """The JSON object of some bytes; an empty one where they are none."""
+    try:
+        document = json.loads(data or b"{}")
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+_TEXTS = (
+    "version", "connector", "name", "snapshot", "db", "schema", "table", "file", "change_lsn",
+    "commit_lsn", "scn", "commit_scn",
+)  # fmt: skip
+_NUMBERS = ("ts_ms", "txId", "lsn", "xmin", "pos", "row", "ssn", "commit_ts", "ord")
+_SOURCE = {**dict.fromkeys(_TEXTS, "string"), **dict.fromkeys(_NUMBERS, "int64")}
+_TRANSACTION = {"id": "string", "total_order": "int64"}
+
+
+def as_structs(landed: Landed) -> Landed:
+    """Events of Debezium with whole schemas and all members, as Kafka Connect's converters write.
+
+    A struct has all fields of its schema, null where it was not set: Avro knows no absent member,
+    and Kafka Connect's JSON has none either. The events of tests leave out most of `source`, and of
+    an old row what it has not. Whatever has no schema is as it was.
+    """
+    return {day: [_as_struct(record) for record in records] for day, records in landed.items()}
+
+
+def _as_struct(record: Record) -> Record:
+    document = {} if record.malformed_line else _document(record.value)
+    payload = document.get("payload")
+    if not isinstance(payload, dict) or not isinstance(document.get("schema"), dict):
+        return record
+    schema = document["schema"]
+    known = {"source": _SOURCE, "transaction": _TRANSACTION}
+    fields = [f for f in schema["fields"] if f["field"] not in known]
+    for name, members in known.items():
+        sent = payload.get(name) or {}
+        kinds = {n: _kind_of(sent[n]) for n in sent if sent[n] is not None}
+        fields.append({**ev.struct_schema({**members, **kinds}), "field": name})
+    whole = {**schema, "fields": fields}
+    text = ev.to_json({"schema": whole, "payload": _filled(payload, whole)})
+    return replace(record, value=text.encode())
+
+
+def _filled(value: Any, schema: Mapping[str, Any]) -> Any:
+    if schema["type"] != "struct" or not isinstance(value, dict):
+        return value
+    return {f["field"]: _filled(value.get(f["field"]), f) for f in schema["fields"]}
 
 
 def framed(number: int, data: bytes) -> bytes:
@@ -129,7 +198,8 @@ def _avro(schema: Mapping[str, Any] | None, value: Any, name: str) -> tuple[Any,
         precision = int(parameters.get("connect.decimal.precision", 64))
         scale = int(parameters["scale"])
         avro |= {"logicalType": "decimal", "scale": scale, "precision": precision}
-    if said.get("optional", schema is None):
+    # A test's event may lack what its schema wants.
+    if value is None or said.get("optional", schema is None):
         return ["null", avro], value
     return avro, value
 

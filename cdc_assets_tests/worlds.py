@@ -26,6 +26,7 @@ import hypothesis.strategies as st
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.events import TOAST
 from cdc_assets_tests.model import Landed, Record
+from cdc_assets_tests.registries import as_structs
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(int(os.environ.get("CDC_WORLD_DAYS", "4")))]
 FAMILIES, KEYS = 24, 3
@@ -43,6 +44,7 @@ class Settings:
     late_days: int
     missing_columns: str = "null"
     position_reset: tuple[str, ...] = ()
+    registry: str | None = None  # of which kind the schemas are that its records are written with
 
     def options(self) -> dict[str, Any]:
         """As members of the source in cdc.yaml."""
@@ -99,6 +101,8 @@ class World:
 
     def __str__(self) -> str:
         source = {"format": self.settings.format, **self.settings.options()}
+        if self.settings.registry is not None:
+            source["registry"] = self.settings.registry
         lines = [f"world {self.name}: {json.dumps(source)}", f"  {self.table}: {self.config}"]
         for day in DAYS:
             lines += [f"  {day}", *(f"    {compact(r)}" for r in self.landed.get(day, ()))]
@@ -266,7 +270,10 @@ def settings_of(format: str) -> st.SearchStrategy[Settings]:
 
 @st.composite
 def worlds(draw: st.DrawFn, settings: Settings, name: str) -> World:
-    teller = TELLERS[settings.format](name, settings, draw(traits(settings.format)))
+    drawn = draw(traits(settings.format))
+    if settings.registry is not None:
+        drawn = replace(drawn, schemas="on")
+    teller = TELLERS[settings.format](name, settings, drawn)
     if teller.traits.shared_topic:
         teller.neighbour()
     # As many steps over more days: hypothesis draws no more than so much at once.
@@ -275,7 +282,10 @@ def worlds(draw: st.DrawFn, settings: Settings, name: str) -> World:
         for step in of_day:
             teller.tell(step)
         teller.next_day()
-    return teller.world()
+    world = teller.world()
+    if settings.registry != "AVRO":
+        return world
+    return replace(world, landed={d: tuple(of) for d, of in as_structs(world.landing()).items()})
 
 
 # -- the telling ---------------------------------------------------------------------------------
@@ -1029,23 +1039,18 @@ class MongoTeller(Teller):
     def event(self, op: str, row: Values, **options: Any) -> Record:
         return self.send(self._record(op, row, **options))
 
-    def _record(self, op: str, row: Values, **options: Any) -> Record:
+    def _record(self, op: str, row: Values, source: Values | None = None, **extra: Any) -> Record:
         now = self.now_ms()
-        own_id, document = json.dumps(row["_id"]), json.dumps(row)
-        key = ev.to_json({"id": own_id}).encode()
-        source = {"connector": "mongodb", "db": self.namespace, "collection": self.name}
-        source |= {"ts_ms": now, "ord": 1 + self.clock % 3, **options.pop("source", {})}
-        event = {
-            "op": op,
-            "after": None if op == "d" else document,
-            "source": source,
-            "ts_ms": now + 200,
-            **options,
-        }
-        return ev.raw(
-            ev.to_json(event).encode(),
+        return ev.mongodb_change(
+            op,
+            row,
+            table=self.table,
             topic=self.topic,
-            key=key,
+            source_ts_ms=now,
+            processed_ts_ms=now + 200,
+            ord=1 + self.clock % 3,
+            source=source,
+            extra=extra,
             partition=self.lane({"_id": row["_id"]}),
         )
 
@@ -1090,26 +1095,22 @@ class CassandraTeller(Teller):
 
     namespace = "shop"
 
-    def event(self, op: str, cells: Values, **options: Any) -> Record:
-        return self.send(self._record(op, cells, **options))
+    def event(self, op: str, cells: Values) -> Record:
+        return self.send(self._record(op, cells))
 
-    def _record(self, op: str, row: Values, **options: Any) -> Record:
+    def _record(self, op: str, row: Values) -> Record:
         """`row`: values; None for a cell that was deleted."""
         now = self.now_ms() - self.pick(0, 0, 1000)
-        key = self.key_of(row)
-        sent = {
-            n: {"value": v, "deletion_ts": now * 1000 if v is None else None, "set": True}
-            for n, v in row.items()
-        }
-        unsent = {n: None for n in self.types if n not in row}
-        source = {"connector": "cassandra", "cluster": "c1", "keyspace": self.namespace}
-        source |= {"table": self.name, "snapshot": False, "ts_micro": now * 1000 + self.clock % 7}
-        event = {"op": op, "after": {**sent, **unsent}, "source": source, "ts_ms": now + 200}
-        return ev.raw(
-            ev.to_json({**event, **options}).encode(),
+        return ev.cassandra_change(
+            op,
+            row,
+            key=self.key_names,
+            unsent=[name for name in self.types if name not in row],
+            table=self.table,
             topic=self.topic,
-            key=ev.to_json(key).encode(),
-            partition=self.lane(key),
+            ts_micro=now * 1000 + self.clock % 7,
+            processed_ts_ms=now + 200,
+            partition=self.lane(self.key_of(row)),
         )
 
     def created(self, row: Values, step: Step) -> None:

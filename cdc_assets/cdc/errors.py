@@ -68,6 +68,7 @@ class RegistryError(CdcError):
     def __init__(self, source: str, url: str, what: str) -> None:
         self.source = source
         self.url = url
+        self.what = what
         super().__init__(
             f"{source}: the schema registry {what} ({url}). Nothing of the day was changed. See "
             f"sources.{source}.landing.registry in cdc.yaml, then run the day again"

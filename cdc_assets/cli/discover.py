@@ -6,19 +6,21 @@ import json
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import yaml
 from py4j.protocol import Py4JJavaError
+from pydantic import ValidationError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_assets.cdc.config import (
     Config,
     KafkaConfig,
+    RegistryConfig,
     SourceConfig,
     load_config,
     local_path,
@@ -33,7 +35,7 @@ from cdc_assets.cdc.discovery.proposals import (
     pattern_of,
     propose,
 )
-from cdc_assets.cdc.errors import ConfigError, LandingError
+from cdc_assets.cdc.errors import ConfigError, LandingError, RegistryError
 from cdc_assets.cdc.java_errors import causes
 from cdc_assets.cdc.lake.errors import is_landing_read
 from cdc_assets.cdc.landing.files import LANDED, day_of, list_day, read_days, unreadable
@@ -43,6 +45,9 @@ from cdc_assets.cdc.names import TableName, config_key
 from cdc_assets.cli.inspect import NO_DAY, read_file
 
 KAFKA_RECORDS = 1000
+REGISTRY = "--registry"
+_ENCODED = "registry_encoded"
+_TOLD = {"url", "ca"}  # of a registry
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ class Place:
     file: Path | None = None
     day: date | None = None  # only this day
     source: SourceConfig | None = None  # where cdc.yaml has the source already
+    named_registry: RegistryConfig | None = None  # in the place of the source's own
 
     @property
     def kafka(self) -> KafkaConfig | None:
@@ -62,26 +68,58 @@ class Place:
         return self.source.landing.kafka if self.source else None
 
     @property
+    def registry(self) -> RegistryConfig | None:
+        """The schema registry that the records are decoded by."""
+        own = self.source.landing.registry if self.source else None
+        return self.named_registry or own
+
+    @property
     def landing_block(self) -> dict[str, Any]:
-        """The `landing:` block; options of Kafka stay where they are, they may hold secrets."""
+        """The `landing:` block; options of Kafka and logins, secret or not, stay in cdc.yaml."""
         if self.kafka is None:
-            return {"files": self.landing}
-        return {
-            "kafka": self.kafka.model_dump(mode="json", exclude={"options"}, exclude_unset=True)
-        }
+            block: dict[str, Any] = {"files": self.landing}
+        else:
+            kafka = self.kafka.model_dump(mode="json", exclude={"options"}, exclude_unset=True)
+            block = {"kafka": kafka}
+        if self.registry is not None:
+            told = self.registry.model_dump(mode="json", include=_TOLD, exclude_none=True)
+            files = {name: _as_written(path) for name, path in told.items() if name != "url"}
+            block["registry"] = {**told, **files}
+        return block
 
 
 # --- what to look at
 
 
-def resolve(text: str, config_file: str | None, name: str | None) -> tuple[Place, Config]:
+def resolve(
+    text: str, config_file: str | None, name: str | None, registry: str | None = None
+) -> tuple[Place, Config]:
     """The place that SOURCE_OR_PATH names, and the configuration whose Spark settings hold.
 
-    A source of cdc.yaml comes first; a path needs no cdc.yaml.
+    A source of cdc.yaml comes first; a path needs no cdc.yaml. `registry` is the URL of a schema
+    registry.
 
     Raises:
-        ConfigError: it is neither a source nor a path, or `name` can't be a source's.
+        ConfigError: it is neither a source nor a path, `name` can't be a source's, or `registry`
+            no registry's.
     """
+    place, config = _resolve(text, config_file, name)
+    return replace(place, named_registry=_registry_at(registry)), config
+
+
+def _registry_at(url: str | None) -> RegistryConfig | None:
+    try:
+        return None if url is None else RegistryConfig(url=url)
+    except ValidationError:
+        raise ConfigError(
+            [
+                "--registry: expected a URL such as https://registry:8081, without a login; "
+                "a login belongs to landing.registry of a source in cdc.yaml"
+            ]
+        ) from None
+
+
+def _resolve(text: str, config_file: str | None, name: str | None) -> tuple[Place, Config]:
     if name is not None and not _SOURCE_NAME.fullmatch(name):
         raise ConfigError([f"--name {name!r}: a source's name is letters, digits and _"])
     config, fault = None, None
@@ -193,11 +231,19 @@ def discover(
     """Look at a place; `days` and `limit` (records) bound what is read.
 
     Raises:
-        LandingError: nothing to read, a file can't be read whole, or no record is understood.
+        LandingError: nothing to read, a file can't be read whole, no record is understood, or the
+            schema registry does not answer.
     """
     rows = read_place(spark, place, days)
     try:
         return discover_rows(rows, place, limit)
+    except RegistryError as error:
+        own = "landing.registry of the source in cdc.yaml"
+        where = REGISTRY if place.named_registry else own
+        raise LandingError(
+            place.name,
+            f"the schema registry {error.what} ({error.url}). Try the address, or correct {where}",
+        ) from error
     except (PySparkException, Py4JJavaError) as error:
         if place.kafka is not None:
             raise failed(place.name, place.kafka, error) from None
@@ -211,13 +257,20 @@ def discover_rows(rows: DataFrame, place: Place, limit: int | None = None) -> Fi
 
     Raises:
         LandingError: no record is understood in any format.
+        RegistryError: the schema registry does not answer.
     """
     if limit is not None:
         rows = rows.limit(limit)
-    found = look_at(rows, place.source.unavailable_value if place.source else None)
+    placeholder = place.source.unavailable_value if place.source else None
+    found = look_at(rows, place.name, placeholder, place.registry)
     if not found.records:
         raise LandingError(place.name, f"{place.landing} holds no records yet")
     if not found.tables and not found.control:
+        if encoded := _encoded(found, place):
+            raise LandingError(
+                place.name,
+                f"no record of {place.landing} is a change event of a known format. {encoded}",
+            )
         tried = "; ".join(f"{t.format}: {listed(t.reasons)}" for t in found.tried)
         raise LandingError(
             place.name,
@@ -225,6 +278,18 @@ def discover_rows(rows: DataFrame, place: Place, limit: int | None = None) -> Fi
             "cdc-assets inspect FILE --format-of FORMAT says what each record is",
         )
     return found
+
+
+def _encoded(found: Findings, place: Place) -> str | None:
+    """That records were written with a schema registry and are not decoded, and what to do."""
+    bad = found.bad.get(_ENCODED)
+    if bad is None:
+        return None
+    says = f"{bad.count} of {found.records} records were written with a schema registry"
+    if place.registry is not None:
+        return f"{says} and can't be decoded, such as {bad.example}"
+    in_yaml = "set landing.registry of the source in cdc.yaml, or " if place.source else ""
+    return f"{says}: {in_yaml}name it with {REGISTRY} https://registry:8081"
 
 
 # --- what is printed
@@ -318,6 +383,10 @@ def notes(found: Findings, place: Place, bounds: Sequence[str] = ()) -> list[str
 def _head(found: Findings, place: Place, bounds: Sequence[str]) -> list[str]:
     said = [f"{place.name}: {_days(found.first, found.last)} in {place.landing}", *bounds]
     said += notes_of(found)
+    if place.registry is None and (encoded := _encoded(found, place)):
+        said.append(encoded)
+    if place.registry is not None and (place.registry.username or place.registry.token):
+        said.append("the login of landing.registry is not printed: keep it")
     if place.source and place.source.format != found.format:
         said.append(f"cdc.yaml says format {place.source.format}")
     if place.source:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.discovery.evidence import Findings, Table, Tried, best_format
@@ -36,6 +39,7 @@ from cdc_assets_tests.events import (
     PgLog,
 )
 from cdc_assets_tests.paths import REPOSITORY
+from cdc_assets_tests.registries import Schemas, serving
 
 
 def discovered(
@@ -435,6 +439,7 @@ def test_wrong_usage_exits_2_with_one_message(project: Path) -> None:
         (["nowhere"], "nowhere is no file or folder, and no source"),
         ([str(project), "--name", "a b"], "a source's name is letters, digits and _"),
         ([str(project), "--format", "xml"], "xml"),
+        ([str(project), "--registry", "http://me:secret@registry"], "expected a URL such as"),
     ):
         result = CliRunner().invoke(app, ["discover", *arguments])
         assert result.exit_code == 2, result.output
@@ -497,6 +502,110 @@ def test_rows_go_to_stdout_and_the_rest_to_stderr(
     failed = CliRunner().invoke(app, ["discover", "odd", "--verbose"])
     assert (failed.exit_code, failed.stdout) == (1, "")
     assert failed.stderr.splitlines()[-1].startswith("error: odd: ")
+
+
+# -- records that were written with a schema registry
+
+
+@pytest.fixture
+def invoke(
+    spark: SparkSession, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Result]:
+    """`invoke("discover", …)` in a project's folder, with the session of all tests."""
+    monkeypatch.setattr(inspection, "session", lambda _, is_small: nullcontext(spark))
+    return lambda *arguments: CliRunner().invoke(app, [*arguments, "--verbose"])
+
+
+def typed_log() -> PgLog:
+    log = PgLog(types={"id": "int32", "name": "string", "price": (ev.DECIMAL, 2, 10)})
+    log.create(id=1, name="a", price=Decimal("1.50"))
+    log.update(id=1, name=None, price=Decimal("2"))
+    log.delete(id=1, _tombstone=True)
+    log.heartbeat()
+    return log
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "JSON"])
+def test_a_registry_s_records_are_discovered_as_json_with_schemas_is(
+    invoke: Callable[..., Result], project: Path, kind: str
+) -> None:
+    landed, schemas = typed_log().landed, Schemas(kind=kind)
+    ev.write_landing(project / "plain", landed)
+    ev.write_landing(project / "landing", schemas.all_sent(landed))
+    with serving(schemas) as url:
+        result = invoke("discover", "landing", "--registry", url)
+    plain = invoke("discover", "plain")
+    assert result.exit_code == plain.exit_code == 0, result.output
+    source, of_json = (yaml.safe_load(r.stdout)["sources"] for r in (result, plain))
+    assert source["landing"].pop("landing") == {"files": "landing", "registry": {"url": url}}
+    assert source["landing"] == {"format": "debezium", "tables": {"public.customers": {}}}
+    assert source["landing"]["tables"] == of_json["plain"]["tables"]
+    assert "# the message key is [id] in 3 of 3 records" in result.stdout
+    assert "5 records: 3 changes, 1 control (heartbeat 1), 1 tombstones, all can be read" in (
+        result.stdout
+    )
+
+
+def test_a_source_s_registry_is_asked_and_its_login_is_not_printed(
+    invoke: Callable[..., Result], project: Path
+) -> None:
+    schemas = Schemas()
+    ev.write_landing(project / "landing", schemas.all_sent(typed_log().landed))
+    with serving(schemas) as url:
+        login = {"username": "the-name", "password": "the-secret"}
+        landing = {"files": "landing", "registry": {"url": url, **login}}
+        config = {
+            "start_date": str(ev.DAY),
+            "sources": {"shop": {"format": "debezium", "landing": landing}},
+        }
+        (project / "cdc.yaml").write_text(json.dumps(config), encoding="utf-8")
+        result = invoke("discover", "shop")
+    assert result.exit_code == 0, result.output
+    [(name, source)] = yaml.safe_load(result.stdout)["sources"].items()
+    assert (name, source["tables"]) == ("shop", {"public.customers": {}})
+    assert source["landing"] == {"files": "landing", "registry": {"url": url}}
+    assert "# the login of landing.registry is not printed: keep it" in result.stdout
+    assert not re.search("the-name|the-secret", result.output)
+
+
+def test_what_a_registry_encoded_says_how_to_name_it(
+    invoke: Callable[..., Result], project: Path
+) -> None:
+    log, schemas = typed_log(), Schemas()
+    ev.write_landing(project / "all", schemas.all_sent(log.landed))
+    nothing = invoke("discover", "all")
+    assert (nothing.exit_code, nothing.stdout) == (1, "")
+    assert (
+        "4 of 5 records were written with a schema registry: "
+        "name it with --registry https://registry:8081"
+    ) in nothing.stderr
+    # Beside records that are read it is a comment.
+    some = Landing()
+    some.put(typed_log().landed[ev.DAY][0])
+    some.put(schemas.sent(log.landed[ev.DAY][0]))
+    ev.write_landing(project / "some", some.landed)
+    result = invoke("discover", "some")
+    assert result.exit_code == 0, result.output
+    assert list(yaml.safe_load(result.stdout)["sources"]["some"]["tables"]) == ["public.customers"]
+    assert "# 1 of 2 records were written with a schema registry: name it with" in result.stdout
+
+
+def test_a_registry_that_does_not_have_the_schemas_or_does_not_answer_is_an_error(
+    invoke: Callable[..., Result], project: Path
+) -> None:
+    schemas = Schemas()
+    ev.write_landing(project / "landing", schemas.all_sent(typed_log().landed))
+    with serving(Schemas()) as url:
+        other = invoke("discover", "landing", "--registry", url)
+    gone = invoke("discover", "landing", "--registry", url)
+    for result, says in (
+        (other, "4 of 5 records were written with a schema registry and can't be decoded, such as"),
+        (other, "the registry has no schema of this id"),
+        (gone, "error: landing: the schema registry does not answer"),
+        (gone, "Try the address, or correct --registry"),
+    ):
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert says in result.stderr
 
 
 def envelope_of(connector: str, **source: str) -> dict[str, Any]:

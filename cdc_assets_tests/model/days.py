@@ -76,7 +76,9 @@ class Table:
     ) -> None:
         self.name, self.config = name, config
         self.late_days = source.get("late_days", 3)
-        self.keep_missing = source.get("missing_columns") == "keep"
+        # Cassandra's events have the columns that a statement wrote.
+        absent = "keep" if source.get("format") == "debezium-cassandra" else "null"
+        self.keep_missing = source.get("missing_columns", absent) == "keep"
         self.placeholder = Placeholder(unavailable_value(source))
         self.types: dict[str, Type] = {}
         self.inferred: set[str] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -248,5 +249,34 @@ def mongodb_id(value: Any) -> str:
     """Extended JSON; a whole number is its digits."""
     for name in MONGODB_NUMBERS:
         if isinstance(value, dict) and value.get(name) is not None:
-            return str(value[name])
+            return mongodb_text(value[name])
+    text = json_text(value) if isinstance(value, str) else mongodb_text(value)
+    return f'"{text}"' if text.endswith("Infinity") else text  # JSON has no such number
+
+
+def mongodb_text(value: Any) -> str:
+    """A text as it is, else JSON; MongoDB's numbers beyond 38 digits are doubles."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (int, Decimal)) and not isinstance(value, bool) and is_wide(value):
+        return double_text(value)
     return json_text(value)
+
+
+def is_wide(number: int | Decimal) -> bool:
+    """Does it have more digits than a decimal of 38?"""
+    exact = Decimal(number)
+    if not exact.is_finite():
+        return True
+    return len(exact.as_tuple().digits) > 38 or abs(exact.adjusted()) >= 38
+
+
+def double_text(number: int | Decimal) -> str:
+    """The double that a number becomes."""
+    try:
+        double = float(number)
+    except OverflowError:
+        double = math.inf if number > 0 else -math.inf
+    if math.isinf(double):
+        return "Infinity" if double > 0 else "-Infinity"
+    return repr(double)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from cdc_assets_tests.model.documents import (
@@ -14,12 +15,14 @@ from cdc_assets_tests.model.documents import (
     YEAR_9999,
     NotJsonError,
     dict_of,
+    double_text,
     full_name,
     instant_ms,
     int_of,
     json_text,
     long_of,
     mongodb_id,
+    mongodb_text,
     name_of,
     parse_json,
     table_configs,
@@ -273,7 +276,7 @@ def _read_mongodb(source: dict[str, Any], document: dict[str, Any], event: Event
         payload = payload | {n: row for n, row in rows.items() if n in payload or row is not None}
         if "source" in payload and isinstance(payload["source"], dict):
             payload["source"] = {**of, "table": of.get("collection")}
-    event.source_key = ["_id"]
+    event.source_key = None if payload is None else ["_id"]
     _read_event(None, payload, event, ops=("c", "u", "d", "r", "m"))
 
 
@@ -299,13 +302,16 @@ def mongodb_row(text: Any, columns: dict[str, str]) -> dict[str, Any] | None:
 
 
 def _mongodb_value(value: Any) -> Any:
+    is_number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
+    if is_number and double_text(value).endswith("Infinity"):
+        return double_text(value)
     if not isinstance(value, dict):
         return value
     for name in (*MONGODB_NUMBERS, "$numberDouble", "$numberDecimal", "$oid", "$date"):
         if isinstance(value.get(name), dict):
             return value[name].get("$numberLong") or json_text(value[name])
         if value.get(name) is not None:
-            return str(value[name])
+            return mongodb_text(value[name])
     return value
 
 
@@ -320,7 +326,7 @@ def _read_cassandra(document: dict[str, Any], event: Event) -> None:
         written = {
             name: cell
             for name, cell in (dict_of(payload.get("after")) or {}).items()
-            if cell is not None and not (isinstance(cell, dict) and cell.get("set") is False)
+            if cell is not None and not (isinstance(cell, dict) and _is_false(cell.get("set")))
         }
         is_row = dict_of(payload.get("after")) is not None
         if sent == "i":
@@ -344,10 +350,16 @@ def _read_cassandra(document: dict[str, Any], event: Event) -> None:
     event.wires = {n: schema_fields(w).get("value") or w for n, w in event.wires.items()}
 
 
+def _is_false(value: Any) -> bool:
+    return value is False or value == "false"
+
+
 def _of_cell(cell: Any, what: str) -> Any:
-    if not isinstance(cell, dict) or "value" not in cell:
+    if not isinstance(cell, dict):
         return cell
-    return None if what == "now" and cell.get("deletion_ts") is not None else cell["value"]
+    if what == "now" and cell.get("deletion_ts") is not None:
+        return None
+    return cell.get("value", cell)
 
 
 def _read_flat(source: dict[str, Any], document: Any, event: Event) -> None:

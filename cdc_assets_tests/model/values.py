@@ -278,6 +278,10 @@ def _map_members(wire: Wire, raw: Any) -> dict[Any, Any]:
     return {read_wire(keys, k): read_wire(values, v) for k, v in pairs}
 
 
+# Databases write `.5` and `+1` into texts, which JSON's numbers can't be.
+DECIMAL_TEXT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
 def hold(value: Any, column_type: Type) -> Any:
     """The value as the column holds it. Raises: DoesNotFitError (R4)."""
     kind = column_type[0]
@@ -292,7 +296,9 @@ def hold(value: Any, column_type: Type) -> Any:
     if kind in ("float", "double"):
         return _floating(value, kind)
     if kind == "decimal":
-        return _fixed(_exact_number(value), *column_type[1:])
+        is_decimal = isinstance(value, str) and DECIMAL_TEXT.fullmatch(value)
+        number = fraction_of(value) if is_decimal else _exact_number(value)
+        return _fixed(number, *column_type[1:])
     if kind == "string":
         return _text(value)
     if kind == "boolean" and json_text(value).strip('"') in ("true", "false", "0", "1"):

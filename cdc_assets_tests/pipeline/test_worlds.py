@@ -2,6 +2,7 @@
 
 What is compared, of every world: the destination and reason of each record, all changes, every day
 of the table, lag. Spark reads all worlds in one run, each as a table of a source with its settings.
+Of a world with a schema registry, the model reads the same records as JSON with schemas.
 
 ``CDC_WORLDS=200 CDC_SEED=7 pytest cdc_assets_tests/pipeline/test_worlds.py -k worlds`` hunts
 longer and elsewhere, with ``CDC_WORLD_DAYS=40`` over more days; the run is the same for the same
@@ -15,7 +16,8 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +31,7 @@ from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.registries import Schemas, serving
 from cdc_assets_tests.worlds import (
     DAYS,
     Settings,
@@ -55,6 +58,8 @@ SHARES = (  # of ten worlds
     ("debezium-mongodb", 1),
     ("debezium-cassandra", 1),
 )
+# Of ten worlds, too: of Debezium's events that are written with a schema registry.
+REGISTRY_SHARES = (("AVRO", 1), ("JSON", 1))
 CANDIDATES = 8  # how many smaller worlds a round tries, or more where it leaves out shorter parts
 
 T = TypeVar("T")
@@ -73,7 +78,7 @@ Differences = dict[str, list[str]]  # world → what differs
 Run = Callable[[Iterable[World]], Differences]
 
 
-def examples(strategy: st.SearchStrategy[T], count: int, seed: int) -> list[T]:
+def examples(strategy: st.SearchStrategy[T], count: int, seed: int | str) -> list[T]:
     """The same values for the same seed; without the first, which is always the simplest."""
     found: list[T] = []
 
@@ -101,6 +106,10 @@ def draw(count: int, seed: int) -> list[World]:
         own_seed = seed * len(SHARES) + number
         settings = examples(settings_of(format), 3, own_seed)[-1]
         drawn += examples(worlds(settings, "w0000"), -(-count * share // 10), own_seed)
+    for kind, share in REGISTRY_SHARES:
+        of_kind = f"{kind} {seed}"
+        settings = replace(examples(settings_of("debezium"), 3, of_kind)[-1], registry=kind)
+        drawn += examples(worlds(settings, "w0000"), -(-count * share // 10), of_kind)
     return [world.of(world.records, f"w{n:04}") for n, world in enumerate(drawn)]
 
 
@@ -121,22 +130,38 @@ class Runner:
         for world in together:
             by_settings[world.settings].append(world)
         sources: dict[str, tuple[dict[str, Any], list[World]]] = {}
-        for settings, own in by_settings.items():
-            name = f"{self.folder.name}_{self.runs}_{len(sources)}"
-            landed: model.Landed = {
-                day: [r for w in own for r in w.landed.get(day, ())] for day in DAYS
-            }
-            options = {**settings.options(), "tables": {w.table: w.config for w in own}}
-            config = lakes.write_source(self.folder / name, landed, settings.format, **options)
-            sources[name] = (config, own)
-        lake = self.lake_of({name: config for name, (config, _) in sources.items()}, DAYS[0])
         differences: Differences = defaultdict(list)
-        for name, (config, own) in sources.items():
-            lakes.run_stages(lake, name, DAYS)
-            _, errors = lakes.run_tables(lake, name, DAYS)
-            for what, found in _of_source(lake, name, config, own, errors):
-                differences[what].append(found)
+        with ExitStack() as registries:
+            for settings, own in by_settings.items():
+                name = f"{self.folder.name}_{self.runs}_{len(sources)}"
+                sources[name] = (self._landed(name, settings, own, registries), own)
+            configs = {name: config for name, (config, _) in sources.items()}
+            lake = self.lake_of(configs, DAYS[0])
+            for name, (config, own) in sources.items():
+                lakes.run_stages(lake, name, DAYS)
+                _, errors = lakes.run_tables(lake, name, DAYS)
+                for what, found in _of_source(lake, name, config, own, errors):
+                    differences[what].append(found)
         return dict(differences)
+
+    def _landed(
+        self, name: str, settings: Settings, own: list[World], registries: ExitStack
+    ) -> dict[str, Any]:
+        """Land what the worlds of a source send; the source as cdc.yaml has it."""
+        landed: model.Landed = {
+            day: [r for w in own for r in w.landed.get(day, ())] for day in DAYS
+        }
+        url = None
+        if settings.registry is not None:
+            # No low ids: those of records that no registry knows.
+            schemas = Schemas(kind=settings.registry, first=100)
+            landed = schemas.all_sent(landed)
+            url = registries.enter_context(serving(schemas))
+        options = {**settings.options(), "tables": {w.table: w.config for w in own}}
+        config = lakes.write_source(self.folder / name, landed, settings.format, **options)
+        if url is not None:
+            config["landing"]["registry"] = {"url": url}
+        return config
 
 
 def _of_source(

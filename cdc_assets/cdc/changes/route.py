@@ -58,7 +58,7 @@ def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, source: SourceConfig)
     unkeyed = [name for name, table in source.tables.items() if table.key in ("none", "row")]
     of_unkeyed = f"({is_lone} AND {is_one_of('tombstone_table', unkeyed)})"
     configured = is_one_of("tombstone_table", source.tables)
-    no_key = f"({is_lone} AND key_raw IS NULL AND (message_key IS NULL OR {configured}))"
+    no_key = f"({is_lone} AND key_raw IS NULL AND {configured})"
     reason = case(
         (no_table, "'missing_table'"),
         (f"{of_unkeyed} OR ({no_key} AND message_key IS NULL)", "'missing_key'"),

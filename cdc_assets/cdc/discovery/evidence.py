@@ -19,10 +19,12 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.parse import with_texts
 from cdc_assets.cdc.changes.reading import Reading, read_records
-from cdc_assets.cdc.config import LandingConfig, SourceConfig
+from cdc_assets.cdc.config import LandingConfig, RegistryConfig, SourceConfig
 from cdc_assets.cdc.envelopes.connect import with_document
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, has_signature
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
+from cdc_assets.cdc.registry.decode import Decoding
+from cdc_assets.cdc.registry.kept import fetched_decoding
 from cdc_assets.cdc.sqltext import Query
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 
@@ -108,30 +110,42 @@ class Findings:
     bad: dict[str, Bad] = field(default_factory=lambda: defaultdict(Bad))
 
 
-def bare_source(format_name: str, **settings: Any) -> SourceConfig:
+def bare_source(
+    format_name: str, registry: RegistryConfig | None = None, **settings: Any
+) -> SourceConfig:
     """A source of a format, with no table configured."""
-    return SourceConfig.model_validate(
-        {"format": format_name, "landing": LandingConfig(files="."), **settings}
-    )
+    landing = LandingConfig(files=".", registry=registry)
+    return SourceConfig.model_validate({"format": format_name, "landing": landing, **settings})
 
 
-def look_at(landing: DataFrame, placeholder: str | None = None) -> Findings:
+def look_at(
+    landing: DataFrame,
+    name: str,
+    placeholder: str | None = None,
+    registry: RegistryConfig | None = None,
+) -> Findings:
     """Read landing rows (`LANDING`, no null `landing_date`): the format first, then all of them.
 
     Args:
         landing: read once and kept while it is looked at, on disk where memory is short.
+        name: of the source, for errors.
         placeholder: the text of an unchanged value where it is not Debezium's (R2).
+        registry: has the schemas of records that were written with a schema registry.
+
+    Raises:
+        RegistryError: the registry does not answer.
     """
     settings = {} if placeholder is None else {"unavailable_value": placeholder}
 
-    def read_as(name: str) -> tuple[SourceConfig, Reading]:
-        source = bare_source(name, **settings)
-        return source, read_records(landing, source, checkpoints)
+    def read_as(format_name: str) -> tuple[SourceConfig, Reading]:
+        source = bare_source(format_name, registry, **settings)
+        return source, read_records(landing, source, checkpoints, decoding)
 
     with local_checkpoints() as checkpoints, ThreadPoolExecutor(1) as pool:
         landing = checkpoints.add(landing)
+        decoding = fetched_decoding(landing, name, bare_source("debezium", registry))
         order = F.xxhash64("topic", "partition", "offset", "value")
-        documents = _documents(landing.orderBy(order).limit(SAMPLE), checkpoints)
+        documents = _documents(landing.orderBy(order).limit(SAMPLE), checkpoints, decoding)
         likely = _with_row_members(documents)
         trying = pool.submit(_try_formats, documents, likely)
         # Planning takes longer than reading a small landing: all of it is read meanwhile as the
@@ -155,10 +169,10 @@ def look_at(landing: DataFrame, placeholder: str | None = None) -> Findings:
 # --- format
 
 
-def _documents(sample: DataFrame, checkpoints: Checkpoints) -> DataFrame:
+def _documents(sample: DataFrame, checkpoints: Checkpoints, decoding: Decoding | None) -> DataFrame:
     """The records that hold anything, each text parsed once."""
-    filled = sample.where(F.length("value") > 0)
-    return checkpoints.add(with_document(with_texts(filled), cut=False, hashed=False).plan())
+    texts = with_texts(sample.where(F.length("value") > 0), decoding, whole=True)
+    return checkpoints.add(with_document(texts, cut=False, hashed=False).plan())
 
 
 def _try_formats(documents: DataFrame, likely: Sequence[str]) -> list[Tried]:

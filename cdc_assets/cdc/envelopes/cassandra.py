@@ -72,9 +72,11 @@ def read_cassandra(records: Query) -> Query:
     )
     milliseconds, most = whole("e.source.ts_ms"), literal(_MOST_MS)
     micros = (
-        f"coalesce({whole('e.source.ts_micro')}, CASE WHEN abs({milliseconds}) < {most} "
-        f"THEN {milliseconds} * 1000L ELSE {milliseconds} END)"
+        f"coalesce({whole('e.source.ts_micro')}, CASE WHEN {milliseconds} > -{most} "
+        f"AND {milliseconds} < {most} THEN {milliseconds} * 1000L ELSE {milliseconds} END)"
     )
+    # `div` rounds towards 0: the milliseconds before 1970 would not be those of their clock.
+    rounded = f"{micros} div 1000L - CASE WHEN {micros} % 1000L < 0 THEN 1L ELSE 0L END"
     detail = case(
         ("e_reason = 'unknown_op' AND v_sent_op = 'r'", literal(_RANGE)), otherwise="e_detail"
     )
@@ -85,13 +87,14 @@ def read_cassandra(records: Query) -> Query:
             "e_elements": f"array({micros})",
             "e_basis": literal(_BASIS),
             "e_stand_in": micros,
-            "e_source_ts_ms": f"{micros} div 1000L",
+            "e_source_ts_ms": rounded,
         }
     )
 
 
 def _written(cells: Sql) -> Sql:
-    is_written = "NOT is_variant_null(v) AND coalesce(try_variant_get(v, '$.set', 'boolean'), true)"
+    is_set = f"NOT {get('v', '$.set', 'string')} <=> 'false'"
+    is_written = f"NOT is_variant_null(v) AND {is_set}"
     return f"map_filter({cells}, (name, v) -> {is_written})"
 
 

@@ -60,6 +60,8 @@ def _typed(
     kinds = schema.get("type")
     listed = [k for k in kinds if k != "null"] if isinstance(kinds, list) else [kinds]
     kind, connect = listed[0] if len(listed) == 1 else None, schema.get("connect.type")
+    if kinds is None and isinstance(schema.get("properties"), dict):
+        kind = "object"  # `type` may be left out
     inner = (*above, "")
     values = schema.get("additionalProperties")
     if kind == "object" and (connect == "map" or (values and "properties" not in schema)):

@@ -37,6 +37,16 @@ def discover(
         str | None,
         typer.Option("--name", help="Name of the source (default: that of the source or folder)."),
     ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--registry",
+            metavar="URL",
+            help="Schema registry that the records were written with, such as "
+            "https://registry:8081 (default: landing.registry of the source in cdc.yaml, which "
+            "also has its login).",
+        ),
+    ] = None,
     form: Annotated[
         DiscoverForm,
         typer.Option("--format", help="yaml, or json (a line a table).", show_default=True),
@@ -57,7 +67,7 @@ def discover(
         from cdc_assets.cli import inspect as inspection
         from cdc_assets.orchestration.interrupts import interruptible
 
-        found_place, config = discovery.resolve(place, config_file, name)
+        found_place, config = discovery.resolve(place, config_file, name, registry)
         activity.say(STARTING_SPARK)
         files = discovery.local_files(found_place, days)
         is_small = files is not None and inspection.is_small(files, limit)

@@ -529,6 +529,10 @@ JSON_SCHEMAS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"id": "int64", "name": "string", "score": "double", "any": None, "tags": "map",
          "home": "struct", "up": "struct"},
     ),
+    "properties_without_a_type": (
+        {"properties": {"id": {"type": "integer"}, "home": {"properties": {}}}},
+        {"id": "int64", "home": "struct"},
+    ),
 }  # fmt: skip
 
 
