@@ -171,8 +171,9 @@ def look_at(
 
 def _documents(sample: DataFrame, checkpoints: Checkpoints, decoding: Decoding | None) -> DataFrame:
     """The records that hold anything, each text parsed once."""
-    texts = with_texts(sample.where(F.length("value") > 0), decoding, whole=True)
-    return checkpoints.add(with_document(texts, cut=False, hashed=False).plan())
+    texts = with_texts(sample.where(F.length("value") > 0), decoding)
+    documents = with_document(texts, cut=False, hashed=False, decoded=decoding is not None)
+    return checkpoints.add(documents.plan())
 
 
 def _try_formats(documents: DataFrame, likely: Sequence[str]) -> list[Tried]:
