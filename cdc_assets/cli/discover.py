@@ -47,7 +47,7 @@ from cdc_assets.cli.inspect import NO_DAY, read_file
 KAFKA_RECORDS = 1000
 REGISTRY = "--registry"
 _ENCODED = "registry_encoded"
-_TOLD = {"url", "ca"}  # of a registry
+_TOLD = {"url", "files", "ca"}  # of a registry
 
 
 @dataclass(frozen=True)

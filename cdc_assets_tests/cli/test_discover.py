@@ -568,6 +568,27 @@ def test_a_source_s_registry_is_asked_and_its_login_is_not_printed(
     assert not re.search("the-name|the-secret", result.output)
 
 
+def test_a_source_s_saved_answers_are_read_and_proposed_again(
+    invoke: Callable[..., Result], project: Path
+) -> None:
+    schemas = Schemas()
+    ev.write_landing(project / "landing", schemas.all_sent(typed_log().landed))
+    saved = project / "registry" / "schemas" / "ids"
+    saved.mkdir(parents=True)
+    for number, answer in schemas.by_id.items():
+        (saved / f"{number}.json").write_text(json.dumps(answer), encoding="utf-8")
+    landing = {"files": "landing", "registry": {"files": "registry"}}
+    config = {
+        "start_date": str(ev.DAY),
+        "sources": {"shop": {"format": "debezium", "landing": landing}},
+    }
+    (project / "cdc.yaml").write_text(json.dumps(config), encoding="utf-8")
+    result = invoke("discover", "shop")
+    assert result.exit_code == 0, result.output
+    source = yaml.safe_load(result.stdout)["sources"]["shop"]
+    assert source == {"format": "debezium", "landing": landing, "tables": {"public.customers": {}}}
+
+
 def test_what_a_registry_encoded_says_how_to_name_it(
     invoke: Callable[..., Result], project: Path
 ) -> None:
