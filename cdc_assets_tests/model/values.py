@@ -111,8 +111,8 @@ def mysql_wire(kind: str) -> Wire:
     """The field schema of a type such as ``decimal(10,2)`` or ``int(10) unsigned``."""
     base, _, rest = kind.lower().partition("(")
     if base == "decimal":
-        precision, scale = rest.rstrip(")").split(",")
-        return _canal_decimal(precision, scale)
+        said = re.findall(r"\d+", rest)
+        return _canal_decimal(*said, *("10", "0")[len(said) :])
     if rest.endswith("unsigned"):
         wider: dict[str, Wire] = {"int": {"type": "int64"}, "bigint": _canal_decimal("20", "0")}
         return wider.get(base) or {}

@@ -152,8 +152,11 @@ DEBEZIUM_CASSANDRA = Format(
     "debezium-cassandra",
     read_cassandra,
     signatures=(
-        ("source.keyspace", "source.cluster"),
-        ("payload.source.keyspace", "payload.source.cluster"),
+        *(
+            (f"{at}source.keyspace", f"{at}source.{own}")
+            for at in ("", "payload.")
+            for own in ("cluster", "ts_micro")
+        ),
     ),
     columns_of_schema=_columns_of_schema,
     table_and_row=_table_and_row,
