@@ -59,7 +59,8 @@ _KEEPING_NULLS = "map('ignoreNullFields', 'false')"
 
 
 def _base64(value: Sql) -> Sql:
-    return f"base64({value})"
+    """Spark's own has lines of 76 characters, JSON's has none."""
+    return f"translate(base64({value}), '\\r\\n', '')"
 
 
 def _number(value: Sql) -> Sql:

@@ -80,7 +80,7 @@ ROW: dict[str, Any] = {
     "born": -719_162,
     "seen_at": 1_762_257_600_123_456,
     "zoned": "2026-11-04T12:00:00.123456Z",
-    "photo": b"\0\x01\xff",
+    "photo": b"\0\x01\xff" * 40,
     "state": "new",
     "tags": ["a", None, ""],
     "payload": "p",
