@@ -99,14 +99,16 @@ def examples(strategy: st.SearchStrategy[T], count: int, seed: int | str) -> lis
     return found[1 : count + 1]
 
 
-def draw(count: int, seed: int) -> list[World]:
+def draw(
+    count: int, seed: int, registries: Iterable[tuple[str, int]] = REGISTRY_SHARES
+) -> list[World]:
     """Worlds of some sources, whose settings are drawn too."""
     drawn: list[World] = []
     for number, (format, share) in enumerate(SHARES):
         own_seed = seed * len(SHARES) + number
         settings = examples(settings_of(format), 3, own_seed)[-1]
         drawn += examples(worlds(settings, "w0000"), -(-count * share // 10), own_seed)
-    for kind, share in REGISTRY_SHARES:
+    for kind, share in registries:
         of_kind = f"{kind} {seed}"
         settings = replace(examples(settings_of("debezium"), 3, of_kind)[-1], registry=kind)
         drawn += examples(worlds(settings, "w0000"), -(-count * share // 10), of_kind)
@@ -282,8 +284,11 @@ def test_worlds_are_what_the_model_says(
 def test_worlds_are_the_same_where_plans_are_compiled_and_adaptive(
     large_lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """As they are on large days."""
-    compare(Runner(large_lake_of, tmp_path_factory.mktemp("large")), draw(WORLDS // 2, SEED))
+    """As they are on large days; of registries Avro's, whose records alone are not JSON."""
+    compare(
+        Runner(large_lake_of, tmp_path_factory.mktemp("large")),
+        draw(WORLDS // 2, SEED, REGISTRY_SHARES[:1]),
+    )
 
 
 def compare(run: Runner, drawn: list[World]) -> None:

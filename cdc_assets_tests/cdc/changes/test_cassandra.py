@@ -121,6 +121,13 @@ def odd(landing: Landing) -> None:
             t.says(op, cells)
     t.says("i", {"id": 5}, keyspace=None)
     t.says("i", {"id": 5}, table="")
+    # Before 1970, and at the end of what 64 bits hold.
+    t.says("i", {"id": 7}, ts_micro=-1)
+    t.says("i", {"id": 7}, ts_micro=None, ts_ms=-(2**63))
+    # Without a key, of a table that is not configured.
+    other = Table("other", landing)
+    other.says("i", {"id": 1})
+    other.put(None, None, landing.tick())
     plain = {"id": 6, "name": {"value": "x", "deletion_ts": None, "set": False}, "n": {"a": 1}}
     event = {"op": "i", "after": plain, "source": {"keyspace": "shop", "table": "odd", "ts_ms": 5}}
     for key in (b'{"id":6}', b'{"id":{"value":6,"deletion_ts":null,"set":true}}', b"6", None):
@@ -171,6 +178,17 @@ def test_columns_have_the_types_of_the_cells_values(lake: Lake) -> None:
 def test_the_time_of_the_write_orders_events_of_several_nodes(lake: Lake) -> None:
     rows = {row["id"]: row["name"] for row in lakes.rows_of(lake, SOURCE, "shop.nodes", DAYS[1])}
     assert rows == {1: "newer", 2: "in µs"}
+
+
+def test_times_before_1970_are_rounded_down(lake: Lake) -> None:
+    times = [row["source_ts_ms"] for row in lakes.changes_read(lake, SOURCE)]
+    assert -1 in times
+
+
+def test_a_tombstone_without_a_key_is_judged_for_configured_tables_only(lake: Lake) -> None:
+    found = lakes.destinations_read(lake, SOURCE)
+    own = [row["destination"] for row in found if row["topic"] == "srv.shop.other"]
+    assert own == ["changes", "changes"]
 
 
 def test_a_deleted_range_is_quarantined_with_what_it_is(lake: Lake) -> None:
