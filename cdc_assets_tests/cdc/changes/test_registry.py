@@ -332,6 +332,22 @@ def test_what_a_schema_does_not_fit_is_quarantined_and_says_why(
     assert [row["id"] for row in lakes.rows_of(lake, name, "public.customers", DAY)] == [1]
 
 
+def test_a_json_schema_that_says_nothing_leaves_its_records_readable(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    schemas, landing = Schemas(kind="JSON"), Landing()
+    number = schemas.registered({}, schemaType="JSON")
+    landing.put(ev.raw(framed(number, b'{"ts_ms":1}')))
+    row = {"op": "c", "after": {"id": 1}, "source": {"schema": "public", "table": "customers"}}
+    landing.put(ev.raw(framed(number, json.dumps(row).encode())))
+    with serving(schemas) as url:
+        lake = lake_of({name: source_at(url, tmp_path, landing.landed)})
+        lakes.run_all(lake, name, [DAY])
+    assert quarantined(lake, name) == []
+    assert [row["op"] for row in lakes.stage_rows(lake, name, "control")] == ["heartbeat"]
+    assert [row["id"] for row in lakes.rows_of(lake, name, "public.customers", DAY)] == [1]
+
+
 def test_ids_in_headers_are_found(lake_of: LakeOf, tmp_path: Path, name: str) -> None:
     schemas, landing, log = Schemas(), Landing(), PgLog(types=TYPES)
     guid = "0f8fad5b-d9cb-469f-a165-70867728950e"
