@@ -516,6 +516,17 @@ def invoke(
     return lambda *arguments: CliRunner().invoke(app, [*arguments, "--verbose"])
 
 
+def write_source(project: Path, registry: dict[str, str]) -> dict[str, Any]:
+    """A cdc.yaml whose source `shop` has this registry; returns its `landing:`."""
+    landing = {"files": "landing", "registry": registry}
+    config = {
+        "start_date": str(ev.DAY),
+        "sources": {"shop": {"format": "debezium", "landing": landing}},
+    }
+    (project / "cdc.yaml").write_text(json.dumps(config), encoding="utf-8")
+    return landing
+
+
 def typed_log() -> PgLog:
     log = PgLog(types={"id": "int32", "name": "string", "price": (ev.DECIMAL, 2, 10)})
     log.create(id=1, name="a", price=Decimal("1.50"))
@@ -553,12 +564,7 @@ def test_a_source_s_registry_is_asked_and_its_login_is_not_printed(
     ev.write_landing(project / "landing", schemas.all_sent(typed_log().landed))
     with serving(schemas) as url:
         login = {"username": "the-name", "password": "the-secret"}
-        landing = {"files": "landing", "registry": {"url": url, **login}}
-        config = {
-            "start_date": str(ev.DAY),
-            "sources": {"shop": {"format": "debezium", "landing": landing}},
-        }
-        (project / "cdc.yaml").write_text(json.dumps(config), encoding="utf-8")
+        write_source(project, {"url": url, **login})
         result = invoke("discover", "shop")
     assert result.exit_code == 0, result.output
     [(name, source)] = yaml.safe_load(result.stdout)["sources"].items()
@@ -577,12 +583,7 @@ def test_a_source_s_saved_answers_are_read_and_proposed_again(
     saved.mkdir(parents=True)
     for number, answer in schemas.by_id.items():
         (saved / f"{number}.json").write_text(json.dumps(answer), encoding="utf-8")
-    landing = {"files": "landing", "registry": {"files": "registry"}}
-    config = {
-        "start_date": str(ev.DAY),
-        "sources": {"shop": {"format": "debezium", "landing": landing}},
-    }
-    (project / "cdc.yaml").write_text(json.dumps(config), encoding="utf-8")
+    landing = write_source(project, {"files": "registry"})
     result = invoke("discover", "shop")
     assert result.exit_code == 0, result.output
     source = yaml.safe_load(result.stdout)["sources"]["shop"]

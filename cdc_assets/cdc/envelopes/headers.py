@@ -7,8 +7,7 @@ from cdc_assets.cdc.sqltext import Sql, case, literal
 
 def header(name: str) -> Sql:
     """The value (BINARY) of a record's first header of this name; null without one."""
-    place = f"CAST(array_position(headers.key, {literal(name)}) AS int) - 1"
-    return case(("size(headers) > 0", f"get(headers.value, {place})"))
+    return f"get(headers.value, CAST(array_position(headers.key, {literal(name)}) AS int) - 1)"
 
 
 def has_header(name: str) -> Sql:
