@@ -82,6 +82,11 @@ def whole(text: Sql) -> Sql:
     return f"try_cast({text} AS bigint)"
 
 
+def base64_of(data: Sql) -> Sql:
+    """Bytes as base64 without line breaks; Spark's own has lines of 76 characters."""
+    return f"translate(base64({data}), '\\r\\n', '')"
+
+
 def is_present(value: Sql) -> Sql:
     """True for a VARIANT that is there and is not JSON null."""
     return f"({value} IS NOT NULL AND NOT is_variant_null({value}))"

@@ -37,7 +37,7 @@ from cdc_assets.cdc.registry.kept import kept_decoding
 from cdc_assets.cdc.sqltext import with_replaced
 
 # Raised when the reading of records changes, so that days made before are made again.
-READER_VERSION = 4
+READER_VERSION = 5
 
 
 def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = False) -> list[date]:

@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.sqltext import Sql, case, literal
+from cdc_assets.cdc.sqltext import Sql, base64_of, case, literal
+
+InJson = Callable[[Sql], Sql]
 
 
 class SchemaError(ValueError):
@@ -28,7 +30,7 @@ class AvroSchema(NamedTuple):
 
     reader: Any
     connect: dict[str, Any]
-    in_json: Callable[[Sql], Sql] | None = None
+    in_json: InJson | None = None
 
 
 # Avro: Connect's JSON.
@@ -58,11 +60,6 @@ _NO_PRECISION = 64
 _KEEPING_NULLS = "map('ignoreNullFields', 'false')"
 
 
-def _base64(value: Sql) -> Sql:
-    """Spark's own has lines of 76 characters, JSON's has none."""
-    return f"translate(base64({value}), '\\r\\n', '')"
-
-
 def _number(value: Sql) -> Sql:
     """JSON's 1.0 is a decimal, not a double; NaN and the infinities, which it lacks, are texts."""
     text = f"CAST({value} AS string)"
@@ -74,7 +71,7 @@ def _by_text(value: Sql) -> Sql:
 
 
 # What JSON writes in another way than Avro.
-_IN_JSON = {"bytes": _base64, "float": _number, "double": _number}
+_IN_JSON: dict[str, InJson] = {"bytes": base64_of, "float": _number, "double": _number}
 
 
 def read_avro(text: str, references: Sequence[str] = ()) -> AvroSchema:
@@ -121,6 +118,7 @@ class _Types:
         kind = schema.get("type")
         if isinstance(kind, (dict, list)):
             return self.read(kind, namespace, where)
+        in_json: InJson | None
         if kind == "array":
             items = self.read(schema.get("items"), namespace, f"{where}, items")
             reader = {"type": "array", "items": items.reader}
@@ -173,7 +171,9 @@ class _Types:
         if kind == "enum":
             return AvroSchema({"type": "enum", "symbols": schema.get("symbols")}, _of("string"))
         if kind == "fixed":
-            return AvroSchema({"type": "fixed", "size": schema.get("size")}, _of("bytes"), _base64)
+            return AvroSchema(
+                {"type": "fixed", "size": schema.get("size")}, _of("bytes"), base64_of
+            )
         readers, connects, members = [], [], {}
         for field in schema.get("fields") or ():
             name = field.get("name") if isinstance(field, dict) else None
@@ -196,7 +196,7 @@ class _Types:
         return AvroSchema(readers, {**read.connect, "optional": len(schema) > 1}, read.in_json)
 
 
-def _of_members(members: Mapping[str, Callable[[Sql], Sql] | None]) -> Callable[[Sql], Sql] | None:
+def _of_members(members: Mapping[str, InJson | None]) -> InJson | None:
     """As `in_json`, of a record with these members."""
     if not any(members.values()):
         return None

@@ -11,7 +11,16 @@ from collections.abc import Callable
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from cdc_assets.cdc.names import ddl_of, json_path, quote
-from cdc_assets.cdc.sqltext import Sql, case, get, is_present, is_text, literal, members_of
+from cdc_assets.cdc.sqltext import (
+    Sql,
+    base64_of,
+    case,
+    get,
+    is_present,
+    is_text,
+    literal,
+    members_of,
+)
 from cdc_assets.cdc.values.column_types import (
     MAX_DECIMAL,
     MAX_SCALE,
@@ -141,7 +150,7 @@ def plain_text(value: Sql, spark: str) -> Sql:
     if spark == "string":
         return value
     if spark == "binary":
-        return f"base64({value})"
+        return base64_of(value)
     if spark.startswith("timestamp"):
         pattern = literal("yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
         text = f"date_format({value}, {pattern})"
