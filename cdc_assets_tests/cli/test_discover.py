@@ -557,6 +557,24 @@ def test_a_registry_s_records_are_discovered_as_json_with_schemas_is(
     )
 
 
+@pytest.mark.parametrize("kind", ["AVRO", "JSON"])
+def test_bare_message_keys_of_a_registry_are_compared_with_columns(
+    invoke: Callable[..., Result], project: Path, kind: str
+) -> None:
+    log = PgLog(types={"id": "int32", "name": "string"})
+    for n in range(3):
+        key = {"schema": {"type": "int32", "optional": False}, "payload": n}
+        log.create(id=n, name="a", _key=json.dumps(key).encode())
+    schemas = Schemas(kind=kind)
+    ev.write_landing(project / "landing", schemas.all_sent(log.landed))
+    with serving(schemas) as url:
+        result = invoke("discover", "landing", "--registry", url)
+    assert result.exit_code == 0, result.output
+    tables = yaml.safe_load(result.stdout)["sources"]["landing"]["tables"]
+    assert tables == {"public.customers": {"key": ["id"]}}
+    assert "the message keys are bare values, equal to this column in 3 rows" in result.stdout
+
+
 def test_a_source_s_registry_is_asked_and_its_login_is_not_printed(
     invoke: Callable[..., Result], project: Path
 ) -> None:

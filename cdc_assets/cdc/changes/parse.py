@@ -30,7 +30,7 @@ from cdc_assets.cdc.envelopes.keys import (
     with_raw_keys,
 )
 from cdc_assets.cdc.registry.decode import Decoding, is_framed, number_in
-from cdc_assets.cdc.sqltext import Query, Sql, case, literal, rarely
+from cdc_assets.cdc.sqltext import Query, Sql, case, get, literal, rarely
 from cdc_assets.cdc.values.strict_json import document_in
 
 # What tells a record from all others, also from its copies.
@@ -170,6 +170,21 @@ def parse(
             (
                 f"is_tombstone OR (e_after_row IS NULL AND {literal(not own.whole_old_rows)})",
                 "key_schema",
+            )
+        ),
+        # Of records whose key columns nothing names, what their message key is instead.
+        "unnamed_key_kind": case(
+            ("key_raw IS NOT NULL", "NULL"),
+            ("key_row IS NOT NULL", "'partial'"),
+            ("key_scalar IS NOT NULL", "'bare'"),
+            ("key_is_garbage", "'unreadable'"),
+            otherwise="'none'",
+        ),
+        "unnamed_key_text": case(
+            (
+                "key_raw IS NULL",
+                f"coalesce({get('key_scalar', '$', 'string')}, CASE WHEN key_is_garbage "
+                "AND is_valid_utf8(key_text) THEN key_text END)",
             )
         ),
         # Shown where there is no canonical key.

@@ -256,28 +256,13 @@ def best_format(tried: Sequence[Tried]) -> str:
 
 
 def _slim(parsed: DataFrame) -> DataFrame:
-    """The columns of the passes below, and the text of a message key that is not an object."""
-    raw = F.col("message_key").cast("string")
-    text = F.when(F.is_valid_utf8(raw), raw)
-    whole = F.try_parse_json(text)
-    payload = F.try_variant_get(whole, "$.payload", "variant")
-    has_schema = F.try_variant_get(whole, "$.schema", "variant").isNotNull()
-    read = F.when(has_schema & payload.isNotNull(), payload).otherwise(whole)
-    kind = F.schema_of_variant(read)
-    has_key = F.coalesce(F.length("message_key") > 0, F.lit(False))
-    state = (
-        F.when(F.col("key_raw").isNotNull(), "named")
-        .when(~has_key | F.coalesce(kind.isin("VOID", "OBJECT<>"), F.lit(False)), "none")
-        .when(kind.startswith("OBJECT"), "partial")
-        .when(read.isNotNull() & ~kind.startswith("ARRAY"), "bare")
-        .otherwise("unreadable")
-    )
-    bare = F.coalesce(F.try_variant_get(read, "$", "string"), text)
-    return parsed.withColumn("key_state", state).select(
+    """The columns of the passes below."""
+    return parsed.selectExpr(
         *("landing_date", "topic", "partition", "offset", "kind", "reason", "detail"),
-        *("table_name", "op", "source_op", "schema_id", "key_state", "before", "after"),
-        F.json_object_keys("key_raw").alias("key_names"),
-        F.when(F.col("key_state").isin("bare", "unreadable"), bare).alias("bare_key"),
+        *("table_name", "op", "source_op", "schema_id", "before", "after"),
+        "coalesce(unnamed_key_kind, 'named') AS key_state",
+        "json_object_keys(key_raw) AS key_names",
+        "unnamed_key_text AS bare_key",
     )
 
 

@@ -90,7 +90,7 @@ def with_message_key(
                 )
             ),
             "key_schema": case(("size(_key_members) > 0", schema)),
-            "key_is_garbage": f"key_text IS NOT NULL AND (key_doc IS NULL OR {is_list})",
+            "key_is_garbage": f"(key_text IS NOT NULL AND key_doc IS NULL) OR {is_list}",
         }
     ).drop(*("_key_digits", "_key_parts", "_key_own", "_key_payload", "_key_members", "_key_value"))
 
