@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from cdc_assets.cdc.config import parse_config
+from cdc_assets.cdc.config import load_config, parse_config
 from cdc_assets.cdc.discovery.evidence import Findings, Table, Tried, best_format
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cli import discover as discovery
@@ -403,13 +403,12 @@ def test_the_block_makes_the_tables_that_a_hand_written_one_makes(
 
 @pytest.mark.slow
 def test_the_sample_is_discovered_as_its_configuration_says(spark: SparkSession) -> None:
+    config = load_config(REPOSITORY / "cdc.yaml")
     configured = yaml.safe_load((REPOSITORY / "cdc.yaml").read_text("utf-8"))["sources"]
     for name, expected in configured.items():
-        if "registry" in expected["landing"]:
-            continue  # discover asks no registry
-        place = Place(
-            name, expected["landing"]["files"], str(REPOSITORY / expected["landing"]["files"])
-        )
+        folder = expected["landing"]["files"]
+        registry = config.source(name).landing.registry
+        place = Place(name, folder, str(REPOSITORY / folder), named_registry=registry)
         found = discovery.discover(spark, place)
         source = discovery.proposed(found, place)["sources"][name]
         as_config(source, "2026-11-01")
