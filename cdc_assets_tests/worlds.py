@@ -204,14 +204,14 @@ class Traits:
 class Kept:
     """What the transform of a world keeps of the envelope, where cdc.yaml does not list it.
 
-    `place` says where it stands; what is in `both` places must not contradict itself.
+    `place` says where: in fields, in headers, in both, or split: the op alone in a field.
     """
 
     mode: str
-    place: str  # fields, headers, both, split
+    place: str
     op: bool
     table: bool
-    order: bool
+    order: bool  # the connector's own elements
     connector: bool
     times: tuple[str, ...]
     converter: Callable[[Any], bytes | None]
@@ -850,7 +850,7 @@ class FlatTeller(DebeziumTeller):
         return f"worlds-{self.name}.{self.namespace}.{self.name}"
 
     def send(self, record: Record) -> Record:
-        """As it was, if the transform drops it; what it has left once, it leaves again."""
+        """Lands what the transform makes of a record, if anything; the record itself returns."""
         written = self.smt.applied(record)
         if written is not None:
             super().send(written)
@@ -866,6 +866,7 @@ class FlatTeller(DebeziumTeller):
 
     @property
     def op_name(self) -> str:  # type: ignore[override]
+        """A field without which, or with another value, a record is a bad one."""
         return "__deleted" if self.kept.mode.startswith("rewrite") else "id"
 
     def control(self, place: tuple[int, int], step: Step) -> None:

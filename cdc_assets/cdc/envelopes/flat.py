@@ -405,7 +405,8 @@ def _table_and_row(document: Mapping[str, Any], rules: _Rules) -> TableAndRow | 
     if not marks & event.keys() or said("op") == "d" or event.get(DELETED) == "true":
         return None
     row = {name: event[name] for name in event if rules.is_column(name)}
-    return table_and_row(said("source.schema") or said("source.db"), said("source.table"), row)
+    namespace = said("source.schema") or said("source.db") or said("source.keyspace")
+    return table_and_row(namespace, said("source.table"), row)
 
 
 def _format(rules: _Rules) -> Format:
