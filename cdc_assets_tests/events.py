@@ -19,7 +19,7 @@ import base64
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal
 from pathlib import Path
@@ -263,37 +263,6 @@ def change(
     return _record(to_json(document).encode(), topic=topic, key=message_key, **kafka)
 
 
-FLAT_FIELDS = ("op", "schema", "table", "source.ts_ms", "ts_ms", "lsn", "source.snapshot")
-
-
-def flattened(record: Record, fields: Sequence[str] = FLAT_FIELDS) -> Record:
-    """The record as the transform ExtractNewRecordState writes it (D18).
-
-    ``fields`` are its option add.fields; ``__deleted`` is there as with
-    delete.tombstone.handling.mode=rewrite.
-    """
-    if not record.value or record.value == b"null":
-        return record
-    document = json.loads(record.value, parse_float=Decimal)
-    payload = document.get("payload", document)
-    is_delete = payload["op"] == "d"
-    row = dict(payload["before" if is_delete else "after"] or {})
-    meta = {}
-    for name in fields:
-        place = payload["source"] if name not in ("op", "ts_ms") else payload
-        meta[f"__{name.replace('.', '_')}"] = place[name.removeprefix("source.")]
-    row |= meta | {"__deleted": "true" if is_delete else "false"}
-    value: Any = row
-    if document.get("schema"):
-        own = next(f for f in document["schema"]["fields"] if f["field"] == "after")
-        kinds = {n: "int64" if isinstance(v, int) else "string" for n, v in meta.items()}
-        added = struct_schema({**kinds, "__deleted": "string"})["fields"]
-        schema = {**own, "fields": [*own["fields"], *added], "name": "server.Value"}
-        schema.pop("field")
-        value = {"schema": schema, "payload": row}
-    return replace(record, value=to_json(value).encode())
-
-
 def _key_of(key: Any, row: Row | None, types: Types | None, wrap: bool) -> bytes | None:
     """As key_bytes, for a row that is in wire form already."""
     if isinstance(key, tuple) and types is not None:
@@ -383,6 +352,20 @@ def mysql_source(
     return {**members, "lsn": None, "file": file, "pos": pos, "row": row}
 
 
+def vitess_source(
+    keyspace: str, table: str, *, number: int, is_old: bool = False
+) -> dict[str, Any]:
+    """For ``source=``: a keyspace, until 1.9 called schema; its time has whole seconds.
+
+    The vgtid, of which ``number`` counts the transactions, is a position for each shard: no order.
+    """
+    vgtid = [{"keyspace": keyspace, "shard": "-80", "gtid": f"MySQL56/7b4e:1-{number}"}]
+    names = {"schema": keyspace} if is_old else {"schema": None, "keyspace": keyspace}
+    members = {"connector": "vitess", "db": "shop" if is_old else "", **names, "table": table}
+    time = {"ts_ms": NOON_MS + number * 1000}
+    return {**members, **time, "lsn": None, "vgtid": to_json(vgtid)}
+
+
 def raw(value: bytes | None, *, topic: str = "inventory.public.customers", **kafka: Any) -> Record:
     """Any bytes as value; ``key=`` is bytes too."""
     return _record(value, topic=topic, **kafka)
@@ -391,6 +374,120 @@ def raw(value: bytes | None, *, topic: str = "inventory.public.customers", **kaf
 def malformed_line(text: str) -> Record:
     """A landed line that is no record."""
     return Record(None, None, None, None, None, text.encode(), malformed_line=True)
+
+
+# ---------------------------------------------------------------------------------------------
+# Debezium, flattened (D18)
+# ---------------------------------------------------------------------------------------------
+
+
+def as_text(value: Any) -> bytes | None:
+    """Connect's SimpleHeaderConverter."""
+    return None if value is None else str(value).encode()
+
+
+def as_json(value: Any) -> bytes:
+    """Connect's JsonConverter, without schemas."""
+    return json.dumps(value).encode()
+
+
+def as_json_with_schema(value: Any) -> bytes:
+    """Connect's JsonConverter, with schemas."""
+    kind = "int64" if isinstance(value, int) else "string"
+    return to_json({"schema": {"type": kind, "optional": True}, "payload": value}).encode()
+
+
+@dataclass(frozen=True)
+class Smt:
+    """The transform ExtractNewRecordState, from Debezium's document "New Record State Extraction".
+
+    `mode` is its option `delete.tombstone.handling.mode`, or `none` as `delete.handling.mode` with
+    `drop.tombstones=false`; `fields` and `headers` are `add.fields` and `add.headers`.
+    """
+
+    mode: str = "tombstone"
+    fields: Sequence[str] = ()
+    headers: Sequence[str] = ()
+    fields_prefix: str = "__"
+    headers_prefix: str = "__"
+    converter: Callable[[Any], bytes | None] = as_text
+
+    def applied(self, record: Record) -> Record | None:
+        """What is written of a record; None where it is dropped."""
+        document = _json_object(record.value)
+        if document is None:
+            return record
+        event = document.get("payload", document)
+        if not event:
+            return self._tombstone(record)
+        if event.get("op") in (None, "m") or not isinstance(event.get("source"), dict):
+            return record
+        headers = self._added(self.headers, self.headers_prefix, event)
+        is_delete = event["op"] in ("d", "t")
+        if is_delete and self.mode in ("drop", "tombstone"):
+            return None
+        if event["op"] == "t" and self.mode != "none":  # 2.5 and later drop truncates
+            return None
+        row = event.get("before" if is_delete else "after")
+        if is_delete and not self.mode.startswith("rewrite"):
+            row = None
+        if row is None:
+            return self._written(record, None, headers)
+        fields = self._added(self.fields, self.fields_prefix, event)
+        if self.mode.startswith("rewrite"):
+            fields["__deleted"] = "true" if is_delete else "false"
+        value: Any = {**row, **fields}
+        if document.get("schema"):
+            value = {"schema": _flat_schema(document["schema"], fields), "payload": value}
+        return self._written(record, to_json(value).encode(), headers)
+
+    def _tombstone(self, record: Record) -> Record | None:
+        if self.mode in ("drop", "rewrite", "delete-to-tombstone"):
+            return None
+        added = self._added(self.headers, self.headers_prefix, {"op": "d"})
+        said = {name: value for name, value in added.items() if value is not None}
+        return self._written(record, record.value, said)
+
+    def _added(self, listed: Sequence[str], prefix: str, event: Row) -> dict[str, Any]:
+        added = {}
+        for entry in listed:
+            name, *new = entry.split(":")
+            *structs, member = name.split(".")
+            own = None if member in ("op", "ts_ms") else "source"
+            own = "transaction" if member in ("id", "total_order") else own
+            struct = structs[0] if structs else own
+            holder = event.get(struct) or {} if struct else event
+            added[prefix + (new[0] if new else name.replace(".", "_"))] = holder.get(member)
+        return added
+
+    def _written(self, record: Record, value: bytes | None, headers: Row) -> Record:
+        pairs = tuple((name, self.converter(said)) for name, said in headers.items())
+        return replace(record, value=value, headers=record.headers + pairs)
+
+
+def _json_object(value: bytes | None) -> dict[str, Any] | None:
+    """An object; an empty one where a tombstone says null, None where it is anything else."""
+    try:
+        document = json.loads(value or b"null", parse_float=Decimal)
+    except ValueError:
+        return None
+    return {} if document is None else document if isinstance(document, dict) else None
+
+
+def _flat_schema(schema: Row, fields: Row) -> dict[str, Any]:
+    own = next(f for f in schema["fields"] if f["field"] == "after")
+    kinds = {n: "int64" if isinstance(v, int) else "string" for n, v in fields.items()}
+    whole = {**own, "fields": [*own["fields"], *struct_schema(kinds)["fields"]]}
+    whole.pop("field")
+    return {**whole, "name": "server.Value"}
+
+
+FLAT_FIELDS = ("op", "schema", "table", "source.ts_ms", "ts_ms", "lsn", "source.snapshot")
+
+
+def flattened(record: Record, fields: Sequence[str] = FLAT_FIELDS) -> Record:
+    """The record as the transform writes it with ``rewrite-with-tombstone`` and these fields."""
+    return Smt("rewrite-with-tombstone", fields).applied(record) or record
 
 
 # ---------------------------------------------------------------------------------------------

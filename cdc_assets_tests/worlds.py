@@ -45,13 +45,16 @@ class Settings:
     missing_columns: str = "null"
     position_reset: tuple[str, ...] = ()
     registry: str | None = None  # of which kind the schemas are that its records are written with
+    flattening: tuple[tuple[str, Any], ...] = ()  # what debezium-flat asks for beside
 
     def options(self) -> dict[str, Any]:
         """As members of the source in cdc.yaml."""
+        flattening = {n: list(v) if isinstance(v, tuple) else v for n, v in self.flattening}
         return {
             "late_days": self.late_days,
             "missing_columns": self.missing_columns,
             "position_reset": list(self.position_reset),
+            **flattening,
         }
 
 
@@ -131,7 +134,9 @@ def _renamed(record: Record, old: str, new: str) -> Record:
         return data and data.replace(old.encode(), new.encode())
 
     topic = record.topic and record.topic.replace(old, new)
-    return replace(record, topic=topic, value=text(record.value), key=text(record.key))
+    headers = tuple((name, text(value)) for name, value in record.headers)
+    sent = {"value": text(record.value), "key": text(record.key), "headers": headers}
+    return replace(record, topic=topic, **sent)
 
 
 def compact(record: Record) -> str:
@@ -152,6 +157,8 @@ def compact(record: Record) -> str:
         order = (payload.get("transaction") or {}).get("total_order")
         body = f"{payload.get('op')} @{at}{'' if order is None else f'/{order}'} {images}"
         body += types + mark
+        if "op" not in payload:
+            body = _image(payload) + types
     except (ValueError, AttributeError):
         body = repr(record.value)
     return f"{place} {key} {body}{f' {headers}' if headers else ''}"
@@ -190,6 +197,24 @@ class Traits:
     lanes: int
     shared_topic: bool
     connector: str = "postgresql"  # of Debezium's worlds; the others' elements tie often (O4, O8)
+    kept: Kept | None = None  # of flattened worlds
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the transform of a world keeps of the envelope, where cdc.yaml does not list it.
+
+    `place` says where: in fields, in headers, in both, or split: the op alone in a field.
+    """
+
+    mode: str
+    place: str
+    op: bool
+    table: bool
+    order: bool  # the connector's own elements
+    connector: bool
+    times: tuple[str, ...]
+    converter: Callable[[Any], bytes | None]
 
 
 # Source elements that several changes share: transactions, one SCN, one millisecond, none at all.
@@ -200,7 +225,7 @@ COARSE: dict[str, Callable[[int], dict[str, Any]]] = {
     "oracle": lambda n: {"scn": str(n), "commit_scn": str(n), "ssn": 0},
     "TiCDC": lambda n: {"commit_ts": 447_507_027_004_751_870 + n},
     "mongodb": lambda n: {"ts_ms": 1_793_793_600_000 + n * 1000, "ord": 1},
-    "vitess": lambda n: {"ts_ms": 1_793_793_600_000 + n * 1000},
+    "vitess": lambda n: {"ts_ms": ev.NOON_MS + n * 1000},
     "none": lambda n: {"connector": None, "ts_ms": None},
 }
 
@@ -240,7 +265,7 @@ def steps() -> st.SearchStrategy[Step]:
 
 def traits(format: str) -> st.SearchStrategy[Traits]:
     keys: list[Any] = [None, None, ["id"], ["id"], ["id"]]
-    if format == "debezium":
+    if format in ("debezium", "debezium-flat"):
         keys.append("none")
     return st.builds(
         Traits,
@@ -253,6 +278,54 @@ def traits(format: str) -> st.SearchStrategy[Traits]:
         lanes=st.integers(1, PARTITIONS),
         shared_topic=st.sampled_from([False, False, False, True]),
         connector=st.sampled_from(["postgresql"] * len(COARSE) + list(COARSE)),
+        kept=kept() if format == "debezium-flat" else st.none(),
+    )
+
+
+def kept() -> st.SearchStrategy[Kept]:
+    return st.builds(
+        Kept,
+        mode=st.sampled_from(
+            ["rewrite"] * 3
+            + ["rewrite-with-tombstone"] * 3
+            + ["tombstone", "tombstone", "delete-to-tombstone", "none", "drop"]
+        ),
+        place=st.sampled_from(["fields", "fields", "headers", "both", "split"]),
+        op=st.sampled_from([True, True, False]),
+        table=st.booleans(),
+        order=st.sampled_from([True, True, False]),
+        connector=st.booleans(),
+        times=st.sampled_from(
+            [("source.ts_ms", "ts_ms"), ("source.ts_ms",), ("source.ts_ms", "source.snapshot"), ()]
+        ),
+        converter=st.sampled_from([ev.as_text, ev.as_json, ev.as_json_with_schema]),
+    )
+
+
+# New names of all that a world may keep, of any connector.
+RENAMED = (
+    "op:OP", "connector", "schema:S", "db", "keyspace", "table:T", "lsn:POS", "file", "pos:at",
+    "source.ts_ms:changed_at", "ts_ms", "transaction.total_order", "version",
+)  # fmt: skip
+BY_TOPIC = r"[^.]+\.(?<schema>[^.]+)\.(?<table>[^.]+)"
+
+
+def flattenings() -> st.SearchStrategy[tuple[tuple[str, Any], ...]]:
+    """The options of `debezium-flat` in cdc.yaml; without a list any field may have been added."""
+    lists: list[dict[str, Any]] = [
+        {},
+        {},
+        {"add_fields_prefix": "meta.", "add_headers_prefix": "X-"},
+        {"add_fields_prefix": "_cdc"},
+        {"add_fields": RENAMED, "add_fields_prefix": "", "add_headers": ()},
+        {"add_fields": ("op:deleted_by",), "add_headers": RENAMED, "add_headers_prefix": ""},
+    ]
+    topics = [{}, {"table_from_topic": BY_TOPIC}]
+    topics.append({"table_from_topic": BY_TOPIC.replace("schema", "db")})
+    return st.builds(
+        lambda listed, topic: tuple({**listed, **topic}.items()),
+        st.sampled_from(lists),
+        st.sampled_from(topics),
     )
 
 
@@ -264,7 +337,8 @@ def settings_of(format: str) -> st.SearchStrategy[Settings]:
         format=st.just(format),
         late_days=st.integers(0, 2),
         missing_columns=st.sampled_from(["null", "null", "keep"]),
-        position_reset=resets if format == "debezium" else st.just(()),
+        position_reset=resets if format in ("debezium", "debezium-flat") else st.just(()),
+        flattening=flattenings() if format == "debezium-flat" else st.just(()),
     )
 
 
@@ -529,7 +603,7 @@ class Teller:
         config: dict[str, Any] = {"start_date": DAYS[self.traits.start]}
         if self.traits.key is not None:
             config["key"] = self.traits.key if self.traits.key == "none" else list(self.key_names)
-        if self.traits.full and self.settings.format == "debezium":
+        if self.traits.full and isinstance(self, DebeziumTeller):
             config["replica_identity"] = "full"
         table = f"{self.namespace}.{self.name}"
         return World(self.name, self.settings, table, config, landed)
@@ -580,7 +654,7 @@ def _without(value: bytes, name: str) -> bytes:
 
 
 class DebeziumTeller(Teller):
-    """PostgreSQL, and MySQL for some worlds."""
+    """PostgreSQL, and MySQL, Vitess and others for some worlds."""
 
     lsn = 1000
 
@@ -609,9 +683,15 @@ class DebeziumTeller(Teller):
         }
         if self.is_mysql:
             lsn = options.pop("lsn", None) or 0
-            db, table = self.table
+            db, table = options.get("table", self.table)
             options["source"] = ev.mysql_source(db, table, pos=lsn // 8, row=lsn % 8)
-        elif (connector := self.traits.connector) in COARSE:
+        elif (connector := self.traits.connector) == "vitess":
+            lsn = options.pop("lsn", None) or 0
+            # It is upgraded after the first day.
+            options["source"] = ev.vitess_source(
+                *options.get("table", self.table), number=lsn // 64, is_old=self.day == 0
+            )
+        elif connector in COARSE:
             lsn = options.pop("lsn", None) or 0
             elements = COARSE[connector](lsn // 64)
             options["lsn"] = None
@@ -703,6 +783,106 @@ class DebeziumTeller(Teller):
 
     def sample(self, row: Values) -> Record:
         return self._record(ev.created, row, lsn=self.lsn)
+
+
+class FlatTeller(DebeziumTeller):
+    """Debezium's events as the transform ExtractNewRecordState leaves them."""
+
+    image_name = "id"
+
+    @property
+    def kept(self) -> Kept:
+        assert self.traits.kept is not None
+        return self.traits.kept
+
+    @property
+    def says_table(self) -> bool:
+        """Whether the records say their table; else the topic alone does."""
+        listed = dict(self.settings.flattening)
+        return self.kept.table or "add_fields" in listed or "table_from_topic" not in listed
+
+    @property
+    def smt(self) -> ev.Smt:
+        own = dict(self.settings.flattening)
+        kept = self.kept
+        op = ["op"] if kept.op else []
+        more = [*kept.times]
+        if self.says_table:
+            more += ["table", *self.namespace_names]
+        if kept.order:
+            more += self.position_names
+        if kept.connector:
+            more.append("connector")
+        placed = {
+            "fields": ([*op, *more], []),
+            "headers": ([], [*op, *more]),
+            "both": ([*op, *more], [*op, *more]),
+            "split": (op, more),
+        }
+        fields, headers = placed[kept.place]
+        return ev.Smt(
+            kept.mode,
+            own.get("add_fields", fields),
+            own.get("add_headers", headers),
+            own.get("add_fields_prefix", "__"),
+            own.get("add_headers_prefix", "__"),
+            kept.converter,
+        )
+
+    @property
+    def namespace_names(self) -> list[str]:
+        if self.is_mysql:
+            return ["db"]
+        return ["schema", "keyspace"] if self.traits.connector == "vitess" else ["schema"]
+
+    @property
+    def position_names(self) -> list[str]:
+        """What orders the connector's events."""
+        if self.is_mysql:
+            return ["file", "pos", "row"]
+        if self.traits.connector in COARSE:
+            elements = COARSE[self.traits.connector](0)
+            return [name for name in elements if name not in ("ts_ms", "connector")]
+        return ["lsn", "transaction.total_order"]
+
+    @property
+    def topic(self) -> str:
+        return f"worlds-{self.name}.{self.namespace}.{self.name}"
+
+    def send(self, record: Record) -> Record:
+        """Lands what the transform makes of a record, if anything; the record itself returns."""
+        written = self.smt.applied(record)
+        if written is not None:
+            super().send(written)
+        return record
+
+    def neighbour(self) -> None:
+        if self.says_table:
+            self.send(self._other())
+
+    def _other(self, **options: Any) -> Record:
+        table = (self.namespace, f"{self.name}b")
+        return self._record(ev.created, self.row_of((0, 0)), table=table, **options)
+
+    @property
+    def op_name(self) -> str:  # type: ignore[override]
+        """A field without which, or with another value, a record is a bad one."""
+        return "__deleted" if self.kept.mode.startswith("rewrite") else "id"
+
+    def control(self, place: tuple[int, int], step: Step) -> None:
+        server = f"worlds-{self.name}"
+        record = self.pick(
+            lambda: ev.message(topic=f"{server}.message"),
+            lambda: ev.message(topic=self.topic),
+            lambda: ev.heartbeat(self.now_ms(), topic=f"__debezium-heartbeat.{server}"),
+            lambda: ev.transaction_mark(topic=f"{server}.transaction"),
+            lambda: ev.schema_change("ALTER TABLE x", topic=server),
+            lambda: self._other(topic=f"{self.topic}b"),
+        )
+        self.send(record())
+
+    def sample(self, row: Values) -> Record:
+        return self.smt.applied(super().sample(row)) or super().sample(row)
 
 
 class LindormTeller(Teller):
@@ -1145,6 +1325,7 @@ TELLERS: dict[str, type[Teller]] = {
     "debezium-mongodb": MongoTeller,
     "debezium-cassandra": CassandraTeller,
     "debezium": DebeziumTeller,
+    "debezium-flat": FlatTeller,
     "lindorm": LindormTeller,
     "dataworks": DataWorksTeller,
     "maxwell": MaxwellTeller,

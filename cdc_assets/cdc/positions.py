@@ -70,6 +70,19 @@ def debezium_basis(connector: Sql) -> Sql:
     return case(*branches, otherwise=literal(SOURCE_TIME))
 
 
+def basis_of_members(of_source: Callable[[str], Sql]) -> Sql:
+    """The same of events that do not say their connector: by the members that are there (O8)."""
+    telling = {
+        _LSN: "lsn",
+        _BINLOG: "pos",
+        _COMMIT_LSN: "commit_lsn",
+        _SCN: "scn",
+        COMMIT_TS: "commit_ts",
+    }
+    branches = ((f"{of_source(n)} IS NOT NULL", literal(basis)) for basis, n in telling.items())
+    return case(*branches, otherwise=literal(SOURCE_TIME))
+
+
 def debezium_elements(basis: Sql, of_source: Callable[[str], Sql], file: Sql) -> Elements:
     """The source elements of a Debezium or Lindorm event (O2, O8).
 

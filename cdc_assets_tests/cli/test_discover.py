@@ -264,9 +264,12 @@ def test_flattened_records_are_a_format_of_their_own(  # D18
     log.update(id=1, v="b")
     log.delete(id=1, v="b", _tombstone=True)
     log.heartbeat()
-    found, source, _ = discovered(spark, tmp_path, log.landing)
-    assert found.format == source["format"] == "debezium-flat"
-    assert list(source["tables"]) == ["public.customers"]
+    source = ev.vitess_source("commerce", "orders", number=1)
+    of_vitess = ev.created({"id": 1}, source=source, topic="shop.commerce.orders")
+    log.landing.put(ev.flattened(of_vitess, ("op", "keyspace", "table")))
+    found, config, _ = discovered(spark, tmp_path, log.landing)
+    assert found.format == config["format"] == "debezium-flat"
+    assert list(config["tables"]) == ["commerce.orders", "public.customers"]
 
 
 def test_dataworks_names_the_key_in_each_message(spark: SparkSession, tmp_path: Path) -> None:

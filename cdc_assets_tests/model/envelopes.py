@@ -425,7 +425,8 @@ def _read_flat(source: dict[str, Any], document: Any, event: Event) -> None:
     if op not in ("c", "u", "d", "r", "t"):
         raise QuarantinedError("unknown_op")
     event.op, event.source_op = ("d" if deleted else op), name_of(meta("op"))
-    other = "keyspace" if meta_of_source("connector") == "vitess" else "db"
+    connector = _flat_connector(meta)
+    other = "keyspace" if connector == "vitess" else "db"
     namespace = other if meta_of_source("schema") is None else "schema"
     _set_table(event, meta_of_source(namespace), meta_of_source("table"))
     if event.table_name is None:
@@ -443,11 +444,21 @@ def _read_flat(source: dict[str, Any], document: Any, event: Event) -> None:
     names = ("connector", "lsn", "file", "pos", "row", "commit_lsn", "change_lsn", "ord")
     others = ("event_serial_no", "commit_scn", "scn", "ssn", "commit_ts")
     said = {name: meta(f"source.{name}") for name in (*names, *others)}
-    if said["connector"] is None and said["lsn"] is not None:
-        said["connector"] = "postgresql"
-    set_elements(event, *source_elements({**said, "ts_ms": meta("source.ts_ms")}))
+    said |= {"connector": connector, "ts_ms": meta("source.ts_ms")}
+    set_elements(event, *source_elements(said))
     event.total_order = max(long_of(meta("transaction.total_order")) or 0, 0)
     event.wires = {n: w for n, w in schema_fields(schema).items() if not fields.has(n)}
+
+
+def _flat_connector(meta: Callable[[str], Any]) -> Any:
+    """What was added, else the one whose members were: O8 names them."""
+    if meta("source.connector") is not None:
+        return meta("source.connector")
+    members = {
+        "lsn": "postgresql", "keyspace": "vitess", "pos": "mysql", "commit_lsn": "sqlserver",
+        "scn": "oracle", "commit_ts": "TiCDC",
+    }  # fmt: skip
+    return next((c for n, c in members.items() if meta(f"source.{n}") is not None), None)
 
 
 class Added:

@@ -58,7 +58,9 @@ SHARES = (  # of ten worlds
     ("debezium-mongodb", 1),
     ("debezium-cassandra", 1),
 )
-# Of ten worlds, too: of Debezium's events that are written with a schema registry.
+# Of ten worlds, too; drawn by their names, so that what the others draw stays as it was.
+NAMED_SHARES = (("debezium-flat", 1),)
+# And of Debezium's events that are written with a schema registry.
 REGISTRY_SHARES = (("AVRO", 1), ("JSON", 1))
 CANDIDATES = 8  # how many smaller worlds a round tries, or more where it leaves out shorter parts
 
@@ -108,6 +110,10 @@ def draw(
         own_seed = seed * len(SHARES) + number
         settings = examples(settings_of(format), 3, own_seed)[-1]
         drawn += examples(worlds(settings, "w0000"), -(-count * share // 10), own_seed)
+    for format, share in NAMED_SHARES:
+        of_format = f"{format} {seed}"
+        settings = examples(settings_of(format), 3, of_format)[-1]
+        drawn += examples(worlds(settings, "w0000"), -(-count * share // 10), of_format)
     for kind, share in registries:
         of_kind = f"{kind} {seed}"
         settings = replace(examples(settings_of("debezium"), 3, of_kind)[-1], registry=kind)

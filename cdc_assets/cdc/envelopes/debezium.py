@@ -71,11 +71,13 @@ EVENT = event_type("map<string, variant>")
 class Source:
     """The members of an event's `source`, as SQL expressions.
 
-    `text` gives a member's text, `name` that of one that is a JSON string and not empty.
+    `text` gives a member's text, `name` that of one that is a JSON string and not empty; `basis`
+    says what orders events that do not say their connector.
     """
 
     text: Callable[[str], Sql]
     name: Callable[[str], Sql]
+    basis: Sql = f"'{positions.SOURCE_TIME}'"
 
 
 def read_debezium(records: Query) -> Query:
@@ -189,7 +191,10 @@ def read_envelope(
         {
             "v_namespace": namespace,
             "v_table": source.name("table"),
-            "v_basis": positions.debezium_basis(connector),
+            "v_basis": case(
+                (f"{connector} IS NULL", source.basis),
+                otherwise=positions.debezium_basis(connector),
+            ),
         }
     )
     op = "v_op_text"

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from cdc_assets.cdc import positions
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.debezium import (
     EVENT,
@@ -294,7 +295,8 @@ def _read_flat(records: Query, rules: _Rules) -> Query:
         (case((is_before, exact)), case((is_after, exact))),
     )
     sent_op = case(("is_flat", string_of("f.op")), otherwise="e_source_op")
-    source = Source(text=_text_of_source, name=_name_of_source)
+    basis = positions.basis_of_members(_of_source)
+    source = Source(text=_text_of_source, name=_name_of_source, basis=basis)
     read = read_envelope(imaged, source, ROW_OPS, "v_op", "NOT is_flat")
     topic_name = table_name_sql("coalesce(topic_schema, topic_db)", "topic_table")
     return read.replace(
@@ -379,9 +381,12 @@ def _of_source(name: str) -> Sql:
     """A member of what `source` was; a logical message has its `source` still."""
     found = f"f.source_{name}"
     if name == "connector":
-        # PostgreSQL's alone has LSNs.
-        is_postgresql = f"{whole('f.source_lsn')} IS NOT NULL"
-        found = f"coalesce({found}, CASE WHEN {is_postgresql} THEN 'postgresql' END)"
+        # PostgreSQL's alone has LSNs, and Vitess' keyspaces.
+        own = case(
+            (f"{whole('f.source_lsn')} IS NOT NULL", "'postgresql'"),
+            (is_present("f.source_keyspace"), "'vitess'"),
+        )
+        found = f"coalesce({found}, {own})"
     return f"CASE WHEN is_flat THEN {found} ELSE s.{name} END"
 
 
@@ -400,7 +405,8 @@ def _table_and_row(document: Mapping[str, Any], rules: _Rules) -> TableAndRow | 
     if not marks & event.keys() or said("op") == "d" or event.get(DELETED) == "true":
         return None
     row = {name: event[name] for name in event if rules.is_column(name)}
-    return table_and_row(said("source.schema") or said("source.db"), said("source.table"), row)
+    namespace = said("source.schema") or said("source.db") or said("source.keyspace")
+    return table_and_row(namespace, said("source.table"), row)
 
 
 def _format(rules: _Rules) -> Format:

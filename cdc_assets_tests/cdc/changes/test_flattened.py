@@ -1,12 +1,8 @@
-"""Flattened records in all modes of ExtractNewRecordState, from the landing to the day's table.
-
-The transform is written here from Debezium's document, "New Record State Extraction".
-"""
+"""Flattened records in all modes of ExtractNewRecordState, from the landing to the day's table."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,75 +16,12 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.events import DAY, Landing, PgLog
+from cdc_assets_tests.events import DAY, Landing, PgLog, Smt
 from cdc_assets_tests.model import Record
 
 DAYS = [DAY, DAY + timedelta(days=1)]
 TOPIC = r"[^.]+\.(?<schema>[^.]+)\.(?<table>[^.]+)"
-ENVELOPE = ("op", "ts_ms")
 Rows = list[dict[str, Any]]
-
-
-def as_text(value: Any) -> bytes:
-    """Connect's SimpleHeaderConverter."""
-    return str(value).encode()
-
-
-def as_json(value: Any) -> bytes:
-    """Connect's JsonConverter, without and with schemas."""
-    return json.dumps(value).encode()
-
-
-def as_json_with_schema(value: Any) -> bytes:
-    kind = "int64" if isinstance(value, int) else "string"
-    return json.dumps({"schema": {"type": kind, "optional": True}, "payload": value}).encode()
-
-
-@dataclass
-class Smt:
-    """The options of the transform; `mode` is `delete.tombstone.handling.mode`."""
-
-    mode: str = "tombstone"
-    fields: Sequence[str] = ()
-    headers: Sequence[str] = ()
-    fields_prefix: str = "__"
-    headers_prefix: str = "__"
-    converter: Callable[[Any], bytes] = as_text
-
-    def applied(self, record: Record) -> Record | None:
-        if record.value is None:
-            if self.mode in ("drop", "rewrite", "delete-to-tombstone"):
-                return None
-            added = self._added(self.headers, self.headers_prefix, {"op": "d"})
-            return self._with(record, None, {n: v for n, v in added.items() if v is not None})
-        event = json.loads(record.value)
-        headers = self._added(self.headers, self.headers_prefix, event)
-        if event["op"] != "d":
-            row = event["after"] | self._added(self.fields, self.fields_prefix, event)
-            if self.mode.startswith("rewrite"):
-                row["__deleted"] = "false"
-            return self._with(record, row, headers)
-        if self.mode in ("drop", "tombstone"):
-            return None
-        if self.mode in ("delete-to-tombstone", "none"):
-            return self._with(record, None, headers)
-        row = event["before"] | self._added(self.fields, self.fields_prefix, event)
-        return self._with(record, row | {"__deleted": "true"}, headers)
-
-    def _added(self, listed: Sequence[str], prefix: str, event: dict[str, Any]) -> dict[str, Any]:
-        added = {}
-        for entry in listed:
-            name, *new = entry.split(":")
-            *structs, member = name.split(".")
-            struct = structs[0] if structs else None if member in ENVELOPE else "source"
-            holder = event.get(struct) or {} if struct else event
-            added[prefix + (new[0] if new else name.replace(".", "_"))] = holder.get(member)
-        return added
-
-    def _with(self, record: Record, row: dict[str, Any] | None, headers: dict[str, Any]) -> Record:
-        value = None if row is None else ev.to_json(row).encode()
-        pairs = tuple((name, self.converter(v)) for name, v in headers.items())
-        return replace(record, value=value, headers=record.headers + pairs)
 
 
 class SmtLog(PgLog):
@@ -145,8 +78,8 @@ SOURCES = {
             "without_op": Smt("rewrite-with-tombstone", ("schema", "table", "source.ts_ms")),
             "only_the_table": Smt("tombstone", ("schema", "table", "lsn")),
             "headers": Smt("tombstone", (), ORDERED),
-            "headers_of_json": Smt("rewrite", (), ORDERED, converter=as_json),
-            "headers_of_schemas": Smt("tombstone", (), NAMED, converter=as_json_with_schema),
+            "headers_of_json": Smt("rewrite", (), ORDERED, converter=ev.as_json),
+            "headers_of_schemas": Smt("tombstone", (), NAMED, converter=ev.as_json_with_schema),
             "deletes_are_null": Smt("delete-to-tombstone", (), ORDERED),
             "deletes_are_null_without_op": Smt("delete-to-tombstone", (), ORDERED[1:]),
             "null_and_tombstone": Smt("none", (), ORDERED),
@@ -249,6 +182,37 @@ def test_a_delete_that_became_a_null_value_has_its_position(made: Made) -> None:
     ]  # fmt: skip
     assert [row["source_op"] for row in deletes] == ["d"] * 3
     assert all(row["position"] and row["position"][1] > 1000 for row in deletes)
+
+
+# The members of `source` that order events, and those that say the namespace.
+TOLD = {
+    "mysql": (ev.mysql_source("public", "t", pos=5), ("db", "file", "pos", "row"), [3, 5, 0]),
+    "vitess": (ev.vitess_source("public", "t", number=5), ("keyspace",), [ev.NOON_MS + 5000]),
+    "sqlserver": ({"commit_lsn": "27:5:2"}, ("schema", "commit_lsn"), [39, 5, 2, 0, 0, 0, 0]),
+    "oracle": ({"scn": "7", "commit_scn": "9"}, ("schema", "scn", "commit_scn"), [9, 7, 0]),
+}
+
+
+@pytest.mark.parametrize("connector", TOLD)
+def test_events_are_ordered_by_what_was_added_without_the_connector(
+    lake_of: LakeOf, tmp_path: Path, connector: str
+) -> None:  # O8
+    source, added, elements = TOLD[connector]
+    members = {"connector": connector, "lsn": None, **source}
+    event = ev.created(ROW, table=("public", "t"), source=members)
+    landing = Landing()
+    for listed in (("op", "table", *added, "source.ts_ms"), ("op", "table", *added, "connector")):
+        landing.put(Smt(fields=listed).applied(event) or event)
+    config = lakes.write_source(tmp_path, landing.landed, "debezium-flat", tables={"public.t": {}})
+    name = f"flat_of_{connector}"
+    lake = lake_of({name: config})
+    lakes.run_stages(lake, name, [DAY])
+    lakes.assert_as_model(lake, name, config, landing.landed)
+    positions = [row["position"] for row in lakes.stage_rows(lake, name, "changes")]
+    without, told = sorted(positions, key=lambda position: position[-1])
+    assert without == [0, *elements, 0, 1, 0, 0]
+    if connector != "vitess":  # whose time is what orders it
+        assert told[:-1] == without[:-1]
 
 
 def _flat(row: Any, topic: str = "shop.public.t", **kafka: Any) -> Record:
