@@ -146,6 +146,8 @@ def _read_record(
             raise QuarantinedError("not_an_envelope")
         elif source.get("format") == "debezium-mongodb":
             _read_mongodb(source, document, event)
+        elif source.get("format", "debezium") == "debezium":
+            _read_debezium(document, event, unsent=unavailable_value(source))
         else:
             READERS[source.get("format", "debezium")](document, event)
     except QuarantinedError as error:
@@ -178,9 +180,11 @@ def _unwrap(document: dict[str, Any]) -> tuple[Any, Any]:
     return None, document
 
 
-def _read_debezium(document: dict[str, Any], event: Event, *, lindorm: bool = False) -> None:
+def _read_debezium(
+    document: dict[str, Any], event: Event, *, lindorm: bool = False, unsent: str | None = None
+) -> None:
     schema, payload = _unwrap(document)
-    _read_event(schema, payload, event, lindorm=lindorm)
+    _read_event(schema, payload, event, lindorm=lindorm, unsent=unsent)
 
 
 def _read_event(
@@ -190,6 +194,7 @@ def _read_event(
     *,
     lindorm: bool = False,
     ops: tuple[str, ...] = ("c", "u", "d", "r", "t", "m"),
+    unsent: str | None = None,
 ) -> None:
     if payload is None:
         event.is_tombstone = True
@@ -220,6 +225,16 @@ def _read_event(
         raise QuarantinedError("missing_table")
     if event.writes and event.after is None:
         raise QuarantinedError("missing_image")
+    if op == "u" and source.get("connector") == "spanner" and not lindorm:
+        captured = source.get("value_capture_type")
+        if captured not in (*SPANNER_ROWS, "OLD_AND_NEW_VALUES"):
+            raise QuarantinedError("missing_image")
+        if captured not in SPANNER_ROWS and unsent is not None:
+            # Only changed columns have values: what is null before and after did not change.
+            was, now = event.before or {}, event.after or {}
+            event.after = {
+                n: unsent if v is None and was.get(n) is None else v for n, v in now.items()
+            }
 
     # D14. A truncate is never read in a snapshot, whatever its mark says.
     mark = source.get("snapshot")
@@ -233,6 +248,9 @@ def _read_event(
     envelope = schema_fields(schema)
     rows = [schema_fields(envelope.get(name)) for name in ("after", "before")]
     event.wires = rows[0] or rows[1]
+
+
+SPANNER_ROWS = ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
 
 
 def _is_mark(mark: Any) -> bool:
@@ -431,6 +449,9 @@ def _read_flat(source: dict[str, Any], document: Any, event: Event) -> None:
     _set_table(event, meta_of_source(namespace), meta_of_source("table"))
     if event.table_name is None:
         raise QuarantinedError("missing_table")
+    captured = meta("source.value_capture_type")
+    if event.op == "u" and connector == "spanner" and captured not in SPANNER_ROWS:
+        raise QuarantinedError("missing_image")
     if row is not None:
         own = {name: value for name, value in row.items() if not fields.has(name)}
         if event.op == "d":
@@ -501,7 +522,7 @@ ADDED_MEMBERS = (
         "connector", "name", "snapshot", "ts_ms", "txId", "db", "schema", "namespace", "keyspace",
         "table",
         "file", "lsn", "pos", "row", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn",
-        "scn", "ssn", "commit_ts", "ord",
+        "scn", "ssn", "commit_ts", "ord", "value_capture_type",
     )),
 )  # fmt: skip
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cdc_assets.cdc import positions
+from cdc_assets.cdc.config import PLACEHOLDER
 from cdc_assets.cdc.envelopes.envelope import (
     Envelope,
     Format,
@@ -22,6 +24,7 @@ from cdc_assets.cdc.sqltext import (
     case,
     get,
     is_object,
+    is_one_of,
     is_present,
     literal,
     literals,
@@ -40,9 +43,18 @@ MESSAGE_OP = "m"
 _OTHER_FORMATS = {"mongodb": "debezium-mongodb", "cassandra": "debezium-cassandra"}
 
 
+# What of an update Spanner's change streams capture: whole rows, or values of changed columns.
+_CAPTURES_ROWS = ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
+_CAPTURES_OLD_AND_NEW = "OLD_AND_NEW_VALUES"
+_NO_ROW = (
+    " of Spanner does not have the whole row: "
+    "ALTER CHANGE STREAM … SET OPTIONS (value_capture_type = 'NEW_ROW')"
+)
+
 # What of `source` is read as text, and the names, which must be texts.
 SOURCE_TEXTS = (
-    "connector", "name", "snapshot", "ts_ms", "txId", *positions.SOURCE_MEMBERS,
+    "connector", "name", "snapshot", "ts_ms", "txId", "value_capture_type",
+    *positions.SOURCE_MEMBERS,
 )  # fmt: skip
 SOURCE_NAMES = ("db", "schema", "namespace", "keyspace", "table", "file")
 
@@ -72,27 +84,32 @@ class Source:
     """The members of an event's `source`, as SQL expressions.
 
     `text` gives a member's text, `name` that of one that is a JSON string and not empty; `basis`
-    says what orders events that do not say their connector.
+    says what orders events that do not say their connector. `captures` are Spanner's ways of
+    capturing an update that leave the whole row to be read.
     """
 
     text: Callable[[str], Sql]
     name: Callable[[str], Sql]
+    captures: tuple[str, ...] = _CAPTURES_ROWS
     basis: Sql = f"'{positions.SOURCE_TIME}'"
 
 
-def read_debezium(records: Query) -> Query:
+def read_debezium(records: Query, unavailable_value: str) -> Query:
     """Read Debezium events of any connector.
 
     Args:
         records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
+        unavailable_value: stands in `after` for a value that was not sent (FORMATS R2).
 
     Returns:
         The records with the columns of `Envelope`.
     """
-    return read_envelopes(records, row_ops=ROW_OPS, lindorm=False)
+    return read_envelopes(records, ROW_OPS, False, unavailable_value)
 
 
-def read_envelopes(records: Query, row_ops: tuple[str, ...], lindorm: bool) -> Query:
+def read_envelopes(
+    records: Query, row_ops: tuple[str, ...], lindorm: bool, unavailable_value: str | None = None
+) -> Query:
     """Read events of Debezium's shape; Lindorm's have `namespace` for the schema."""
     parts = with_parts(with_event(records).extend({"e": member(kind=EVENT)}), row_ops)
     again = [
@@ -102,9 +119,31 @@ def read_envelopes(records: Query, row_ops: tuple[str, ...], lindorm: bool) -> Q
         )
         for name in ("before", "after")
     ]
-    imaged = with_images(parts, "e.before", "e.after", (again[0], again[1]))
+    now, now_again = "e.after", again[1]
+    if unavailable_value is not None:
+        now = _whole_of_spanner(now, "e.before", unavailable_value)
+        now_again = _whole_of_spanner(now_again, again[0], unavailable_value)
+    imaged = with_images(parts, "e.before", now, (again[0], now_again))
     may_be_message = "false" if lindorm else "true"
     return read_envelope(imaged, source_of(), row_ops, member("op"), may_be_message, lindorm)
+
+
+def _whole_of_spanner(after: Sql, before: Sql, unavailable_value: str) -> Sql:
+    """A row after an update, where Spanner captures the old and new values of changed columns.
+
+    Both images then have a null for each column that did not change.
+    """
+    is_partial = (
+        "e.op = 'u' AND e.source.connector = 'spanner' "
+        f"AND e.source.value_capture_type = '{_CAPTURES_OLD_AND_NEW}'"
+    )
+    was_null = f"coalesce(is_variant_null(try_element_at({before}, name)), true)"
+    unsent = f"CAST({literal(unavailable_value)} AS variant)"
+    now = f"CASE WHEN is_variant_null(v) AND {was_null} THEN {unsent} ELSE v END"
+    return case(
+        (is_partial, f"transform_values({after}, (name, v) -> {now})"),
+        otherwise=after,
+    )
 
 
 def with_parts(events: Query, row_ops: tuple[str, ...]) -> Query:
@@ -150,7 +189,7 @@ def source_of(**named: str) -> Source:
         is_text = was_text(text(of), member(f"source.{named.get(of, of)}"))
         return f"CASE WHEN {is_text} THEN nullif({text(of)}, '') END"
 
-    return Source(text, name)
+    return Source(text, name, captures=(*_CAPTURES_ROWS, _CAPTURES_OLD_AND_NEW))
 
 
 def read_envelope(
@@ -232,6 +271,7 @@ def read_envelope(
                 (f"NOT {row_op}", "'unknown_op'"),
                 ("v_name IS NULL", "'missing_table'"),
                 (f"{op} IN ('c', 'r', 'u') AND after_row IS NULL", "'missing_image'"),
+                (_lacks_row(source) if not lindorm else "false", "'missing_image'"),
             )
         }
     )
@@ -239,7 +279,7 @@ def read_envelope(
     mark = of_source("snapshot")
     return Envelope(
         reason="v_reason",
-        detail=rarely("v_reason IS NOT NULL", _detail(of_source("connector"), sent_op, lindorm)),
+        detail=rarely("v_reason IS NOT NULL", _detail(source, sent_op, lindorm)),
         kind=case(
             (f"e IS NULL AND coalesce(is_variant_null({member()}), false)", "'tombstone'"),
             ("v_control IS NOT NULL", "'control'"),
@@ -326,8 +366,19 @@ _AVRO_JSON = (
 )
 
 
-def _detail(connector: Sql, sent_op: Sql, lindorm: bool) -> Sql:
-    unread = unread_connector(connector)
+def _lacks_row(source: Source) -> Sql:
+    """True for an update of Spanner that may not say how the row is now: null is no value then."""
+    captured = is_one_of(source.text("value_capture_type"), source.captures)
+    return f"v_op_text = 'u' AND {source.text('connector')} = 'spanner' AND NOT {captured}"
+
+
+def _detail(source: Source, sent_op: Sql, lindorm: bool) -> Sql:
+    unread = unread_connector(source.text("connector"))
+    captured = source.text("value_capture_type")
+    no_row = (
+        f"concat('an update with ', coalesce({captured}, 'no value_capture_type'), "
+        f"{literal(_NO_ROW)})"
+    )
     no_op = case(("v_reason = 'missing_op'", "'an envelope without op'"))
     no_event = "'JSON that is not a change event of this format'"
     return case(
@@ -342,7 +393,8 @@ def _detail(connector: Sql, sent_op: Sql, lindorm: bool) -> Sql:
         ("v_reason = 'missing_table'", f"coalesce({unread}, {_missing_table(lindorm)})"),
         (
             "v_reason = 'missing_image'",
-            f"coalesce({unread}, concat('op ', v_op_text, ' without after'))",
+            f"coalesce({unread}, CASE WHEN after_row IS NOT NULL THEN {no_row} END, "
+            "concat('op ', v_op_text, ' without after'))",
         ),
     )
 
@@ -382,10 +434,15 @@ def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:
     return table_and_row(namespace, source.get("table"), event.get("after"))
 
 
-DEBEZIUM = Format(
-    "debezium",
-    read_debezium,
-    signatures=(("source.table",), ("payload.source.table",)),
-    columns_of_schema=columns_of_images,
-    table_and_row=_table_and_row,
-)
+def _format(unavailable_value: str) -> Format:
+    return Format(
+        "debezium",
+        partial(read_debezium, unavailable_value=unavailable_value),
+        signatures=(("source.table",), ("payload.source.table",)),
+        columns_of_schema=columns_of_images,
+        table_and_row=_table_and_row,
+        configured=lambda source: _format(source.unavailable_value),
+    )
+
+
+DEBEZIUM = _format(PLACEHOLDER)
