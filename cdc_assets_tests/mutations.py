@@ -64,7 +64,7 @@ ELEMENTS = (
 )  # fmt: skip
 CONNECTORS = (
     None, "", "mysql", "mariadb", "postgresql", "PostgreSQL", "sqlserver", "db2", "informix",
-    "oracle", "TiCDC", "mongodb", "vitess", "x", 1, True, {}, [],
+    "oracle", "TiCDC", "mongodb", "vitess", "spanner", 1, True, {}, [],
 )  # fmt: skip
 OPS = (
     None, "", "c", "u", "d", "r", "t", "m", "C", "c ", "x", 1, True, [], {}, "INSERT", "insert",
