@@ -671,7 +671,9 @@ def state_rows(lake: Lake, source: str, table: str, day: date) -> list[dict[str,
     state = reads.open_table(lake.config, reads.find_table(lake.config, table, source))
     snapshot = state.snapshot_by_name(str(day))
     assert snapshot is not None, f"{table} has no tag {day}"
-    rows = state.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()
+    rows = (
+        state.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist(maps_as_pydicts="strict")
+    )
     own = {"_cdc_position", "_cdc_source_ts_ms", "_cdc_landing_date"}
     # A schema that names a column by 1e400 names it so: VARIANT's text of what no double holds.
     own |= {name for name in ("Infinity",) if all(row.get(name) is None for row in rows)}

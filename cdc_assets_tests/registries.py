@@ -228,7 +228,7 @@ def in_json(record: Record, folder: Path) -> Record:
     By the schemas in a folder of saved answers; what they do not decode is in the wire format.
     """
     key, value = (_json_of(record, part, folder) for part in ("key", "value"))
-    return replace(record, key=key, value=value)
+    return replace(record, key=key, value=value, sent_key=record.key)
 
 
 def _json_of(record: Record, part: str, folder: Path) -> bytes | None:
@@ -242,8 +242,7 @@ def _json_of(record: Record, part: str, folder: Path) -> bytes | None:
     except (FileNotFoundError, NotAvroError):
         # Such a key is read as it is.
         return data if part == "key" else framed(0, data)
-    # Keys of other bytes stay other keys.
-    document = {"schema": {**_connect_of(schema, {}), "doc": data.hex()}, "payload": payload}
+    document = {"schema": _connect_of(schema, {}), "payload": payload}
     return json.dumps(document, ensure_ascii=False).encode()
 
 

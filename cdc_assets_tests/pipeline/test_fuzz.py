@@ -80,7 +80,7 @@ def test_hostile_events_stop_no_stage_and_tables_are_what_the_model_says(
     lake_of: LakeOf, tmp_path: Path
 ) -> None:
     sources = fuzz_run.fuzzed_sources(RECORDS, SEED)
-    report = fuzz_run.run(lake_of, tmp_path, sources)
+    report = fuzz_run.run(lake_of, tmp_path, sources, print)
     assert not report.failures, "\n\n".join(report.failures)
     assert not report.differences, "\n\n".join(report.differences)
     assert set(report.landed) == {"changes", "control", "quarantine"}
