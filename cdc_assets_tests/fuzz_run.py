@@ -2,9 +2,10 @@
 
 ``python -m cdc_assets_tests.fuzz_run --records 100000 --seed 7`` runs it by hand; test_fuzz.py runs
 some thousand records. Good events of every format, and the public events in
-``../shared/cases/public`` where they are there, are changed by mutations.py and land over several
-days. No stage may fail, every landed record reaches one destination, and destinations, changes, lag
-and every day of every configured table are what the model says. The same for the same seed.
+``../shared/cases/public`` where they are there, are changed by mutations.py, records of a schema
+registry by encoded_mutations.py, and land over several days. No stage may fail, every landed record
+reaches one destination, and destinations, changes, lag and every day of every configured table are
+what the model says. The same for the same seed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,10 +32,12 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
+from cdc_assets_tests.encoded_mutations import EncodedMutator, schemas_by_id
 from cdc_assets_tests.model import Landed, Record
 from cdc_assets_tests.model.documents import NotJsonError
 from cdc_assets_tests.mutations import NAMES, Mutator
 from cdc_assets_tests.paths import CASES
+from cdc_assets_tests.registries import Schemas, as_structs, in_json
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
 SHARES = {
@@ -47,6 +51,7 @@ SHARES = {
 }
 # Beside them, of the same whole: the others' events stay what they were before these came.
 MORE_SHARES = {"debezium-mongodb": 3, "debezium-cassandra": 3}
+AVRO, AVRO_SHARE = "debezium, Avro", 3  # events of Debezium that are written with a registry
 NAMES_OF_A_SOURCE = 8  # how many hostile column names a small run tries; each alters its tables
 IDS = 40
 
@@ -61,6 +66,21 @@ class FuzzedSource:
     format: str
     tables: dict[str, Any]
     landed: Landed
+    registry: Schemas | None = None
+
+    @property
+    def label(self) -> str:
+        """What reports call it."""
+        return self.format if self.registry is None else AVRO
+
+    @cached_property
+    def as_json(self) -> Landed:
+        """What lands as the model reads it: what a registry's schemas decode is JSON."""
+        if self.registry is None:
+            return self.landed
+        with tempfile.TemporaryDirectory() as folder:
+            saved = self.registry.saved(Path(folder))
+            return {d: [in_json(r, saved) for r in records] for d, records in self.landed.items()}
 
     def options(self) -> dict[str, Any]:
         """The source as the model reads it."""
@@ -207,6 +227,53 @@ def _debezium(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
         "public.history": {"key": "row", "columns": COLUMNS, "replica_identity": "full"},
     }
     return tables, _told(stories, landing, rng, count)
+
+
+AVRO_TYPES = TYPES | {
+    "active": "boolean",
+    "ratio": "double",
+    "photo": "bytes",
+    "more": {
+        "type": "map",
+        "keys": {"type": "string"},
+        "values": {"type": "int32", "optional": True},
+        "optional": True,
+    },
+}
+
+
+@dataclass
+class AvroStory(Story):
+    """A story whose rows have more of Avro's types."""
+
+    def row(self, number: int) -> Values:
+        more = {"a": 1, "b": None} if number % 2 else {}
+        return {
+            **super().row(number),
+            "active": number % 3 == 0,
+            "ratio": self.rng.randrange(1000) / 8,
+            "photo": self.rng.randbytes(number % 5),
+            "more": more,
+        }
+
+
+def _avro(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
+    landing = ev.Landing(DAYS[0])
+    pair = ("id", "part")
+
+    def log(table: str, types: dict[str, Any], **options: Any) -> ev.PgLog:
+        return ev.PgLog("inventory", "public", table, landing=landing, types=types, **options)
+
+    plain = {name: TYPES[name] for name in ("id", "name", "n", "price")}
+    stories = [
+        AvroStory(rng, log("orders", AVRO_TYPES), typed=True),
+        Story(rng, log("items", plain | {"part": "string"}, key=pair), pair, whole_before=True),
+    ]
+    tables: dict[str, Any] = {
+        "public.orders": {},
+        "public.items": {"key": list(pair), "replica_identity": "full"},
+    }
+    return tables, as_structs(_told(stories, landing, rng, count))
 
 
 def _lindorm(rng: Random, count: int) -> tuple[dict[str, Any], Landed]:
@@ -395,7 +462,18 @@ def fuzzed_sources(
         }
         tables = {**_public_tables(public, public_tables), **tables}
         sources.append(FuzzedSource(f"fuzz_{number}", format, tables, _offset_anew(rng, changed)))
-    return sources
+    return [*sources, encoded_source(records * AVRO_SHARE // sum(SHARES.values()), seed)]
+
+
+def encoded_source(count: int, seed: int) -> FuzzedSource:
+    """A source of so many records written with a schema registry, some of them changed."""
+    rng = Random(f"{seed} {AVRO}")
+    tables, landed = _avro(rng, count)
+    schemas = Schemas(first=100)  # no low ids, which mutations have as those of no schema
+    sent = schemas.all_sent(landed)
+    mutator = EncodedMutator(rng, schemas_by_id(schemas.by_id))
+    changed = {day: [r for good in of_day for r in mutator(good)] for day, of_day in sent.items()}
+    return FuzzedSource("fuzz_avro", "debezium", tables, _offset_anew(rng, changed), schemas)
 
 
 def _offset_anew(rng: Random, landed: Landed) -> Landed:
@@ -452,10 +530,13 @@ def run(
         lake_of: the lake of some sources, as the fixture of conftest.py.
         folder: where the files land.
     """
-    configs = {
-        s.name: lakes.write_source(folder / s.name, s.landed, s.format, tables=s.tables)
-        for s in sources
-    }
+    configs = {}
+    for s in sources:
+        config = lakes.write_source(folder / s.name, s.landed, s.format, tables=s.tables)
+        if s.registry is not None:
+            answers = s.registry.saved(folder / f"{s.name}_registry")
+            config["landing"]["registry"] = {"files": str(answers)}
+        configs[s.name] = config
     lake = lake_of(configs, DAYS[0])
     report = Report(progress)
     for source in sources:
@@ -463,7 +544,7 @@ def run(
             began = time.monotonic()
             if not step(lake, source, report):
                 break
-            progress(f"{source.format}: {step.__name__} took {time.monotonic() - began:.0f} s")
+            progress(f"{source.label}: {step.__name__} took {time.monotonic() - began:.0f} s")
     return report
 
 
@@ -473,7 +554,7 @@ def _make_stages(lake: Lake, source: FuzzedSource, report: Report) -> bool:
         try:
             stage(lake, source.name, DAYS)
         except Exception as error:
-            report.fail(f"{source.format}, {stage.__name__}", _shown(error))
+            report.fail(f"{source.label}, {stage.__name__}", _shown(error))
             return False
     return True
 
@@ -500,21 +581,21 @@ def _compare_stages(lake: Lake, source: FuzzedSource, report: Report) -> bool:
         further = sum(map(_further_rows, source.landed[day])) if source.format == "canal" else 0
         if not sent == landed.get(day, 0) == reached[day] - further:
             report.fail(
-                f"{source.format}, nothing lost on {day}",
+                f"{source.label}, nothing lost on {day}",
                 f"{sent} sent, {landed.get(day, 0)} landed, {reached[day]} reached a destination",
             )
     for row in destinations:
         row["reason"] = _one_key_reason(row["reason"])
     options = source.options()
-    classified = model.classify(options, source.landed)
-    lag = model.lag(options, source.landed)
+    classified = model.classify(options, source.as_json)
+    lag = model.lag(options, source.as_json)
     for what, got, expected in (
         ("destinations", destinations, expected_destinations(classified)),
         ("changes", lakes.changes_read(lake, source.name), lakes.changes_expected(classified)),
         ("lag", lakes.lag_read(lake, source.name), lakes.lag_expected(lag)),
     ):
         if text := lakes.difference_of(got, expected):
-            report.differ(f"{source.format}, {what}", text)
+            report.differ(f"{source.label}, {what}", text)
     return True
 
 
@@ -539,17 +620,17 @@ def _make_tables(lake: Lake, source: FuzzedSource, report: Report) -> bool:
     for (table, day), error in errors.items():
         options = {**source.options(), "tables": {table: source.tables[table]}}
         try:
-            model.tables(options, source.landed)
+            model.tables(options, source.as_json)
         except model.TableError as refused:
             # R3: a value that an inferred column can't hold stops its table, in the model too.
             if refused.day == day:
                 report.compared += sum(1 for d in DAYS if d >= day)
                 continue
-        report.fail(f"{source.format}, {table} on {day}", _shown(error))
+        report.fail(f"{source.label}, {table} on {day}", _shown(error))
     # The model reads all of a source for a call: once for the tables without a failure.
     whole = {name: config for name, config in source.tables.items() if name not in failed}
     try:
-        at_once = model.tables({**source.options(), "tables": whole}, source.landed)
+        at_once = model.tables({**source.options(), "tables": whole}, source.as_json)
     except model.TableError:
         at_once = None
     for table, config in source.tables.items():
@@ -557,11 +638,11 @@ def _make_tables(lake: Lake, source: FuzzedSource, report: Report) -> bool:
         by_model = at_once if table in whole else None
         if by_model is None:
             options = {**source.options(), "tables": {table: config}}
-            landed = {day: records for day, records in source.landed.items() if day in made}
+            landed = {day: records for day, records in source.as_json.items() if day in made}
             try:
                 by_model = model.tables(options, landed)
             except model.TableError as error:
-                report.differ(f"{source.format}, the model of {table}", str(error))
+                report.differ(f"{source.label}, the model of {table}", str(error))
                 continue
         _compare_table(lake, source, table, by_model, made, report)
     return True
@@ -581,7 +662,7 @@ def _compare_table(
         report.compared += 1
         rows = ([*map(lakes.with_doubles, of_day)] for of_day in (got, by_model[day][table]))
         if text := lakes.difference_of(*rows):
-            report.differ(f"{source.format}, {table} on {day}", text)
+            report.differ(f"{source.label}, {table} on {day}", text)
             return
 
 
@@ -590,7 +671,9 @@ def state_rows(lake: Lake, source: str, table: str, day: date) -> list[dict[str,
     state = reads.open_table(lake.config, reads.find_table(lake.config, table, source))
     snapshot = state.snapshot_by_name(str(day))
     assert snapshot is not None, f"{table} has no tag {day}"
-    rows = state.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()
+    rows = (
+        state.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist(maps_as_pydicts="strict")
+    )
     own = {"_cdc_position", "_cdc_source_ts_ms", "_cdc_landing_date"}
     # A schema that names a column by 1e400 names it so: VARIANT's text of what no double holds.
     own |= {name for name in ("Infinity",) if all(row.get(name) is None for row in rows)}
@@ -619,7 +702,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--names", type=int, default=len(NAMES), help="hostile column names a source"
     )
     parser.add_argument("--public-tables", type=int, default=12, help="tables of public events")
-    parser.add_argument("--format", action="append", choices=list(_GOOD), help="only these")
+    parser.add_argument("--format", action="append", choices=[*_GOOD, AVRO], help="only these")
     parser.add_argument("--without", action="append", default=[], help="a mutation to leave out")
     chosen = parser.parse_args(arguments)
     sources = fuzzed_sources(
@@ -629,7 +712,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         public_tables=chosen.public_tables,
         without=chosen.without,
     )
-    sources = [s for s in sources if s.format in (chosen.format or _GOOD)]
+    sources = [s for s in sources if s.label in (chosen.format or [*_GOOD, AVRO])]
     os.environ.pop("CDC_WAREHOUSE", None)
     with tempfile.TemporaryDirectory() as folder:
         warehouse = Path(folder) / "warehouse"

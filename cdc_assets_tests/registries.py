@@ -6,16 +6,19 @@ import base64
 import io
 import json
 import threading
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import fastavro
 
 from cdc_assets_tests import events as ev
+from cdc_assets_tests.avro_bytes import NotAvroError, connect_value
 from cdc_assets_tests.model import Landed, Record
 
 _AVRO = {"int8": "int", "int16": "int", "int32": "int", "int64": "long"}
@@ -62,6 +65,20 @@ class Schemas:
 
     def all_sent(self, landed: Landed) -> Landed:
         return {day: [self.sent(record) for record in records] for day, records in landed.items()}
+
+    def saved(self, folder: Path) -> Path:
+        """Save the answers in a folder, as ``landing.registry.files`` reads them."""
+        answers = {
+            f"schemas/{'ids' if number.isdigit() else 'guids'}/{number}": schema
+            for number, schema in self.by_id.items()
+        }
+        for subject, schema in self.references.items():
+            answers[f"subjects/{quote(subject, safe='')}/versions/1"] = schema
+        for path, answer in answers.items():
+            file = folder / f"{path}.json"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(answer))
+        return folder
 
     def _framed(self, data: bytes | None, is_bare: bool = False) -> bytes | None:
         """JSON with its schema, or a document that is all payload; other bytes as they are."""
@@ -139,22 +156,23 @@ def framed(number: int, data: bytes) -> bytes:
 
 def avro_of(schema: Mapping[str, Any], value: Any) -> Any:
     """The Avro schema of a Connect schema; decimals are bytes. `value` is one of its values."""
-    return _without_logical_types(_defined_once(_avro(schema, value, "Value")[0], set()))
+    return plain_avro(_defined_once(_avro(schema, value, "Value")[0], set()))
 
 
 def encoded(schema: Any, value: Any) -> bytes:
     """A value in Avro's binary encoding; decimals come as their bytes."""
-    out, plain = io.BytesIO(), _without_logical_types(schema)
+    out, plain = io.BytesIO(), plain_avro(schema)
     fastavro.schemaless_writer(out, fastavro.parse_schema(plain), value)
     return out.getvalue()
 
 
-def _without_logical_types(schema: Any) -> Any:
+def plain_avro(schema: Any) -> Any:
+    """A schema without logical types, as values are read and written here."""
     if isinstance(schema, list):
-        return [_without_logical_types(part) for part in schema]
+        return [plain_avro(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    return {n: _without_logical_types(part) for n, part in schema.items() if n != "logicalType"}
+    return {n: plain_avro(part) for n, part in schema.items() if n != "logicalType"}
 
 
 def _avro(schema: Mapping[str, Any] | None, value: Any, name: str) -> tuple[Any, Any]:
@@ -207,28 +225,44 @@ def _avro(schema: Mapping[str, Any] | None, value: Any, name: str) -> tuple[Any,
 def in_json(record: Record, folder: Path) -> Record:
     """An Avro record as Kafka Connect's JSON converter would have written it.
 
-    What the schemas in a folder of saved answers do not decode stays as it is.
+    By the schemas in a folder of saved answers; what they do not decode is in the wire format.
     """
-    key, value = (_json_of(data, folder) for data in (record.key, record.value))
-    return replace(record, key=key, value=value)
+    key, value = (_json_of(record, part, folder) for part in ("key", "value"))
+    return replace(record, key=key, value=value, sent_key=record.key)
 
 
-def _json_of(data: bytes | None, folder: Path) -> bytes | None:
-    if not data or data[0] != 0:
+def _json_of(record: Record, part: str, folder: Path) -> bytes | None:
+    data: bytes | None = getattr(record, part)
+    if data is None or (place := _place_of(record, part)) is None:
         return data
-    file = folder / "schemas" / "ids" / f"{int.from_bytes(data[1:5], 'big')}.json"
-    if not file.exists():
-        return data
-    schema = json.loads(json.loads(file.read_text())["schema"])
-    plain, stream = fastavro.parse_schema(_without_logical_types(schema)), io.BytesIO(data[5:])
+    answer, body = place
     try:
-        value = fastavro.schemaless_reader(stream, plain)
-    except (EOFError, IndexError):  # cut off
-        return data
-    assert not stream.read()
-    document = {"schema": _connect_of(schema, {}), "payload": value}
-    text = json.dumps(document, ensure_ascii=False, default=lambda b: base64.b64encode(b).decode())
-    return text.encode()
+        schema = json.loads(json.loads((folder / answer).read_text())["schema"])
+        payload = connect_value(schema, body)
+    except (FileNotFoundError, NotAvroError):
+        # Such a key is read as it is.
+        return data if part == "key" else framed(0, data)
+    document = {"schema": _connect_of(schema, {}), "payload": payload}
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+def _place_of(record: Record, part: str) -> tuple[str, bytes] | None:
+    """The saved answer that a key or value names, and the bytes of the value; None without one."""
+    data: bytes = getattr(record, part)
+    headers = dict(reversed(record.headers))  # of equal names the first
+    confluent = headers.get(f"__{part}_schema_id") or b""
+    apicurio = headers.get(f"apicurio.{part}.contentId") or b""
+    if len(confluent) == 17 and confluent[0] == 1:
+        return f"schemas/guids/{uuid.UUID(bytes=confluent[1:])}.json", data
+    if len(confluent) == 5 and confluent[0] == 0:
+        number, body = confluent[1:], data
+    elif len(apicurio) == 8:
+        number, body = apicurio, data
+    elif len(data) >= 5 and data[0] == 0:
+        number, body = data[1:5], data[5:]
+    else:
+        return None
+    return f"schemas/ids/{int.from_bytes(number, 'big')}.json", body
 
 
 def _connect_of(avro: Any, named: dict[str, Any]) -> dict[str, Any]:
@@ -241,7 +275,9 @@ def _connect_of(avro: Any, named: dict[str, Any]) -> dict[str, Any]:
     told = {t: avro[f"connect.{t}"] for t in ("name", "version", "parameters", "type")
             if f"connect.{t}" in avro}  # fmt: skip
     if avro["type"] != "record":
-        return {"type": _CONNECT.get(avro["type"], avro["type"]), "optional": False, **told}
+        kind = _CONNECT.get(avro["type"], avro["type"])
+        inner = {n: _connect_of(avro[n], named) for n in ("items", "values") if n in avro}
+        return {"type": kind, "optional": False, **inner, **told}
     fields = [{**_connect_of(f["type"], named), "field": f["name"]} for f in avro["fields"]]
     name = ".".join(avro[n] for n in ("namespace", "name") if n in avro)
     named[name] = {"type": "struct", "fields": fields, "optional": False, **told}

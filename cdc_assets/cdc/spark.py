@@ -70,12 +70,19 @@ _COMPILE_ALL = "-XX:-DontCompileHugeMethods"
 _COLLECT_FAST = "-XX:+UseParallelGC"
 # Spark's classes need more room than Java starts with, and to make it Java collects all it has.
 _CLASS_ROOM = "-XX:MetaspaceSize=256m"
+# Avro's readers make room for a text or an array before they look whether so many bytes follow: a
+# damaged length of 2 GB would end the JVM. Kafka's records are shorter by far.
+_AVRO_LIMITS = " ".join(
+    f"-Dorg.apache.avro.limits.{of}.maxLength={most}"
+    for of, most in (("bytes", 1 << 25), ("string", 1 << 25), ("collectionItems", 1 << 22))
+)
 # Each where the user's own flags say nothing of it.
 _JAVA_FLAGS = (
     (_DEEP_STACK, "-Xss"),
     (_COMPILE_ALL, "DontCompileHugeMethods"),
     (_COLLECT_FAST, r"-XX:\+Use\w+GC"),
     (_CLASS_ROOM, "MetaspaceSize"),
+    (_AVRO_LIMITS, r"-Dorg\.apache\.avro\.limits"),
 )
 _SHORT_NAMES = {
     "packages": "spark.jars.packages",

@@ -24,6 +24,7 @@ class Record:
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     malformed_line: bool = False  # the landed line itself was no record
+    sent_key: bytes | None = None  # where `key` is what a registry's schema says of these bytes
 
 
 @dataclass(frozen=True)

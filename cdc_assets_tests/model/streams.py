@@ -43,7 +43,8 @@ def settle_tombstones(
 
 def _key_place(day: date, event: Event) -> tuple[Any, ...]:
     record = event.record
-    return (day, record.topic, record.partition, record.key)
+    key = record.key if record.sent_key is None else record.sent_key
+    return (day, record.topic, record.partition, key)
 
 
 def _settle_tombstone(

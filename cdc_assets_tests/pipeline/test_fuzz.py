@@ -1,4 +1,4 @@
-"""Hostile events through all stages (mutations.py, fuzz_run.py).
+"""Hostile events through all stages (mutations.py, encoded_mutations.py, fuzz_run.py).
 
 ``CDC_FUZZ_RECORDS=100000 CDC_SEED=7 pytest cdc_assets_tests/pipeline/test_fuzz.py`` goes further
 and elsewhere, as ``python -m cdc_assets_tests.fuzz_run`` does.
@@ -14,10 +14,12 @@ from random import Random
 
 import pytest
 
+from cdc_assets_tests import encoded_mutations, fuzz_run, mutations
 from cdc_assets_tests import events as ev
-from cdc_assets_tests import fuzz_run, mutations
 from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.encoded_mutations import EncodedMutator, schemas_by_id
 from cdc_assets_tests.mutations import MUTATIONS, Mutator
+from cdc_assets_tests.registries import Schemas
 
 RECORDS = int(os.environ.get("CDC_FUZZ_RECORDS", "3360"))
 SEED = int(os.environ.get("CDC_SEED", "1"))
@@ -45,6 +47,15 @@ def test_every_mutation_changes_an_event_of_some_format(kind: mutations.Damage) 
     assert any(mutator(good) != [good] for _ in range(20) for good in GOOD)
 
 
+@pytest.mark.parametrize("kind", encoded_mutations.MUTATIONS, ids=lambda kind: kind.__name__)
+def test_every_mutation_changes_a_record_of_a_registry(kind: encoded_mutations.Damage) -> None:
+    schemas = Schemas(first=100)
+    good = [schemas.sent(event) for event in GOOD[:2]]
+    by_id = schemas_by_id(schemas.by_id)
+    mutator = EncodedMutator(Random(SEED), by_id, share=1, kinds={kind: 1})
+    assert any(mutator(one) != [one] for _ in range(20) for one in good)
+
+
 def test_an_unknown_mutation_is_refused() -> None:
     with pytest.raises(ValueError, match=r"got the mutations \['no_such'\]; known are"):
         Mutator(Random(SEED), without=["no_such"])
@@ -69,7 +80,7 @@ def test_hostile_events_stop_no_stage_and_tables_are_what_the_model_says(
     lake_of: LakeOf, tmp_path: Path
 ) -> None:
     sources = fuzz_run.fuzzed_sources(RECORDS, SEED)
-    report = fuzz_run.run(lake_of, tmp_path, sources)
+    report = fuzz_run.run(lake_of, tmp_path, sources, print)
     assert not report.failures, "\n\n".join(report.failures)
     assert not report.differences, "\n\n".join(report.differences)
     assert set(report.landed) == {"changes", "control", "quarantine"}

@@ -4,6 +4,10 @@ Logical types are taken out of what Spark decodes by: values are then those that
 JSON converter writes (bytes of a decimal in base64, numbers of days and microseconds), and are read
 as those, by the schema that the converter would have written beside them. Members that JSON writes
 in another way, bytes and fractions, become what a JSON text of them is read as.
+
+Spark decodes some bytes that no writer of Avro writes: text that is not UTF-8, an `int` of more
+than 32 bits, of which it drops the upper ones, a `boolean` that is neither 0 nor 1. So an `int` is
+decoded as a `long`, a `boolean` as its byte, and such values are found.
 """
 
 from __future__ import annotations
@@ -15,22 +19,25 @@ from typing import Any, NamedTuple
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Sql, base64_of, case, literal
 
-InJson = Callable[[Sql], Sql]
-
 
 class SchemaError(ValueError):
     """Raised when a schema can't be read; the message says what it is that can't."""
+
+
+Expression = Callable[[Sql], Sql]
 
 
 class AvroSchema(NamedTuple):
     """`reader`: the Avro schema that values are decoded by; `connect`: Kafka Connect's of them.
 
     `in_json` makes of a decoded value one whose VARIANT is that of its JSON; None where it is so.
+    `is_misfit` is true of a decoded value that the schema can't have; None where there is none.
     """
 
     reader: Any
     connect: dict[str, Any]
-    in_json: InJson | None = None
+    in_json: Expression | None = None
+    is_misfit: Expression | None = None
 
 
 # Avro: Connect's JSON.
@@ -57,7 +64,7 @@ _LOGICAL = {
     ("string", "uuid"): "io.debezium.data.Uuid",
 }
 _NO_PRECISION = 64
-_KEEPING_NULLS = "map('ignoreNullFields', 'false')"
+_BOOLEAN = "cdc_assets.Boolean"
 
 
 def _number(value: Sql) -> Sql:
@@ -66,12 +73,36 @@ def _number(value: Sql) -> Sql:
     return f"coalesce(try_parse_json({text}), CAST({text} AS variant))"
 
 
-def _by_text(value: Sql) -> Sql:
-    return f"try_parse_json(to_json({value}, {_KEEPING_NULLS}))"
+def _is_true(byte: Sql) -> Sql:
+    return f"{byte} = X'01'"
 
 
 # What JSON writes in another way than Avro.
-_IN_JSON: dict[str, InJson] = {"bytes": base64_of, "float": _number, "double": _number}
+_IN_JSON: Mapping[str, Expression] = {
+    "boolean": _is_true,
+    "bytes": base64_of,
+    "float": _number,
+    "double": _number,
+}
+
+
+def _is_no_boolean(byte: Sql) -> Sql:
+    return f"{byte} NOT IN (X'00', X'01')"
+
+
+def _is_no_int(value: Sql) -> Sql:
+    return f"{value} NOT BETWEEN -2147483648 AND 2147483647"
+
+
+def _is_no_utf8(text: Sql) -> Sql:
+    return f"NOT is_valid_utf8({text})"
+
+
+_IS_MISFIT: Mapping[str, Expression] = {
+    "boolean": _is_no_boolean,
+    "int": _is_no_int,
+    "string": _is_no_utf8,
+}
 
 
 def read_avro(text: str, references: Sequence[str] = ()) -> AvroSchema:
@@ -118,29 +149,36 @@ class _Types:
         kind = schema.get("type")
         if isinstance(kind, (dict, list)):
             return self.read(kind, namespace, where)
-        in_json: InJson | None
         if kind == "array":
             items = self.read(schema.get("items"), namespace, f"{where}, items")
-            reader = {"type": "array", "items": items.reader}
-            connect = {"type": "array", "items": items.connect}
-            in_json = items.in_json and _by_text
-        elif kind == "map":
+            return AvroSchema(
+                {"type": "array", "items": items.reader},
+                {"type": "array", "items": items.connect, **_said(schema)},
+                items.in_json and _of_each("transform({}, x -> {})", items.in_json),
+                items.is_misfit and _of_each("exists({}, x -> {})", items.is_misfit),
+            )
+        if kind == "map":
             values = self.read(schema.get("values"), namespace, f"{where}, values")
-            reader = {"type": "map", "values": values.reader}
             connect = {"type": "map", "keys": _of("string"), "values": values.connect}
-            in_json = values.in_json and _by_text
-        elif kind in ("record", "error", "enum", "fixed"):
+            return AvroSchema(
+                {"type": "map", "values": values.reader},
+                {**connect, **_said(schema)},
+                values.in_json and _of_each("transform_values({}, (_, x) -> {})", values.in_json),
+                _of_map(values.is_misfit),
+            )
+        if kind in ("record", "error", "enum", "fixed"):
             return self._definition(schema, namespace, where)
-        elif kind in _PRIMITIVES:
-            reader, connect = {"type": kind}, _of(_PRIMITIVES[kind])
-            in_json = _IN_JSON.get(kind)
-        else:
-            return self._named(str(kind), namespace, where)
-        return AvroSchema(reader, {**connect, **_said(schema)}, in_json)
+        named = self._named(str(kind), namespace, where)
+        return named._replace(connect={**named.connect, **_said(schema)})
 
     def _named(self, name: str, namespace: str, where: str) -> AvroSchema:
         if name in _PRIMITIVES:
-            return AvroSchema(name, _of(_PRIMITIVES[name]), _IN_JSON.get(name))
+            return AvroSchema(
+                self._primitive(name),
+                _of(_PRIMITIVES[name]),
+                _IN_JSON.get(name),
+                _IS_MISFIT.get(name),
+            )
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         full = full if full in self._sources else name
         if full not in self._sources:
@@ -149,6 +187,15 @@ class _Types:
             raise SchemaError(f"{where}: {full} holds itself, which no column can")
         definition, of_namespace = self._sources[full]
         return self._definition(definition, of_namespace, where)
+
+    def _primitive(self, name: str) -> Any:
+        """What values are decoded as: the same bytes for all that a writer writes."""
+        if name == "int":
+            return "long"
+        if name != "boolean" or _BOOLEAN in self.defined:
+            return _BOOLEAN if name == "boolean" else name
+        self.defined.add(_BOOLEAN)
+        return {"type": "fixed", "name": _BOOLEAN, "size": 1}
 
     def _definition(self, schema: Mapping[str, Any], namespace: str, where: str) -> AvroSchema:
         name = schema.get("name")
@@ -164,7 +211,7 @@ class _Types:
         # Avro wants a type defined once, and named from then on.
         reader: Any = full if full in self.defined else {**read.reader, "name": full}
         self.defined.add(full)
-        return AvroSchema(reader, {**read.connect, **_said(schema)}, read.in_json)
+        return read._replace(reader=reader, connect={**read.connect, **_said(schema)})
 
     def _parts(self, schema: Mapping[str, Any], namespace: str, where: str) -> AvroSchema:
         kind = schema["type"]
@@ -174,7 +221,7 @@ class _Types:
             return AvroSchema(
                 {"type": "fixed", "size": schema.get("size")}, _of("bytes"), base64_of
             )
-        readers, connects, members = [], [], {}
+        readers, connects, members, misfits = [], [], {}, {}
         for field in schema.get("fields") or ():
             name = field.get("name") if isinstance(field, dict) else None
             if not isinstance(name, str):
@@ -184,8 +231,12 @@ class _Types:
             doc = {"doc": field["doc"]} if isinstance(field.get("doc"), str) else {}
             connects.append({**doc, **read.connect, "field": name})
             members[name] = read.in_json
+            if read.is_misfit is not None:
+                misfits[name] = read.is_misfit
         struct = {"type": "struct", "fields": connects, "optional": False}
-        return AvroSchema({"type": "record", "fields": readers}, struct, _of_members(members))
+        return AvroSchema(
+            {"type": "record", "fields": readers}, struct, _of_members(members), _of_any(misfits)
+        )
 
     def _union(self, schema: list[Any], namespace: str, where: str) -> AvroSchema:
         kinds = [kind for kind in schema if not _is_null(kind)]
@@ -193,10 +244,37 @@ class _Types:
             raise SchemaError(f"{where}: a union of {len(kinds)} types, which no column can hold")
         read = self.read(kinds[0], namespace, where)
         readers = ["null" if _is_null(kind) else read.reader for kind in schema]
-        return AvroSchema(readers, {**read.connect, "optional": len(schema) > 1}, read.in_json)
+        connect = {**read.connect, "optional": len(schema) > 1}
+        return read._replace(reader=readers, connect=connect)
 
 
-def _of_members(members: Mapping[str, InJson | None]) -> InJson | None:
+def _of_each(function: str, of_item: Expression) -> Expression:
+    """A function of Spark's that applies an expression to each item."""
+    return lambda items: function.format(items, of_item("x"))
+
+
+def _of_map(of_value: Expression | None) -> Expression:
+    """As `is_misfit`, of a map, whose keys are text."""
+
+    def is_misfit(value: Sql) -> Sql:
+        of_keys = f"exists(map_keys({value}), x -> {_is_no_utf8('x')})"
+        if of_value is None:
+            return of_keys
+        return f"{of_keys} OR exists(map_values({value}), x -> {of_value('x')})"
+
+    return is_misfit
+
+
+def _of_any(members: Mapping[str, Expression]) -> Expression | None:
+    """As `is_misfit`, of a record with these members."""
+    if not members:
+        return None
+    return lambda value: " OR ".join(
+        f"({of_member(f'{value}.{quote(name)}')})" for name, of_member in members.items()
+    )
+
+
+def _of_members(members: Mapping[str, Expression | None]) -> Expression | None:
     """As `in_json`, of a record with these members."""
     if not any(members.values()):
         return None

@@ -7,7 +7,8 @@ schema is known by the registry's id, and read once.
 
 An Avro value is decoded together with eight bytes behind it: only where these come out as they went
 in, the schema has read all of the value, and nothing but it. Spark reads bytes that do not fit as
-null. What a JSON Schema describes is JSON already, exactly one document.
+null; what it reads and should not, :mod:`~cdc_assets.cdc.registry.avro` finds. What a JSON Schema
+describes is JSON already, exactly one document.
 """
 
 from __future__ import annotations
@@ -210,8 +211,10 @@ class _Reader:
         """Is the decoded record all of the Avro value, and nothing but it? And its document."""
         assert self.avro is not None
         column, in_json = f"_{part}_{self.number}", self.avro.in_json
-        payload = f"{column}.payload"
-        return f"{column}.end = X'{_END}'", _document(in_json(payload) if in_json else payload)
+        payload, is_read = f"{column}.payload", f"{column}.end = X'{_END}'"
+        if (is_misfit := self.avro.is_misfit) is not None:
+            is_read = f"{is_read} AND NOT coalesce({is_misfit(payload)}, false)"
+        return is_read, _document(in_json(payload) if in_json else payload)
 
 
 def _reader_of(number: int, schema: RegistrySchema) -> _Reader:

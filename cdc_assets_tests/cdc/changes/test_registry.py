@@ -8,7 +8,6 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from pyspark.sql import SparkSession
@@ -178,28 +177,13 @@ def test_a_day_whose_registry_does_not_answer_fails_and_stays_as_it_was(
     assert not lake.day_commits(lake.stage(name, "changes"))
 
 
-def saved(schemas: Schemas, folder: Path) -> Path:
-    """What a registry answers, in a folder."""
-    answers = {
-        f"schemas/{'ids' if number.isdigit() else 'guids'}/{number}": schema
-        for number, schema in schemas.by_id.items()
-    }
-    for subject, schema in schemas.references.items():
-        answers[f"subjects/{quote(subject, safe='')}/versions/1"] = schema
-    for path, answer in answers.items():
-        file = folder / f"{path}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(answer))
-    return folder
-
-
 def test_saved_answers_make_the_changes_that_their_registry_makes(
     lake_of: LakeOf, tmp_path: Path, name: str
 ) -> None:
     schemas = Schemas()
     landed = schemas.all_sent(many_kinds())
     from_folder = lakes.write_source(tmp_path / "files", landed, tables=TABLES)
-    folder = str(saved(schemas, tmp_path / "registry"))
+    folder = str(schemas.saved(tmp_path / "registry"))
     from_folder["landing"]["registry"] = {"files": folder}
     with serving(schemas) as url:
         sources = {name: from_folder, f"{name}_url": source_at(url, tmp_path / "url", landed)}
@@ -225,7 +209,7 @@ def test_saved_answers_are_found_by_id_guid_and_reference(tmp_path: Path) -> Non
         "references": [{"name": "r", "subject": "a/b ü", "version": 1}],
     }
     by_id = {"7": {"schema": '"string"'}, guid: referring}
-    saved(Schemas(by_id, references={"a/b ü": {"schema": '"long"'}}), tmp_path)
+    Schemas(by_id, references={"a/b ü": {"schema": '"long"'}}).saved(tmp_path)
     assert fetched(tmp_path, "7", "8", guid) == {
         "7": RegistrySchema("AVRO", '"string"'),
         guid: RegistrySchema("JSON", "{}", ('"long"',)),
@@ -239,7 +223,8 @@ def test_no_name_leads_out_of_the_folder_of_saved_answers(subject: str, tmp_path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"schema": "secret"}))
     reference = {"name": "r", "subject": subject, "version": 1}
-    folder = saved(Schemas({"7": {"schema": "{}", "references": [reference]}}), tmp_path / "inner")
+    schemas = Schemas({"7": {"schema": "{}", "references": [reference]}})
+    folder = schemas.saved(tmp_path / "inner")
     with pytest.raises(RegistryError, match="does not have it, though another schema refers"):
         fetched(folder, "7")
 
@@ -330,6 +315,95 @@ def test_what_a_schema_does_not_fit_is_quarantined_and_says_why(
         )
     ]
     assert [row["id"] for row in lakes.rows_of(lake, name, "public.customers", DAY)] == [1]
+
+
+PARTS_SCHEMA = {
+    "type": "record",
+    "name": "Event",
+    "fields": [
+        {"name": "op", "type": "string"},
+        {"name": "after", "type": ["null", {
+            "type": "record", "name": "Row", "fields": [
+                {"name": "id", "type": "long"},
+                {"name": "flag", "type": "boolean"},
+                {"name": "flags", "type": {"type": "array", "items": ["null", "boolean"]}},
+                {"name": "n", "type": ["null", "int"]},
+                {"name": "photo", "type": "bytes"},
+                {"name": "state", "type": {"type": "enum", "name": "S", "symbols": ["a", "b"]}},
+                {"name": "tags", "type": {"type": "array", "items": "string"}},
+                {"name": "more", "type": {"type": "map", "values": "boolean"}},
+            ],
+        }]},
+        {"name": "source", "type": {
+            "type": "record", "name": "Source",
+            "fields": [{"name": n, "type": "string"} for n in ("schema", "table")],
+        }},
+    ],
+}  # fmt: skip
+PARTS = {
+    "op": b"\2c",
+    "after": b"\2",
+    "id": b"\2",
+    "flag": b"\1",
+    "flags": b"\4\0\2\1\0",
+    "n": b"\2\2",
+    "photo": b"\2\xff",
+    "state": b"\2",
+    "tags": b"\4\2a\2b\0",
+    "more": b"\2\2k\1\0",
+    "source": b"\14public\22customers",
+}
+TWO_BILLION, NONE_LEFT = b"\xee\xff\xff\xff\x0f", b"\xff" * 9 + b"\1"
+# Each part with other bytes that stand for the same value, and with such as stand for none.
+SAME = {
+    "id": b"\x84\0",  # of the first, whose id is 2
+    "flags": b"\3\6\0\2\1\0",  # a block that says its bytes
+    "n": b"\2\x82\x80\0",
+    "tags": b"\2\2a\2\2b\0",  # two blocks
+    "more": b"\4\2k\0\2k\1\0",  # the last of a key counts
+}
+NO_VALUES = {
+    "op": [b"\1c", b"\4\xc3(", b"\6\xed\xa0\x80", TWO_BILLION, NONE_LEFT],
+    "after": [b"\4", b"\1", TWO_BILLION],
+    "id": [b"\x82" + b"\x80" * 9 + b"\0"],
+    "flag": [b"\2", b"\xff"],
+    "flags": [b"\2\2\2\0", TWO_BILLION, NONE_LEFT],
+    "n": [b"\2\x80\x80\x80\x80\x10", b"\2\xff\xff\xff\xff\x1f"],
+    "photo": [TWO_BILLION, b"\x80\xa8\xd6\xb9\7", NONE_LEFT],
+    "state": [b"\4", b"\1"],
+    "tags": [b"\2\2\xff\0", TWO_BILLION, b"\x80\xa8\xd6\xb9\7", NONE_LEFT],
+    "more": [b"\2\2\xff\1\0", b"\2\2k\2\0", TWO_BILLION, NONE_LEFT],
+}
+
+
+def test_bytes_that_stand_for_no_value_are_quarantined_and_others_read(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    schemas, landing = Schemas(), Landing()
+    number = schemas.registered(PARTS_SCHEMA)
+
+    def put(key: int, part: str = "", data: bytes = b"") -> None:
+        value = b"".join({**PARTS, "id": bytes([2 * key]), part: data}.values())
+        landing.put(ev.raw(framed(number, value)))
+
+    bad = [(part, data) for part, found in NO_VALUES.items() for data in found]
+    for part, data in bad:
+        put(0, part, data)
+    put(1)
+    for key, (part, data) in enumerate(SAME.items(), 2):
+        put(key, part, data)
+    with serving(schemas) as url:
+        lake = lake_of({name: source_at(url, tmp_path, landing.landed)})
+        lakes.run_all(lake, name, [DAY])
+    reasons = {offset: reason for offset, reason, _ in quarantined(lake, name)}
+    assert reasons == dict.fromkeys(range(len(bad)), "registry_encoded")
+    rows = lakes.rows_of(lake, name, "public.customers", DAY)
+    assert sorted(row["id"] for row in rows) == [*range(1, len(SAME) + 2)]
+    for row in rows:
+        same = {column: row[column] for column in ("flag", "n", "photo", "state", "tags")}
+        whole = {"flag": True, "n": 1, "photo": b"\xff", "state": "b", "tags": ["a", "b"]}
+        assert same == whole, row
+        assert (row["flags"], dict(row["more"])) == ([None, True], {"k": True}), row
 
 
 def test_a_json_schema_that_says_nothing_leaves_its_records_readable(
