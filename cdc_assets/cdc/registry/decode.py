@@ -80,7 +80,7 @@ class Decoding:
     @cached_property
     def starts(self) -> dict[int, str]:
         """Kafka Connect's schemas (JSON) of decoded records, by the hash in `sent_start`."""
-        return {reader.start: reader.connect for reader in self._readers.values()}
+        return {reader.start: reader.connect for reader in self._readers}
 
     def add_to(self, records: Query) -> Query:
         """Add what Kafka Connect would have sent, of records that are decoded; null for others.
@@ -91,72 +91,87 @@ class Decoding:
         sent as JSON. `sent_key_schema` is the key's schema (JSON), `sent_start` a hash that tells
         the value's: :attr:`starts`. `registry_fault` says why a value with an id can't be decoded.
         """
-        headed = records.extend({f"_{part}_header": _id_in_header(part) for part in PARTS})
-        ids = {f"_{part}_id": f"coalesce(_{part}_header, {_id_in_bytes(part)})" for part in PARTS}
-        # With an id in a header, all of the bytes are the value's, also a zero at their start.
-        data = {
-            f"_{part}_data": case(
-                (f"_{part}_header IS NOT NULL", part), otherwise=f"substring({part}, 6)"
-            )
-            for part in PARTS
-        }
-        bare = headed.extend({**ids, **data})
-        # What a JSON Schema describes, as text and as strict JSON.
-        texts = {
-            f"_{part}_json": case(
-                (f"_{part}_id IN ({literals(of_json)})", f"CAST(_{part}_data AS string)")
-            )
-            for part in PARTS
-            if (of_json := [i for i, reader in self._of(part) if reader.avro is None])
-        }
-        documents = {f"{name}_doc": name for name in texts}
-        if texts:
-            bare = with_strict_json(bare.extend(texts), **documents)
-        avro = {
-            f"_{part}_{reader.number}": case((f"_{part}_id = {literal(i)}", reader.decoded(part)))
-            for part in PARTS
-            for i, reader in self._of(part)
-            if reader.avro is not None
-        }
-        sent: dict[str, Sql] = {}
-        for part in PARTS:
-            branches = [reader.document(part) for _, reader in self._of(part) if reader.avro]
-            text = "CAST(NULL AS string)"
-            if (name := f"_{part}_json") in texts:
-                is_read = f"{name}_doc IS NOT NULL"
-                branches.append((is_read, _document(document_in(f"{name}_doc"))))
-                whole = f"concat('{{\"schema\":null,\"payload\":', {name}, '}}')"
-                text = case((is_read, whole))
-            sent[f"sent_{part}"] = case(*branches, otherwise="CAST(NULL AS variant)")
-            sent[f"sent_{part}_text"] = text
-        read = bare.extend(avro).extend(sent)
-        whys = {**{i: _MISFIT for i, _ in self._of("value")}, **self._faults}
-        fault = (
-            "concat('schema id ', _value_id, ': ', "
-            f"coalesce({lookup('_value_id', whys)}, {literal(_UNKNOWN)}))"
-        )
-        known = read.extend(
+        decoded = self._with_avro(self._with_json(_with_data(records)))
+        sent = decoded.extend({**self._sent("key"), **self._sent("value")})
+        read = sent.extend(
             {
                 "sent_key_schema": self._by_id("key", lambda r: r.connect, "string"),
                 "sent_start": self._by_id("value", lambda r: r.start, "bigint"),
-                "registry_fault": case(("_value_id IS NOT NULL AND sent_value IS NULL", fault)),
+                "registry_fault": self._fault(),
             }
         )
         steps = [f"_{part}_{step}" for part in PARTS for step in ("header", "id", "data")]
-        return known.drop(*steps, *texts, *documents, *avro)
+        columns = [column for part in PARTS for column, _ in self._avro(part)]
+        texts = [f"_{part}_{step}" for part in self._in_json for step in ("json", "json_doc")]
+        return read.drop(*steps, *columns, *texts)
+
+    def _with_json(self, records: Query) -> Query:
+        """Add what JSON Schemas describe, as text and as strict JSON."""
+        if not self._in_json:
+            return records
+        texts = {
+            f"_{part}_json": case(
+                (f"_{part}_id IN ({literals(ids)})", f"CAST(_{part}_data AS string)")
+            )
+            for part, ids in self._in_json.items()
+        }
+        return with_strict_json(records.extend(texts), **{f"{text}_doc": text for text in texts})
+
+    def _with_avro(self, records: Query) -> Query:
+        """Add a column of decoded records for each Avro schema of the keys and of the values."""
+        return records.extend(
+            {
+                column: case((f"_{part}_id = {literal(reader.id)}", reader.decoded(part)))
+                for part in PARTS
+                for column, reader in self._avro(part)
+            }
+        )
+
+    def _sent(self, part: Part) -> dict[str, Sql]:
+        """The document of a key or value, and its text where it was sent as JSON."""
+        branches = [reader.document(column) for column, reader in self._avro(part)]
+        text = "CAST(NULL AS string)"
+        if part in self._in_json:
+            json_text, document = f"_{part}_json", f"_{part}_json_doc"
+            branches.append((f"{document} IS NOT NULL", _document(document_in(document))))
+            whole = f"concat('{{\"schema\":null,\"payload\":', {json_text}, '}}')"
+            text = case((f"{document} IS NOT NULL", whole))
+        return {
+            f"sent_{part}": case(*branches, otherwise="CAST(NULL AS variant)"),
+            f"sent_{part}_text": text,
+        }
+
+    def _fault(self) -> Sql:
+        whys = {**{reader.id: _MISFIT for reader in self._of("value")}, **self._faults}
+        why = f"coalesce({lookup('_value_id', whys)}, {literal(_UNKNOWN)})"
+        fault = f"concat('schema id ', _value_id, ': ', {why})"
+        return case(("_value_id IS NOT NULL AND sent_value IS NULL", fault))
 
     def _by_id(self, part: Part, said: Callable[[_Reader], str | int], kind: str) -> Sql:
         """What is said of the schema of each key or value that is decoded."""
-        of_id = ((f"_{part}_id = {literal(i)}", literal(said(r))) for i, r in self._of(part))
+        of_id = ((f"_{part}_id = {literal(r.id)}", literal(said(r))) for r in self._of(part))
         return case((f"sent_{part} IS NOT NULL", f"CAST({case(*of_id)} AS {kind})"))
 
-    def _of(self, part: Part) -> list[tuple[str, _Reader]]:
-        """The ids that keys or values say and that are read, and how."""
-        return [(i, reader) for i, reader in self._readers.items() if i in self.ids[part]]
+    def _of(self, part: Part) -> list[_Reader]:
+        """How keys or values are read, by the ids that they say."""
+        return [reader for reader in self._readers if reader.id in self.ids[part]]
+
+    def _avro(self, part: Part) -> list[tuple[str, _AvroReader]]:
+        """Those of Avro, each with the column of its decoded records."""
+        readers = [reader for reader in self._of(part) if isinstance(reader, _AvroReader)]
+        return [(f"_{part}_{number}", reader) for number, reader in enumerate(readers)]
 
     @cached_property
-    def _readers(self) -> dict[str, _Reader]:
-        return {i: read for i, read in self._read.items() if isinstance(read, _Reader)}
+    def _in_json(self) -> dict[Part, list[str]]:
+        """The ids of JSON Schemas, of keys and of values that have such."""
+        ids = {
+            part: [r.id for r in self._of(part) if not isinstance(r, _AvroReader)] for part in PARTS
+        }
+        return {part: found for part, found in ids.items() if found}
+
+    @cached_property
+    def _readers(self) -> list[_Reader]:
+        return [read for read in self._read.values() if isinstance(read, _Reader)]
 
     @cached_property
     def _faults(self) -> dict[str, str]:
@@ -166,12 +181,26 @@ class Decoding:
     @cached_property
     def _read(self) -> dict[str, _Reader | str]:
         read: dict[str, _Reader | str] = {}
-        for number, (schema_id, schema) in enumerate(sorted(self.schemas.items())):
+        for schema_id, schema in sorted(self.schemas.items()):
             try:
-                read[schema_id] = _reader_of(number, schema)
+                read[schema_id] = _reader_of(schema_id, schema)
             except SchemaError as error:
                 read[schema_id] = str(error)
         return read
+
+
+def _with_data(records: Query) -> Query:
+    """Add the ids that keys and values say, and the bytes that are left without them."""
+    headed = records.extend({f"_{part}_header": _id_in_header(part) for part in PARTS})
+    ids = {f"_{part}_id": f"coalesce(_{part}_header, {_id_in_bytes(part)})" for part in PARTS}
+    # With an id in a header, all of the bytes are the value's, also a zero at their start.
+    data = {
+        f"_{part}_data": case(
+            (f"_{part}_header IS NOT NULL", part), otherwise=f"substring({part}, 6)"
+        )
+        for part in PARTS
+    }
+    return headed.extend({**ids, **data})
 
 
 _MISFIT = "the bytes are not exactly one value of this schema"
@@ -180,14 +209,10 @@ _UNKNOWN = "the registry has no schema of this id"
 
 @dataclass(frozen=True)
 class _Reader:
-    """How the values of one schema are read.
+    """How the values of one schema are read: `connect` is Kafka Connect's schema of them (JSON)."""
 
-    `connect` is Kafka Connect's schema of them (JSON), `avro` the Avro schema; None: a JSON Schema.
-    """
-
-    number: int
+    id: str
     connect: str
-    avro: AvroSchema | None
 
     @property
     def start(self) -> int:
@@ -195,9 +220,13 @@ class _Reader:
         digest = hashlib.sha256(self.connect.encode()).digest()
         return int.from_bytes(digest[:8], "big", signed=True)
 
+
+@dataclass(frozen=True)
+class _AvroReader(_Reader):
+    avro: AvroSchema
+
     def decoded(self, part: Part) -> Sql:
         """A record of the Avro value, `payload`, and of what stands behind it, `end`."""
-        assert self.avro is not None
         end = {"type": "fixed", "name": "cdc_assets.End", "size": len(_END) // 2}
         framed = {
             "type": "record",
@@ -207,23 +236,22 @@ class _Reader:
         data = f"concat(_{part}_data, X'{_END}')"
         return f"from_avro({data}, {literal(json.dumps(framed))}, map('mode', 'PERMISSIVE'))"
 
-    def document(self, part: Part) -> tuple[Sql, Sql]:
-        """Is the decoded record all of the Avro value, and nothing but it? And its document."""
-        assert self.avro is not None
-        column, in_json = f"_{part}_{self.number}", self.avro.in_json
-        payload, is_read = f"{column}.payload", f"{column}.end = X'{_END}'"
-        if (is_misfit := self.avro.is_misfit) is not None:
+    def document(self, decoded: Sql) -> tuple[Sql, Sql]:
+        """Is a decoded record all of the Avro value, and nothing but it? And its document."""
+        payload, is_read = f"{decoded}.payload", f"{decoded}.end = X'{_END}'"
+        in_json, is_misfit = self.avro.in_json, self.avro.is_misfit
+        if is_misfit is not None:
             is_read = f"{is_read} AND NOT coalesce({is_misfit(payload)}, false)"
         return is_read, _document(in_json(payload) if in_json else payload)
 
 
-def _reader_of(number: int, schema: RegistrySchema) -> _Reader:
+def _reader_of(schema_id: str, schema: RegistrySchema) -> _Reader:
     if schema.kind == JSON:
-        return _Reader(number, _as_text(read_json_schema(schema.text)), None)
+        return _Reader(schema_id, _as_text(read_json_schema(schema.text)))
     if schema.kind != AVRO:
         raise SchemaError(f"a schema of {schema.kind} is not read, only AVRO and JSON")
     avro = read_avro(schema.text, schema.references)
-    return _Reader(number, _as_text(avro.connect), avro)
+    return _AvroReader(schema_id, _as_text(avro.connect), avro)
 
 
 def _as_text(connect: Mapping[str, Any]) -> str:
