@@ -29,14 +29,14 @@ def test_the_formats_of_the_configuration_are_those_that_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "fuzzed", fuzz_run.fuzzed_sources(4_000, SEED), ids=lambda fuzzed: fuzzed.format
+    "fuzzed", fuzz_run.fuzzed_sources(4_000, SEED), ids=lambda fuzzed: fuzzed.label
 )
 def test_each_row_event_that_the_model_reads_has_a_signature_of_its_format(
     fuzzed: fuzz_run.FuzzedSource,
 ) -> None:
     rows = [
         found.record.value
-        for of_day in model.classify(fuzzed.options(), fuzzed.landed).values()
+        for of_day in model.classify(fuzzed.options(), fuzzed.as_json).values()
         for found in of_day
         if found.destination == "changes" and found.source_op and found.record.value
     ]
