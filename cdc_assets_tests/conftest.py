@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import date
@@ -30,6 +31,11 @@ SPARK = {
     **SMALL_WORK,
     **SHORT_RUN,
 }
+
+# Where tests run in the background, their shell has made them, and the commands that they start,
+# deaf to Ctrl-C, which some of them wait for.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
