@@ -45,6 +45,7 @@ class Settings:
     missing_columns: str = "null"
     position_reset: tuple[str, ...] = ()
     registry: str | None = None  # of which kind the schemas are that its records are written with
+    connector: str | None = None  # where all its worlds have the same
     flattening: tuple[tuple[str, Any], ...] = ()  # what debezium-flat asks for beside
 
     def options(self) -> dict[str, Any]:
@@ -229,6 +230,12 @@ COARSE: dict[str, Callable[[int], dict[str, Any]]] = {
     "none": lambda n: {"connector": None, "ts_ms": None},
 }
 
+# What of an update Spanner captures; NEW_VALUES do not tell null from what did not change.
+CAPTURED = (
+    "OLD_AND_NEW_VALUES", "OLD_AND_NEW_VALUES", "OLD_AND_NEW_VALUES", "NEW_ROW",
+    "NEW_ROW_AND_OLD_VALUES", "NEW_VALUES",
+)  # fmt: skip
+
 ACTIONS = {
     "write": 72,
     "delete": 27,
@@ -347,6 +354,10 @@ def worlds(draw: st.DrawFn, settings: Settings, name: str) -> World:
     drawn = draw(traits(settings.format))
     if settings.registry is not None:
         drawn = replace(drawn, schemas="on")
+    if settings.connector is not None:
+        drawn = replace(drawn, connector=settings.connector, text_keys=False)
+    if settings.connector == "spanner":  # whose tables have keys, and old images few columns
+        drawn = replace(drawn, full=False, key=None if drawn.key == "none" else drawn.key)
     teller = TELLERS[settings.format](name, settings, drawn)
     if teller.traits.shared_topic:
         teller.neighbour()
@@ -691,6 +702,13 @@ class DebeziumTeller(Teller):
             options["source"] = ev.vitess_source(
                 *options.get("table", self.table), number=lsn // 64, is_old=self.day == 0
             )
+        elif connector == "spanner":
+            lsn = options.pop("lsn", None) or 0
+            options["source"] = ev.spanner_source(
+                *options.get("table", self.table),
+                number=lsn // 64,
+                captured=options.pop("captured", CAPTURED[0]),
+            )
         elif connector in COARSE:
             lsn = options.pop("lsn", None) or 0
             elements = COARSE[connector](lsn // 64)
@@ -712,8 +730,20 @@ class DebeziumTeller(Teller):
         self.event(ev.created, row)
 
     def updated(self, before: Values, row: Values, step: Step) -> None:
+        if self.traits.connector == "spanner":
+            self._captured(before, row)
+            return
         after = self.after_of(row, step)
         self.event(ev.updated, after, self.before_of(before), row=row)
+
+    def _captured(self, before: Values, row: Values) -> None:
+        """An update as Spanner captures it: a value that it does not send is null."""
+        captured = self.pick(*CAPTURED)
+        told = {n for n in row if row[n] != before.get(n)} | set(self.key_of(row))
+        was, now = ({n: of.get(n) if n in told else None for n in row} for of in (before, row))
+        if captured.startswith("NEW_ROW"):
+            now = row
+        self.event(ev.updated, now, was, row=row, captured=captured)
 
     def deleted(self, before: Values, step: Step) -> None:
         record = self.event(ev.deleted, self.before_of(before), row=before)

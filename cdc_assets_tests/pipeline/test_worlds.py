@@ -60,6 +60,8 @@ SHARES = (  # of ten worlds
 )
 # Of ten worlds, too; drawn by their names, so that what the others draw stays as it was.
 NAMED_SHARES = (("debezium-flat", 1),)
+# Of Debezium's connectors that say in ways of their own what a row or a table is.
+CONNECTOR_SHARES = (("vitess", 1), ("spanner", 1))
 # And of Debezium's events that are written with a schema registry.
 REGISTRY_SHARES = (("AVRO", 1), ("JSON", 1))
 CANDIDATES = 8  # how many smaller worlds a round tries, or more where it leaves out shorter parts
@@ -114,6 +116,10 @@ def draw(
         of_format = f"{format} {seed}"
         settings = examples(settings_of(format), 3, of_format)[-1]
         drawn += examples(worlds(settings, "w0000"), -(-count * share // 10), of_format)
+    for connector, share in CONNECTOR_SHARES:
+        of_own = f"{connector} {seed}"
+        settings = replace(examples(settings_of("debezium"), 3, of_own)[-1], connector=connector)
+        drawn += examples(worlds(settings, "w0000"), -(-count * share // 10), of_own)
     for kind, share in registries:
         of_kind = f"{kind} {seed}"
         settings = replace(examples(settings_of("debezium"), 3, of_kind)[-1], registry=kind)
