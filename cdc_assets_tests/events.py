@@ -366,10 +366,10 @@ def vitess_source(
     return {**members, **time, "lsn": None, "vgtid": to_json(vgtid)}
 
 
-def spanner_source(database: str, table: str, *, number: int, captured: str) -> dict[str, Any]:
-    """For ``source=``: commits have milliseconds, and say what is captured of an update."""
-    members = {"connector": "spanner", "db": database, "schema": None, "table": table, "lsn": None}
-    return {**members, "ts_ms": NOON_MS + number, "value_capture_type": captured}
+def spanner_source(database: str, captured: str | None) -> dict[str, Any]:
+    """For ``source=``: what is captured of an update, its ``value_capture_type``, stands there."""
+    members = {"connector": "spanner", "db": database, "schema": None, "lsn": None}
+    return {**members, "value_capture_type": captured}
 
 
 def raw(value: bytes | None, *, topic: str = "inventory.public.customers", **kafka: Any) -> Record:

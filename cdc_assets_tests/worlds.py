@@ -692,28 +692,24 @@ class DebeziumTeller(Teller):
             "processed_ts_ms": now + 200,
             "extra": {"transaction": self.transaction()},
         }
-        if self.is_mysql:
-            lsn = options.pop("lsn", None) or 0
+        connector = "mysql" if self.is_mysql else self.traits.connector
+        if connector != "postgresql":
+            # Its events have no LSN: the number tells their own elements.
+            lsn, options["lsn"] = options.pop("lsn", None) or 0, None
+            captured = options.pop("captured", CAPTURED[0])
             db, table = options.get("table", self.table)
-            options["source"] = ev.mysql_source(db, table, pos=lsn // 8, row=lsn % 8)
-        elif (connector := self.traits.connector) == "vitess":
-            lsn = options.pop("lsn", None) or 0
-            # It is upgraded after the first day.
-            options["source"] = ev.vitess_source(
-                *options.get("table", self.table), number=lsn // 64, is_old=self.day == 0
-            )
-        elif connector == "spanner":
-            lsn = options.pop("lsn", None) or 0
-            options["source"] = ev.spanner_source(
-                *options.get("table", self.table),
-                number=lsn // 64,
-                captured=options.pop("captured", CAPTURED[0]),
-            )
-        elif connector in COARSE:
-            lsn = options.pop("lsn", None) or 0
-            elements = COARSE[connector](lsn // 64)
-            options["lsn"] = None
-            options["source"] = {"connector": connector, **elements}
+            if connector == "mysql":
+                options["source"] = ev.mysql_source(db, table, pos=lsn // 8, row=lsn % 8)
+            elif connector == "vitess":
+                # It is upgraded after the first day.
+                is_old = self.day == 0
+                options["source"] = ev.vitess_source(db, table, number=lsn // 64, is_old=is_old)
+            elif connector == "spanner":
+                at = {"ts_ms": ev.NOON_MS + lsn // 64}
+                options["source"] = ev.spanner_source(db, captured) | at
+            else:
+                elements = COARSE[connector](lsn // 64)
+                options["source"] = {"connector": connector, **elements}
         return build(*images, **{**defaults, **options})
 
     def transaction(self) -> dict[str, Any] | None:

@@ -149,7 +149,7 @@ def _read_record(
         elif source.get("format", "debezium") == "debezium":
             _read_debezium(document, event, unsent=unavailable_value(source))
         else:
-            READERS[source.get("format", "debezium")](document, event)
+            READERS[source["format"]](document, event)
     except QuarantinedError as error:
         event.destination, event.reason = "quarantine", error.reason
     except ControlledError:
@@ -830,7 +830,6 @@ def _column_names(names: Any) -> list[str] | None:
 
 
 READERS: dict[str, Callable[[dict[str, Any], Event], None]] = {
-    "debezium": _read_debezium,
     "debezium-cassandra": _read_cassandra,
     "lindorm": _read_lindorm,
     "dataworks": _read_dataworks,

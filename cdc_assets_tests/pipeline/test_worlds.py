@@ -108,22 +108,19 @@ def draw(
 ) -> list[World]:
     """Worlds of some sources, whose settings are drawn too."""
     drawn: list[World] = []
+
+    def add(format: str, share: int, own_seed: int | str, **same: Any) -> None:
+        settings = replace(examples(settings_of(format), 3, own_seed)[-1], **same)
+        drawn.extend(examples(worlds(settings, "w0000"), -(-count * share // 10), own_seed))
+
     for number, (format, share) in enumerate(SHARES):
-        own_seed = seed * len(SHARES) + number
-        settings = examples(settings_of(format), 3, own_seed)[-1]
-        drawn += examples(worlds(settings, "w0000"), -(-count * share // 10), own_seed)
+        add(format, share, seed * len(SHARES) + number)
     for format, share in NAMED_SHARES:
-        of_format = f"{format} {seed}"
-        settings = examples(settings_of(format), 3, of_format)[-1]
-        drawn += examples(worlds(settings, "w0000"), -(-count * share // 10), of_format)
+        add(format, share, f"{format} {seed}")
     for connector, share in CONNECTOR_SHARES:
-        of_own = f"{connector} {seed}"
-        settings = replace(examples(settings_of("debezium"), 3, of_own)[-1], connector=connector)
-        drawn += examples(worlds(settings, "w0000"), -(-count * share // 10), of_own)
+        add("debezium", share, f"{connector} {seed}", connector=connector)
     for kind, share in registries:
-        of_kind = f"{kind} {seed}"
-        settings = replace(examples(settings_of("debezium"), 3, of_kind)[-1], registry=kind)
-        drawn += examples(worlds(settings, "w0000"), -(-count * share // 10), of_kind)
+        add("debezium", share, f"{kind} {seed}", registry=kind)
     return [world.of(world.records, f"w{n:04}") for n, world in enumerate(drawn)]
 
 

@@ -190,10 +190,10 @@ class _Types:
 
     def _primitive(self, name: str) -> Any:
         """What values are decoded as: the same bytes for all that a writer writes."""
-        if name == "int":
-            return "long"
-        if name != "boolean" or _BOOLEAN in self.defined:
-            return _BOOLEAN if name == "boolean" else name
+        if name != "boolean":
+            return "long" if name == "int" else name
+        if _BOOLEAN in self.defined:
+            return _BOOLEAN
         self.defined.add(_BOOLEAN)
         return {"type": "fixed", "name": _BOOLEAN, "size": 1}
 
@@ -230,9 +230,7 @@ class _Types:
             readers.append({"name": name, "type": read.reader})
             doc = {"doc": field["doc"]} if isinstance(field.get("doc"), str) else {}
             connects.append({**doc, **read.connect, "field": name})
-            members[name] = read.in_json
-            if read.is_misfit is not None:
-                misfits[name] = read.is_misfit
+            members[name], misfits[name] = read.in_json, read.is_misfit
         struct = {"type": "struct", "fields": connects, "optional": False}
         return AvroSchema(
             {"type": "record", "fields": readers}, struct, _of_members(members), _of_any(misfits)
@@ -265,12 +263,13 @@ def _of_map(of_value: Expression | None) -> Expression:
     return is_misfit
 
 
-def _of_any(members: Mapping[str, Expression]) -> Expression | None:
+def _of_any(members: Mapping[str, Expression | None]) -> Expression | None:
     """As `is_misfit`, of a record with these members."""
-    if not members:
+    told = {name: of_member for name, of_member in members.items() if of_member}
+    if not told:
         return None
     return lambda value: " OR ".join(
-        f"({of_member(f'{value}.{quote(name)}')})" for name, of_member in members.items()
+        f"({of_member(f'{value}.{quote(name)}')})" for name, of_member in told.items()
     )
 
 

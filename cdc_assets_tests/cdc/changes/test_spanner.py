@@ -33,9 +33,7 @@ class Users(PgLog):
         super().__init__("spanner", "shop", table, types=TYPES, landing=landing)
 
     def _event(self, build: Any, *images: Any, **options: Any) -> Any:
-        captured = options.pop("captured", CHANGED)
-        source = {"connector": "spanner", "db": "shop", "schema": None, "lsn": None}
-        options["source"] = {**source, "value_capture_type": captured}
+        options["source"] = ev.spanner_source("shop", options.pop("captured", CHANGED))
         return super()._event(build, *images, **options)
 
     def change(self, key: int, before: Any, after: Any, **options: Any) -> Any:
