@@ -226,7 +226,8 @@ def read_wire(wire: Wire, raw: Any) -> Any:
         return [read_wire(dict_of(wire.get("items")) or {}, v) for v in raw]
     if base == "map":
         return _map_members(wire, raw)
-    if base == "struct":
+    # A struct with members that no column can have is text, whatever stands in its place.
+    if base == "struct" and wire_type(wire) not in (None, ("string",)):
         if not isinstance(raw, dict):
             raise DoesNotFitError("not an object")
         if isinstance(name, str) and name.startswith(GEOMETRY):

@@ -79,6 +79,10 @@ TYPES: dict[str, Any] = {
     "struct": ev.struct_schema(
         {"a": "int32", "b `c`.d": "string", "e": ev.struct_schema({"f": (ev.DECIMAL, 2, 10)})}
     ),
+    # No column has such members: the text of what stands there.
+    "struct_without_members": ev.struct_schema({}),
+    "struct_of_no_name": ev.struct_schema({"": "io.debezium.time.MicroTimestamp"}),
+    "array_of_structs_of_no_name": {"type": "array", "items": ev.struct_schema({"": "int32"})},
     "array_of_structs": {"type": "array", "items": ev.struct_schema({"a": "int64", "b": "bytes"})},
 }
 
@@ -128,7 +132,7 @@ OTHERS += [_bytes_of(n) for n in LONG]
 OTHERS += [f'{{"scale":{s},"value":{_bytes_of(n)}}}' for n in LONG for s in (0, 3, -2, 700)]
 # Spark's maps have neither a key twice nor null for a key.
 NO_MAPS = ['[[1,"a"],[1,"b"]]', '[[null,"a"]]']
-VALUES = [*map(str, NUMBERS), *FRACTIONS, *map(json.dumps, TEXTS), *OTHERS, *NO_MAPS]
+VALUES = [*map(str, NUMBERS), "-0", *FRACTIONS, *map(json.dumps, TEXTS), *OTHERS, *NO_MAPS]
 
 
 @pytest.fixture(scope="module")
