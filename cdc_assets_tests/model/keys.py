@@ -245,8 +245,16 @@ def _key_value(
     target = target or (key_wire and wire_type(key_wire)) or None
     if target:
         return hold(value, target)
-    is_number = isinstance(value, Decimal) and math.isfinite(float(value))
-    return AsSent(value) if is_number else value
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+        return value
+    if not _is_in_variant(value):
+        return str(value)
+    return AsSent(value) if isinstance(value, Decimal) else value
+
+
+def _is_in_variant(number: int | Decimal) -> bool:
+    """Does VARIANT hold the number? Else it stands as the text of its digits."""
+    return abs(number) < 10**38 if isinstance(number, int) else math.isfinite(float(number))
 
 
 def _key_of_header(

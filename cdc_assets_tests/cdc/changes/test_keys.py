@@ -248,6 +248,14 @@ def keyless(log: PgLog) -> None:
     log.delete(id=1, _key=None)
 
 
+UNTYPED = [Decimal("0.5"), Decimal("1E+309"), Decimal("-1.5E+399"), "1E+2", 10**39]
+
+
+def untyped(log: PgLog) -> None:
+    for number in UNTYPED:
+        log.create(id=number, v="x")
+
+
 TABLES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     # table → (story, configuration, options of its log)
     "typed": (typed, {"key": list(TYPES)}, {"types": {**TYPES, "v": "string"}}),
@@ -277,6 +285,7 @@ TABLES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "unreadable": (unreadable, {"key": ["id"]}, {"types": ID}),
     "unnamed": (unnamed, {}, {}),
     "keyless": (keyless, {"key": "none"}, {}),
+    "untyped": (untyped, {"key": ["id"]}, {}),
 }
 
 
@@ -351,6 +360,19 @@ def test_keys_are_canonical(told: Told) -> None:  # section 4, `key`
     assert {name: first[name] for name in expected} == expected
     assert list(first) == sorted(first)
     assert {key["zoned"] for key in keys} == {first["zoned"], "2026-11-04T12:00:00.5Z"}
+
+
+def test_a_number_that_nothing_types_stands_in_its_key_as_it_was_sent(told: Told) -> None:
+    changes = lakes.stage_rows(told.lake, SOURCE, "changes", [D1])
+    got = {r["offset"]: r["key"] for r in changes if r["table_name"] == "public.untyped"}
+    numbers = ["0.5", '"1E+309"', '"-1.5E+399"', '"1E+2"', f'"{10**39}"']
+    assert [got[n] for n in sorted(got)] == [f'{{"id":{number}}}' for number in numbers]
+    expected = {
+        found.record.offset: found.key
+        for found in told.classified[D1]
+        if found.table_name == "public.untyped"
+    }
+    assert got == expected
 
 
 def test_a_key_is_met_by_a_message_key_that_is_written_otherwise(told: Told) -> None:  # D5
