@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 
@@ -19,6 +20,7 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import SHORT_RUN, SMALL_WORK, build_session
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.lakes import config_of, source_config
+from cdc_assets_tests.paths import CASES
 
 if TYPE_CHECKING:
     from cdc_assets_tests.e2e.stack import Broker
@@ -31,6 +33,10 @@ SPARK = {
     **SMALL_WORK,
     **SHORT_RUN,
 }
+
+# The same draws in every run; --hypothesis-profile=default draws others each time.
+hypothesis.settings.register_profile("repeatable", derandomize=True, database=None)
+hypothesis.settings.load_profile("repeatable")
 
 # Where tests run in the background, their shell has made them, and the commands that they start,
 # deaf to Ctrl-C, which some of them wait for.
@@ -95,13 +101,18 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield running
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts processes of its own and waits for them comes first, beside all the others."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What starts processes of its own and waits for them comes first, beside all the others; what
+    reads events from outside is left out where they are not."""
     items.sort(key=lambda item: item.get_closest_marker("process") is None)
+    if not CASES.is_dir():
+        left_out = [item for item in items if item.get_closest_marker("cases")]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The seconds that each file took, fixtures included."""
+    """The seconds that each file took, fixtures included, and what was left out."""
     seconds: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
         for report in reports:
@@ -110,6 +121,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("seconds by file")
     for file, took in seconds.most_common():
         terminalreporter.write_line(f"{took:7.0f}  {file}")
+    if not CASES.is_dir():
+        terminalreporter.write_line(
+            f"left out: the tests that read real events; no folder {CASES} (CDC_CASES names it)"
+        )
 
 
 @pytest.fixture

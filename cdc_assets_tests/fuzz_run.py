@@ -1,11 +1,11 @@
 """Hostile events through all stages, against the plain-Python model.
 
 ``python -m cdc_assets_tests.fuzz_run --records 100000 --seed 7`` runs it by hand; test_fuzz.py runs
-some thousand records. Good events of every format, and the public events in
-``../shared/cases/public`` where they are there, are changed by mutations.py, records of a schema
+some thousand records. Good events of every format are changed by mutations.py, records of a schema
 registry by encoded_mutations.py, and land over several days. No stage may fail, every landed record
 reaches one destination, and destinations, changes, lag and every day of every configured table are
-what the model says. The same for the same seed.
+what the model says. The same for the same seed, wherever it runs: the public events, which not
+every clone has, are changed and land in sources of their own.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ SHARES = {
     "ogg": 3,
 }
 # Beside them, of the same whole: the others' events stay what they were before these came.
-MORE_SHARES = {"debezium-mongodb": 3, "debezium-cassandra": 3}
+ALL_SHARES = {**SHARES, "debezium-mongodb": 3, "debezium-cassandra": 3}
 AVRO, AVRO_SHARE = "debezium, Avro", 3  # events of Debezium that are written with a registry
+PUBLIC = "{}, public"  # what reports call the public events of a format
 NAMES_OF_A_SOURCE = 8  # how many hostile column names a small run tries; each alters its tables
 IDS = 40
 
@@ -67,11 +68,7 @@ class FuzzedSource:
     tables: dict[str, Any]
     landed: Landed
     registry: Schemas | None = None
-
-    @property
-    def label(self) -> str:
-        """What reports call it."""
-        return self.format if self.registry is None else AVRO
+    label: str = ""  # what reports call it
 
     @cached_property
     def as_json(self) -> Landed:
@@ -421,18 +418,35 @@ def _public_tables(events: Iterable[tuple[str | None, Record]], most: int) -> di
     return {table: {"columns": columns[table]} for table, _ in counts.most_common(most)}
 
 
-def _mixed_in(
-    rng: Random, landed: Landed, events: Sequence[tuple[str | None, Record]], count: int
-) -> Landed:
-    """Public events among others, over and over: all of them first, then any."""
-    if not events:
-        return landed
-    wanted = [record for _, record in events][:count]
-    wanted += [rng.choice(events)[1] for _ in range(count - len(wanted))]
-    for record in wanted:
-        of_day = landed[rng.choice(DAYS)]
-        of_day.insert(rng.randrange(len(of_day) + 1), record)
-    return landed
+def public_sources(
+    records: int,
+    seed: int,
+    *,
+    names: int = NAMES_OF_A_SOURCE,
+    tables: int = 1,
+    without: Collection[str] = (),
+) -> list[FuzzedSource]:
+    """Beside those of `fuzzed_sources`, a source of each format that has public events: a quarter
+    of so many records, all of its events first, then any of them again."""
+    sources = []
+    for number, (format, share) in enumerate(ALL_SHARES.items()):
+        events = public_events(format)
+        if not events:
+            continue
+        label = PUBLIC.format(format)
+        rng = Random(f"{seed} {label}")
+        count = _part(records, share) // 4
+        good = [record for _, record in events][:count]
+        good += [rng.choice(events)[1] for _ in range(count - len(good))]
+        landed: Landed = {day: [] for day in DAYS}
+        for record in good:
+            landed[rng.choice(DAYS)].append(record)
+        mutator = Mutator(rng, names=_sampled(rng, names), without=without, format=format)
+        made = _changed(rng, landed, mutator)
+        of_most = _public_tables(events, tables)
+        name = f"fuzz_public_{number}"
+        sources.append(FuzzedSource(name, format, of_most, made, label=label))
+    return sources
 
 
 # -- what lands ----------------------------------------------------------------------------------
@@ -443,26 +457,18 @@ def fuzzed_sources(
     seed: int,
     *,
     names: int = NAMES_OF_A_SOURCE,
-    public_tables: int = 1,
     without: Collection[str] = (),
 ) -> list[FuzzedSource]:
     """A source of each format with about so many records in those of `SHARES`, a third of them
     changed."""
     sources = []
-    for number, (format, share) in enumerate({**SHARES, **MORE_SHARES}.items()):
+    for number, (format, share) in enumerate(ALL_SHARES.items()):
         rng = Random(f"{seed} {format}")
-        count = records * share // sum(SHARES.values())
-        public = public_events(format)
-        tables, landed = _GOOD[format](rng, count * 3 // 4 if public else count)
-        sample = rng.sample(NAMES, min(names, len(NAMES)))
-        mutator = Mutator(rng, names=sample, without=without, format=format)
-        mixed = _mixed_in(rng, landed, public, count // 4)
-        changed = {
-            day: [r for good in of_day for r in mutator(good)] for day, of_day in mixed.items()
-        }
-        tables = {**_public_tables(public, public_tables), **tables}
-        sources.append(FuzzedSource(f"fuzz_{number}", format, tables, _offset_anew(rng, changed)))
-    return [*sources, encoded_source(records * AVRO_SHARE // sum(SHARES.values()), seed)]
+        tables, landed = _GOOD[format](rng, _part(records, share))
+        mutator = Mutator(rng, names=_sampled(rng, names), without=without, format=format)
+        made = _changed(rng, landed, mutator)
+        sources.append(FuzzedSource(f"fuzz_{number}", format, tables, made, label=format))
+    return [*sources, encoded_source(_part(records, AVRO_SHARE), seed)]
 
 
 def encoded_source(count: int, seed: int) -> FuzzedSource:
@@ -471,9 +477,21 @@ def encoded_source(count: int, seed: int) -> FuzzedSource:
     tables, landed = _avro(rng, count)
     schemas = Schemas(first=100)  # no low ids, which mutations have as those of no schema
     sent = schemas.all_sent(landed)
-    mutator = EncodedMutator(rng, schemas_by_id(schemas.by_id))
-    changed = {day: [r for good in of_day for r in mutator(good)] for day, of_day in sent.items()}
-    return FuzzedSource("fuzz_avro", "debezium", tables, _offset_anew(rng, changed), schemas)
+    made = _changed(rng, sent, EncodedMutator(rng, schemas_by_id(schemas.by_id)))
+    return FuzzedSource("fuzz_avro", "debezium", tables, made, schemas, label=AVRO)
+
+
+def _part(records: int, share: int) -> int:
+    return records * share // sum(SHARES.values())
+
+
+def _sampled(rng: Random, names: int) -> list[str]:
+    return rng.sample(NAMES, min(names, len(NAMES)))
+
+
+def _changed(rng: Random, landed: Landed, mutator: Mutator | EncodedMutator) -> Landed:
+    made = {day: [r for good in of_day for r in mutator(good)] for day, of_day in landed.items()}
+    return _offset_anew(rng, made)
 
 
 def _offset_anew(rng: Random, landed: Landed) -> Landed:
@@ -702,17 +720,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--names", type=int, default=len(NAMES), help="hostile column names a source"
     )
     parser.add_argument("--public-tables", type=int, default=12, help="tables of public events")
-    parser.add_argument("--format", action="append", choices=[*_GOOD, AVRO], help="only these")
+    labels = [*_GOOD, AVRO, *map(PUBLIC.format, _GOOD)]
+    parser.add_argument("--format", action="append", choices=labels, help="only these")
     parser.add_argument("--without", action="append", default=[], help="a mutation to leave out")
     chosen = parser.parse_args(arguments)
-    sources = fuzzed_sources(
-        chosen.records,
-        chosen.seed,
-        names=chosen.names,
-        public_tables=chosen.public_tables,
-        without=chosen.without,
-    )
-    sources = [s for s in sources if s.label in (chosen.format or [*_GOOD, AVRO])]
+    size = (chosen.records, chosen.seed)
+    same: dict[str, Any] = {"names": chosen.names, "without": chosen.without}
+    sources = fuzzed_sources(*size, **same)
+    sources += public_sources(*size, **same, tables=chosen.public_tables)
+    sources = [s for s in sources if s.label in (chosen.format or labels)]
     os.environ.pop("CDC_WAREHOUSE", None)
     with tempfile.TemporaryDirectory() as folder:
         warehouse = Path(folder) / "warehouse"

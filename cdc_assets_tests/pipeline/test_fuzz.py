@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -38,6 +39,21 @@ def test_the_same_seed_lands_the_same_records() -> None:
     one, two, other = (fuzz_run.fuzzed_sources(500, seed) for seed in (SEED, SEED, SEED + 1))
     assert one == two
     assert one != other
+
+
+def test_what_lands_of_the_own_events_is_the_same_beside_public_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    public = tmp_path / "public"
+    public.mkdir()
+    monkeypatch.setattr(fuzz_run, "CASES", tmp_path)
+    alone = fuzz_run.fuzzed_sources(500, SEED)
+    assert fuzz_run.public_sources(500, SEED) == []
+    landing = {"topic": "t", "partition": 0, "offset": 0, "ts": 1, "key": None, "payload": "{}"}
+    case = {"landing": landing, "expect": {"destination": "control"}}
+    (public / "ogg.jsonl").write_text(json.dumps(case), "utf-8")
+    assert [source.label for source in fuzz_run.public_sources(500, SEED)] == ["ogg, public"]
+    assert fuzz_run.fuzzed_sources(500, SEED) == alone
 
 
 @pytest.mark.parametrize("kind", MUTATIONS, ids=lambda kind: kind.__name__)
@@ -76,10 +92,19 @@ def test_most_good_events_stay_so_that_tables_fill() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "sources_of",
+    [
+        pytest.param(fuzz_run.fuzzed_sources, id="own_events"),
+        pytest.param(fuzz_run.public_sources, id="public_events", marks=pytest.mark.cases),
+    ],
+)
 def test_hostile_events_stop_no_stage_and_tables_are_what_the_model_says(
-    lake_of: LakeOf, tmp_path: Path
+    lake_of: LakeOf,
+    tmp_path: Path,
+    sources_of: Callable[[int, int], list[fuzz_run.FuzzedSource]],
 ) -> None:
-    sources = fuzz_run.fuzzed_sources(RECORDS, SEED)
+    sources = sources_of(RECORDS, SEED)
     report = fuzz_run.run(lake_of, tmp_path, sources, print)
     assert not report.failures, "\n\n".join(report.failures)
     assert not report.differences, "\n\n".join(report.differences)

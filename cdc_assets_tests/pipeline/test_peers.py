@@ -27,10 +27,7 @@ from cdc_assets_tests.paths import CASES
 
 PUBLIC = CASES / "public"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not PUBLIC.is_dir(), reason=f"no cases at {PUBLIC}; set CDC_CASES"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.cases]
 
 SCOOTER = ("101", "scooter", "Small 2-wheel scooter", "3.14")
 BATTERY = ("102", "car battery", "12V car battery", "8.1")

@@ -27,9 +27,7 @@ from cdc_assets_tests.paths import CASES
 
 PUBLIC = CASES / "public"
 
-pytestmark = pytest.mark.skipif(
-    not PUBLIC.is_dir(), reason=f"no cases at {PUBLIC}; set CDC_CASES to the folder above `public`"
-)
+pytestmark = pytest.mark.cases
 
 Place = tuple[str | None, int | None, int | None, int]  # last the row in the record
 Outcome = dict[str, Any]  # destination, reason, op, table, before, after, detail, payload

@@ -29,7 +29,15 @@ def test_the_formats_of_the_configuration_are_those_that_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "fuzzed", fuzz_run.fuzzed_sources(4_000, SEED), ids=lambda fuzzed: fuzzed.label
+    "fuzzed",
+    [
+        *fuzz_run.fuzzed_sources(4_000, SEED),
+        *(
+            pytest.param(source, marks=pytest.mark.cases)
+            for source in fuzz_run.public_sources(16_000, SEED)
+        ),
+    ],
+    ids=lambda fuzzed: fuzzed.label,
 )
 def test_each_row_event_that_the_model_reads_has_a_signature_of_its_format(
     fuzzed: fuzz_run.FuzzedSource,
