@@ -1,14 +1,19 @@
-"""The order of events (FORMATS O1–O11): what makes a position, per connector.
+"""The order of events (FORMATS O1–O16): what makes a position, per connector.
 
-A position is an array of BIGINT of one length per basis, compared element by element:
-epoch, the source's own elements, order in the transaction, rank, partition, offset.
-Its *basis* names the members of the source that the elements are, such as ``lsn``; positions of
-different bases can't be compared, so a table has one basis an epoch (:func:`on_basis`).
+A position is an array of BIGINT of one length per basis, compared element by element: the source
+elements that order changes, partition, offset, place within the record. DataWorks' alone have the
+half of a split update before the partition. Its *basis* names what the elements are, such as
+``lsn,partition,offset,place``; positions of different bases can't be compared, so a table has one
+basis an epoch (:func:`on_basis`). The merge puts the epoch in front (:func:`epoch_of`).
+
 An *effective* position is that of an event without one of its own (a snapshot read, a lone
 tombstone): the highest position that landed before it for its key, followed by
 ``[-1, day, partition, offset]``, so that it sorts directly after. Where nothing landed
 before it the tail stands alone and sorts below every position, whose first element is 0
 or more.
+
+What only *identifies* a change is no part of its position: it tells a redelivered copy from another
+change (:func:`identity_of`, O15).
 """
 
 from __future__ import annotations
@@ -20,21 +25,21 @@ from datetime import datetime
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.sqltext import Sql, case, literal, literals, whole
+from cdc_assets.cdc.sqltext import Sql, case, is_one_of, literal, literals, whole
 
 _POSITION = "array<bigint>"
 _NUMBER_WIDTH, _NUMBER_PARTS = 13, 3
-_TAIL = 4  # order in the transaction, rank, partition, offset
+TAIL, HALF = ("partition", "offset", "place"), "half"
 _OTHER_BASIS = -2  # below every source element; -1 marks an effective position
 
 
 @dataclass(frozen=True)
 class Elements:
-    """The source elements of an event (O8): ARRAY<BIGINT>; SQL expressions.
+    """The source elements that order an event (O8): ARRAY<BIGINT>; SQL expressions.
 
     `own` has a null for each that is missing; `basis` names the members of the source that they
     are; `stand_in` (BIGINT) is the source time, which takes their place where they are absent or
-    all 0.
+    all 0, unless the Kafka timestamp does (`KAFKA_PLACED`).
     """
 
     own: Sql
@@ -42,30 +47,40 @@ class Elements:
     stand_in: Sql
 
 
-SOURCE_TIME = "ts_ms"
-_LSN, _BINLOG = "lsn", "file,pos,row"
-_COMMIT_LSN, _SCN = "commit_lsn,change_lsn,event_serial_no", "commit_scn,scn,ssn"
+SOURCE_TIME, KAFKA_TIME = "ts_ms", "kafka_ts_ms"
+LSN, BINLOG, COMMIT_LSN, SCN = "lsn", "file,pos", "commit_lsn", "scn"
 COMMIT_TS, _ORDINAL = "commit_ts", "ts_ms,ord"
-_CONNECTORS = {
-    _LSN: ("postgresql",),
-    _BINLOG: ("mysql", "mariadb"),
-    _COMMIT_LSN: ("sqlserver", "db2", "informix"),
-    _SCN: ("oracle",),
+CONNECTORS = {
+    LSN: ("postgresql",),
+    BINLOG: ("mysql", "mariadb"),
+    COMMIT_LSN: ("sqlserver", "db2", "informix"),
+    SCN: ("oracle",),
     COMMIT_TS: ("ticdc",),
     _ORDINAL: ("mongodb",),
 }
-# What of a Debezium event's `source` its position is made of, beside `ts_ms`.
+# Where these say nothing, no clock of the source does: it tells when a statement began (O8).
+KAFKA_PLACED = (BINLOG, KAFKA_TIME)
+# Their databases check keys at the end of a statement or transaction: two rows may hold a key for a
+# moment (O16). What is flattened may say no connector, but which elements it has.
+KEYS_CHECKED_LATE = (LSN, COMMIT_LSN, SCN)
+# What of a Debezium event's `source` orders or identifies it, beside `ts_ms`.
 SOURCE_MEMBERS = (
-    "lsn", "pos", "row", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn",
-    "scn", "ssn", "commit_ts", "ord",
+    "lsn", "pos", "row", "gtid", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn",
+    "scn", "rs_id", "ssn", "lcr_position", "commit_ts", "ord",
 )  # fmt: skip
+_IDENTIFYING = {
+    BINLOG: ("gtid", "row"),
+    COMMIT_LSN: ("change_lsn", "event_serial_no"),
+    SCN: ("lcr_position", "rs_id", "ssn", "txId"),
+}
+NO_ELEMENTS = "CAST(array() AS array<bigint>)"
 
 
 def debezium_basis(connector: Sql) -> Sql:
     """Which members of the source say the order of a connector's events (O2)."""
     branches = (
         (f"lower({connector}) IN ({literals(names)})", literal(basis))
-        for basis, names in _CONNECTORS.items()
+        for basis, names in CONNECTORS.items()
     )
     return case(*branches, otherwise=literal(SOURCE_TIME))
 
@@ -73,10 +88,10 @@ def debezium_basis(connector: Sql) -> Sql:
 def basis_of_members(of_source: Callable[[str], Sql]) -> Sql:
     """The same of events that do not say their connector: by the members that are there (O8)."""
     telling = {
-        _LSN: "lsn",
-        _BINLOG: "pos",
-        _COMMIT_LSN: "commit_lsn",
-        _SCN: "scn",
+        LSN: "lsn",
+        BINLOG: "pos",
+        COMMIT_LSN: "commit_lsn",
+        SCN: "scn",
         COMMIT_TS: "commit_ts",
     }
     branches = ((f"{of_source(n)} IS NOT NULL", literal(basis)) for basis, n in telling.items())
@@ -97,14 +112,10 @@ def debezium_elements(basis: Sql, of_source: Callable[[str], Sql], file: Sql) ->
 
     file_number = f"regexp_extract({file}, '([0-9]+)$', 1)"
     members = {
-        _LSN: [number("lsn")],
-        _BINLOG: [whole(f"nullif({file_number}, '')"), number("pos"), number("row")],
-        _COMMIT_LSN: [
-            *_lsn_parts(of_source("commit_lsn")),
-            *_lsn_parts(of_source("change_lsn")),
-            number("event_serial_no"),
-        ],
-        _SCN: [number("commit_scn"), number("scn"), number("ssn")],
+        LSN: [number("lsn")],
+        BINLOG: [whole(f"nullif({file_number}, '')"), number("pos")],
+        COMMIT_LSN: _lsn_parts(of_source("commit_lsn")),
+        SCN: [number("scn")],
         COMMIT_TS: [number("commit_ts")],
         _ORDINAL: [number("ts_ms"), number("ord")],
     }
@@ -114,6 +125,52 @@ def debezium_elements(basis: Sql, of_source: Callable[[str], Sql], file: Sql) ->
     )
     own = case(*branches, otherwise=f"array({number('ts_ms')})")
     return Elements(own, basis, stand_in=number("ts_ms"))
+
+
+def debezium_identity(
+    basis: Sql, of_source: Callable[[str], Sql], transaction: Sql, total_order: Sql
+) -> Sql:
+    """What identifies a Debezium event beside its ordering elements (O8), as :func:`identity_of`.
+
+    Args:
+        basis: :func:`debezium_basis`.
+        of_source: the text of a member of the event's `source`.
+        transaction: its transaction's id.
+        total_order: its place in that.
+    """
+    members = {
+        name: case((f"{basis} = {literal(of)}", of_source(name)))
+        for of, names in _IDENTIFYING.items()
+        for name in names
+    }
+    is_numbered = f"{transaction} IS NOT NULL AND {total_order} IS NOT NULL"
+    members["transaction.id"] = case((is_numbered, transaction))
+    members["transaction.total_order"] = case((is_numbered, f"CAST({total_order} AS string)"))
+    return identity_of(members)
+
+
+def identity_of(members: Mapping[str, Sql]) -> Sql:
+    """Texts as a JSON object by their names; null where all are null."""
+    listed = ", ".join(f"{literal(name)}, {members[name]}" for name in sorted(members))
+    is_there = f"coalesce({', '.join(members.values())}) IS NOT NULL"
+    return case((is_there, f"to_json(named_struct({listed}))"))
+
+
+def transaction_of(basis: Sql, tx_id: Sql, transaction: Sql) -> Sql:
+    """The transaction of a Debezium event (O7, O16).
+
+    Args:
+        basis: :func:`debezium_basis`.
+        tx_id: the source's `txId`.
+        transaction: the id of the event's `transaction`.
+    """
+    # PostgreSQL's is `571:53195832`, of which the LSN differs within one transaction.
+    own = f"coalesce({tx_id}, substring_index({transaction}, ':', 1))"
+    return case(
+        (f"{basis} = '{LSN}'", own),
+        (f"{basis} = '{SCN}'", f"coalesce({tx_id}, {transaction})"),
+        otherwise=f"coalesce({transaction}, {tx_id})",
+    )
 
 
 def wide_number(digits: Sql) -> list[Sql]:
@@ -167,23 +224,85 @@ def _lsn_parts(lsn: Sql) -> list[Sql]:
     return [part(number) for number in (1, 2, 3)]
 
 
-def position(
-    elements: Sql, tx_order: Sql, rank: Sql, kafka_ts_ms: Sql, resets: Sequence[datetime]
-) -> Sql:
-    """A position of landing columns `partition` and `offset` and these (O4, O11).
+# --- positions of `changes`
 
-    `elements` are :func:`ordered`, the source's own or what stands in for them.
+
+@dataclass(frozen=True)
+class Placed:
+    """The position of an event and its basis; SQL expressions of landing columns and these.
+
+    Args of :func:`placed`; `position` is ARRAY<BIGINT>, `basis` STRING.
     """
-    reached = [
-        f"CASE WHEN {kafka_ts_ms} >= {int(instant.timestamp() * 1000)}L THEN 1L ELSE 0L END"
-        for instant in resets
-    ]
-    epoch = " + ".join(["0L", *reached])
-    tail = (
-        f"array({_element(tx_order)}, CAST({rank} AS bigint), CAST(partition AS bigint), "
-        "CAST(offset AS bigint))"
+
+    position: Sql
+    basis: Sql
+
+
+def placed(
+    elements: Sql,
+    says_order: Sql,
+    basis: Sql,
+    source_time: Sql,
+    kafka_time: Sql,
+    place: Sql,
+    half: Sql | None,
+) -> Placed:
+    """The position of an event (O4).
+
+    Args:
+        elements: its source elements, :func:`ordered`.
+        says_order: whether any of them says something: not all are absent or 0 (O8).
+        basis: which members of the source they are.
+        source_time: what stands in for them, ms.
+        kafka_time: what stands in where no clock of the source tells the order, ms.
+        place: that of the row within its record.
+        half: 0 or 1 of a format with split updates.
+    """
+    is_kafka = f"{basis} IN ({literals(KAFKA_PLACED)})"
+    ordering = case(
+        (says_order, elements),
+        (is_kafka, f"array({_element(kafka_time)})"),
+        otherwise=f"array({_element(source_time)})",
     )
-    return f"concat(array({epoch}), {elements}, {tail})"
+    stands_in = case((is_kafka, literal(KAFKA_TIME)), otherwise=literal(SOURCE_TIME))
+    tail = [
+        *((f"CAST({half} AS bigint)",) if half is not None else ()),
+        *("CAST(partition AS bigint)", "CAST(offset AS bigint)", f"CAST({place} AS bigint)"),
+    ]
+    names = ",".join(["", *((HALF,) if half is not None else ()), *TAIL])
+    return Placed(
+        f"concat({ordering}, array({', '.join(tail)}))",
+        f"concat({case((says_order, basis), otherwise=stands_in)}, {literal(names)})",
+    )
+
+
+def place_of(row_number: Sql, writes: Sql) -> Sql:
+    """The place of a row within its record (O4): twice its number, plus 1 for a key written."""
+    return f"2L * coalesce({row_number}, 0) + CASE WHEN {writes} THEN 1L ELSE 0L END"
+
+
+def is_kafka_placed(basis: Sql) -> Sql:
+    """True where the Kafka timestamp stands in for source elements; `basis` is a position's."""
+    return f"startswith({basis}, '{KAFKA_TIME},')"
+
+
+def stands_in(basis: str) -> bool:
+    """Is it a time that orders positions of this basis, which may stand in for source elements?"""
+    times = (SOURCE_TIME, KAFKA_TIME)
+    return basis in times or basis.startswith(
+        tuple(f"{time},{behind}" for time in times for behind in (TAIL[0], HALF))
+    )
+
+
+def start_of_day(day: Sql, timezone: str) -> Sql:
+    """When a day begins in a time zone, ms UTC."""
+    return f"unix_millis(to_utc_timestamp(CAST({day} AS timestamp), {literal(timezone)}))"
+
+
+def with_kafka_time(position: Sql, basis: Sql, kafka_time: Sql) -> Sql:
+    """A position in which the Kafka timestamp stands in, with this one (ms)."""
+    raised = f"concat(array({_element(kafka_time)}), slice({position}, 2, size({position})))"
+    return case((is_kafka_placed(basis), raised), otherwise=position)
 
 
 def says_order(elements: Column) -> Column:
@@ -191,19 +310,40 @@ def says_order(elements: Column) -> Column:
     return F.exists(elements, lambda element: element > 0)
 
 
-def on_basis(position: Column, basis: Column, of_table: Mapping[int, str]) -> Column:
+# --- positions of a table: the epoch in front
+
+
+def epoch_of(kafka_ts_ms: Sql, resets: Sequence[datetime]) -> Sql:
+    """The epoch of an event (O11): how many of these instants its Kafka timestamp has reached."""
+    reached = [
+        f"CASE WHEN {kafka_ts_ms} >= {int(instant.timestamp() * 1000)}L THEN 1L ELSE 0L END"
+        for instant in resets
+    ]
+    return " + ".join(["0L", *reached])
+
+
+def in_epoch(position: Sql, epoch: Sql) -> Sql:
+    """A position as a table has it; null for null."""
+    return f"concat(array({epoch}), {position})"
+
+
+def on_basis(position: Sql, basis: Sql, of_table: Mapping[int, str]) -> Sql:
     """A position whose basis is not its table's, moved below all of its epoch (O8).
 
     Args:
+        position: with its epoch.
         basis: what the position's elements are.
         of_table: the basis of the table in each epoch.
     """
-    is_own = F.lit(False)
-    for epoch, name in of_table.items():
-        is_own = is_own | ((F.get(position, F.lit(0)) == F.lit(epoch)) & (basis == F.lit(name)))
-    below = F.array(F.lit(_OTHER_BASIS).cast("bigint"))
-    moved = F.concat(F.slice(position, 1, 1), below, F.slice(position, F.lit(2), F.size(position)))
-    return F.when(is_own, position).otherwise(moved)
+    own = (
+        f"(get({position}, 0) = {epoch}L AND {basis} = {literal(name)})"
+        for epoch, name in of_table.items()
+    )
+    below = (
+        f"concat(slice({position}, 1, 1), array({_OTHER_BASIS}L), "
+        f"slice({position}, 2, size({position})))"
+    )
+    return case((" OR ".join(own) or "false", position), otherwise=below)
 
 
 def of_other_basis(position: Sequence[int]) -> list[int]:
@@ -211,40 +351,44 @@ def of_other_basis(position: Sequence[int]) -> list[int]:
     return [position[0], _OTHER_BASIS, *position[1:]]
 
 
-def of_removal(position: Column) -> Column:
-    """The position of what an event removes beside its own row: the rank of a removal (O4)."""
-    before_rank = F.slice(position, F.lit(1), F.size(position) - _TAIL + 1)
-    rank = F.array(F.lit(0).cast("bigint"))
-    return F.concat(before_rank, rank, F.slice(position, F.size(position) - 1, F.lit(2)))
+def of_removal(position: Sql) -> Sql:
+    """The position of what an event takes from the key that it leaves, beside its own row (O4)."""
+    return (
+        f"concat(slice({position}, 1, size({position}) - 1), array(element_at({position}, -1) - 1))"
+    )
+
+
+def elements_in(position: Sql) -> Sql:
+    """Epoch and ordering elements of a table's position: what ties where two are equal."""
+    return f"slice({position}, 1, size({position}) - {len(TAIL)})"
 
 
 def is_all_after(lowest: Sequence[int], highest: Sequence[int]) -> bool:
     """Do positions from `lowest` on stand after those up to `highest`, and what is placed beside?
 
-    Removals (:func:`of_removal`) and events without a position (:func:`directly_after`) differ from
-    another event in their tails alone.
+    Events without a position (:func:`directly_after`) and what an event takes away
+    (:func:`of_removal`) differ from another event in their tails alone.
     """
-    elements = min(len(lowest), len(highest)) - _TAIL
+    elements = min(len(lowest), len(highest)) - len(TAIL)
     return list(lowest[:elements]) > list(highest[:elements])
 
 
-def is_one_change(one: Column, other: Column) -> Column:
+def is_one_change(one: Sql, other: Sql, has_halves: bool = False) -> Sql:
     """Do two effective positions share epoch and source elements, as the parts of a key change?
 
-    Never where the source gave no elements: all zeros say nothing.
+    Never where the source gave no elements: all zeros say nothing. The halves of a split update
+    are parts of one change.
     """
-    shared = F.size(other) - _TAIL
-    prefix = F.slice(other, F.lit(1), F.greatest(shared, F.lit(0)))
-    is_known = ~F.array_contains(other, -1) & F.exists(
-        F.slice(prefix, F.lit(2), F.size(prefix)), lambda element: element > 0
-    )
-    return is_known & (F.slice(one, F.lit(1), F.size(prefix)) == prefix)
+    size = f"greatest(size({other}) - {len(TAIL) + has_halves}, 0)"
+    elements = f"slice({other}, 1, {size})"
+    is_known = f"NOT array_contains({other}, -1L) AND exists(slice({other}, 2, {size}), n -> n > 0)"
+    return f"({is_known} AND slice({one}, 1, {size}) = {elements})"
 
 
-def real_part(effective: Column) -> Column:
+def real_part(effective: Sql) -> Sql:
     """The position that an effective position stands behind; the position itself otherwise."""
-    marker = F.array_position(effective, -1)
-    return F.when(marker > 0, F.slice(effective, 1, (marker - 1).cast("int"))).otherwise(effective)
+    marker = f"CAST(array_position({effective}, -1L) AS int)"
+    return case((f"{marker} > 0", f"slice({effective}, 1, {marker} - 1)"), otherwise=effective)
 
 
 def directly_after(base: Column, day: Column, partition: Column, offset: Column) -> Column:
@@ -272,13 +416,153 @@ def latest(*positions: Column) -> Column:
 
 
 def cut_before() -> Column:
-    """The highest truncate of the same partition at a lower offset; `cuts` lists them."""
-    earlier = F.filter(
-        "cuts",
-        lambda t: (
-            (t["topic"] == F.col("topic"))
-            & (t["partition"] == F.col("partition"))
-            & (t["offset"] < F.col("offset"))
-        ),
+    """The highest truncate that landed before an event; `cuts` lists those of its day.
+
+    In the event's own partition at a lower offset, in another one at an earlier Kafka time (O6).
+    """
+    earlier = F.expr(
+        "filter(cuts, t -> t.landing_date = landing_date AND CASE WHEN t.topic <=> topic "
+        "AND t.partition <=> partition THEN t.offset < offset ELSE t.kafka_time < kafka_time END)"
     )
     return F.array_max(F.transform(earlier, lambda t: t["position"]))
+
+
+# --- positions of an earlier form
+
+
+@dataclass(frozen=True)
+class _EarlierForm:
+    """A basis of positions before what identifies was told from what orders.
+
+    `size` is the number of source elements, `kept` those that order, from 0. Behind them stood the
+    order in the transaction, a rank, partition and offset.
+    """
+
+    size: int
+    kept: tuple[int, ...]
+    basis: str
+
+
+_EARLIER = {
+    "lsn": _EarlierForm(1, (0,), LSN),
+    "file,pos,row": _EarlierForm(3, (0, 1), BINLOG),
+    "commit_lsn,change_lsn,event_serial_no": _EarlierForm(7, (0, 1, 2), COMMIT_LSN),
+    "commit_scn,scn,ssn": _EarlierForm(3, (1,), SCN),
+    "commit_ts": _EarlierForm(1, (0,), COMMIT_TS),
+    "ts_ms,ord": _EarlierForm(2, (0, 1), _ORDINAL),
+    "ts_ms": _EarlierForm(1, (0,), SOURCE_TIME),
+    "sequenceId": _EarlierForm(3, (0, 1, 2), "sequenceId"),
+    "position,xoffset": _EarlierForm(3, (0, 1), "position"),
+    "pos": _EarlierForm(3, (0, 1, 2), "pos"),
+    "ts_micro": _EarlierForm(1, (0,), "ts_micro"),
+}
+_EARLIER_TAIL = 4
+_PLACED_BY_KAFKA = ("canal", "maxwell", *CONNECTORS[BINLOG])
+_EARLIER_ROWS = 1 << 20  # of a record: they were numbered within its offset
+
+
+def is_earlier(basis: str | None) -> bool:
+    """Is this the basis of positions of the earlier form?"""
+    return basis in _EARLIER
+
+
+def is_earlier_sql(basis: Sql) -> Sql:
+    """As :func:`is_earlier`, of an SQL expression."""
+    return is_one_of(basis, _EARLIER)
+
+
+def basis_today(basis: str, is_kafka: bool = False) -> str:
+    """The basis that one of the earlier form has become; one of today's is left as it is.
+
+    Args:
+        basis: one of any form.
+        is_kafka: the Kafka timestamp stands in for the source time now (O8).
+    """
+    if basis not in _EARLIER:
+        return basis
+    form = _EARLIER[basis]
+    own = KAFKA_TIME if is_kafka and form.basis == SOURCE_TIME else form.basis
+    return ",".join([own, *((HALF,) if form.basis == "sequenceId" else ()), *TAIL])
+
+
+def from_earlier(position: Sequence[int], basis: str, is_kafka: bool = False) -> list[int]:
+    """A table's position of the earlier form in today's.
+
+    Where the Kafka timestamp stands in now, its time is 0: what stands is older than what lands.
+    """
+    form = _EARLIER[basis]
+    if len(position) < 1 + form.size + _EARLIER_TAIL or position[1] < 0:
+        return list(position)  # without a real part, or of another basis
+    elements = position[1 : 1 + form.size]
+    tx_order, rank, partition, offset, *behind = position[1 + form.size :]
+    kept = [elements[n] for n in form.kept]
+    if is_kafka and form.basis == SOURCE_TIME:
+        kept = [0]
+    half = [rank] if form.basis == "sequenceId" else []
+    row = tx_order % _EARLIER_ROWS if tx_order // _EARLIER_ROWS == offset else 0
+    return [position[0], *kept, *half, partition, offset, 2 * row + rank, *behind]
+
+
+def is_vague_today(basis: str) -> bool:
+    """Do the lowest and the highest position of this basis say nothing of today's order?"""
+    return basis in _EARLIER and _EARLIER[basis].kept[0] != 0
+
+
+def from_earlier_sql(position: Sql, basis: str, kafka_time: Sql | None = None) -> Sql:
+    """As :func:`from_earlier`, of an SQL expression.
+
+    Args:
+        kafka_time: what stands in for the source time now; None: nothing does.
+    """
+    form = _EARLIER[basis]
+    at = [f"get({position}, {n})" for n in range(1 + form.size + _EARLIER_TAIL)]
+    elements, (tx_order, rank, partition, offset) = at[1 : 1 + form.size], at[1 + form.size :]
+    kept = [elements[n] for n in form.kept]
+    if kafka_time is not None and form.basis == SOURCE_TIME:
+        kept = [kafka_time]
+    half = [rank] if form.basis == "sequenceId" else []
+    row = case(
+        (f"{tx_order} div {_EARLIER_ROWS}L = {offset}", f"{tx_order} % {_EARLIER_ROWS}L"),
+        otherwise="0L",
+    )
+    new = [at[0], *kept, *half, partition, offset, f"2L * ({row}) + {rank}"]
+    turned = f"concat(array({', '.join(new)}), slice({position}, {len(at) + 1}, size({position})))"
+    is_real = f"size({position}) >= {len(at)} AND get({position}, 1) >= 0"
+    return case((is_real, turned), otherwise=position)
+
+
+def changes_from_earlier(kafka_time: Sql) -> dict[str, Sql]:
+    """The columns of changes of the earlier form in today's: `position`, without the epoch,
+    `position_basis` and `tx_id`; those of today's form are left as they are.
+
+    Args:
+        kafka_time: the event's Kafka timestamp, or what stands in for it (ms).
+    """
+    kafka = f"lower(connector) IN ({literals(sorted(_PLACED_BY_KAFKA))})"
+    positions, bases = [], []
+    for basis in _EARLIER:
+        is_it = f"position_basis = {literal(basis)}"
+        branches: list[tuple[Sql, Sql | None]] = [(is_it, None)]
+        if basis == SOURCE_TIME:
+            branches.insert(0, (f"{is_it} AND {kafka}", kafka_time))
+        for condition, time in branches:
+            turned = from_earlier_sql("position", basis, time)
+            positions.append((condition, f"slice({turned}, 2, size({turned}))"))
+            bases.append((condition, literal(basis_today(basis, time is not None))))
+    of_postgresql = f"position_basis = '{LSN}' OR lower(connector) = 'postgresql'"
+    is_earlier_row = f"({is_earlier_sql('position_basis')} OR position_basis IS NULL)"
+    return {
+        "position": case(*positions, otherwise="position"),
+        "position_basis": case(*bases, otherwise="position_basis"),
+        "tx_id": case(
+            (f"{is_earlier_row} AND ({of_postgresql})", "substring_index(tx_id, ':', 1)"),
+            otherwise="tx_id",
+        ),
+    }
+
+
+def is_late_checked(basis: Sql, connector: Sql) -> Sql:
+    """True for events of databases that check keys at the end of a statement (O16)."""
+    names = [name for of in KEYS_CHECKED_LATE for name in CONNECTORS[of]]
+    bases = [",".join([of, *TAIL]) for of in KEYS_CHECKED_LATE]
+    return f"({is_one_of(basis, bases)} OR {is_one_of(f'lower({connector})', names)})"

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.keys import judge_keys
-from cdc_assets.cdc.changes.reading import read_records
+from cdc_assets.cdc.changes.reading import placed_by_kafka, read_records
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.changes.route import route
 from cdc_assets.cdc.changes.tombstones import judge_tombstones, tables_by_topic
@@ -48,8 +48,8 @@ COLUMNS: tuple[str, ...] = (
 # What the view of one offset adds.
 DETAILS: tuple[str, ...] = (
     "source_op", "connector", "server", "db", "old_key", "new_key", "before", "after",
-    "source_ts_ms", "processed_ts_ms", "kafka_ts_ms", "tx_id", "is_snapshot", "schema_id",
-    "payload",
+    "source_ts_ms", "processed_ts_ms", "kafka_ts_ms", "identity", "tx_id", "is_snapshot",
+    "schema_id", "payload",
 )  # fmt: skip
 NO_DAY = date(1970, 1, 1)  # of a file that lies in no day's folder
 _RECORD_BYTES = 3_500  # of a landed line, with its schema
@@ -178,7 +178,7 @@ def inspect_landing(
     with local_checkpoints() as checkpoints:
         landing = checkpoints.add(landing)
         decoding = fetched_decoding(landing, rules.name, rules.source)
-        routed = _routed(landing, rules.source, checkpoints, decoding)
+        routed = _routed(landing, rules, checkpoints, decoding)
         chosen = routed if offset is None else routed.where(F.col("offset") == offset)
         rows = [row.asDict() for row in chosen.select(*_columns()).collect()]
     rows.sort(key=itemgetter("line"))
@@ -189,12 +189,15 @@ def inspect_landing(
 
 
 def _routed(
-    landing: DataFrame, source: SourceConfig, checkpoints: Checkpoints, decoding: Decoding | None
+    landing: DataFrame, rules: Rules, checkpoints: Checkpoints, decoding: Decoding | None
 ) -> DataFrame:
     """Parsed records with `line` (their order), their destination and `nearest_offset`."""
+    source = rules.source
     reading = read_records(landing, source, checkpoints, decoding)
     keys, schemas = reading.keys, reading.landed_schemas(source)
     parsed = checkpoints.add(reading.parsed.withColumn("line", F.monotonically_increasing_id()))
+    if reading.is_kafka_placed:
+        parsed = placed_by_kafka(parsed, rules.config.timezone)
     misfits = judge_keys(keys, source, schemas, lambda _: None)
     if not keys.tombstones:
         routed = route(parsed, source, keys, schemas, None, misfits)

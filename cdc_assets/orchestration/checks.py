@@ -8,7 +8,7 @@ audit that stops a bad day runs before publishing, inside the step (see
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
@@ -16,6 +16,7 @@ import dagster as dg
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.changes.order_facts import Scattered, scattered_keys
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.changes.route import DESTINATIONS
 from cdc_assets.cdc.config import Config, SourceConfig
@@ -23,6 +24,8 @@ from cdc_assets.cdc.lag import MAX_MS
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
+from cdc_assets.cdc.positions import epoch_of, in_epoch, is_earlier_sql
+from cdc_assets.cdc.sqltext import case
 from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets.orchestration import markdown
 
@@ -53,7 +56,10 @@ CHANGES = (
     Check("tables_configured", "Every table in the data is in the configuration.", WARN),
     Check("positions_complete", "Every event carries a complete source position.", WARN),
     Check(
-        "positions_in_order", "No table's highest position is lower than on the day before.", WARN
+        "positions_in_order",
+        "No table's highest position is lower than on the day before, and a key's events of equal "
+        "positions stand in one partition.",
+        WARN,
     ),
     Check(
         "no_hidden_changes", "No statement that may have changed rows without change events.", WARN
@@ -235,6 +241,10 @@ def changes_findings(
     source, days = lake.config.source(name), sorted(figures)
     alive = _newest_record(lake, name, days)
     fallen, incomplete = _position_faults(lake, name, days)
+    scattered = scattered_keys(
+        lake.spark.table(lake.stage(name, "changes")),
+        {day: figures[day]["scattered"] for day in days if figures[day]["scattered"]},
+    )
     ddl = _hidden_ddl(lake, name, days)
     findings = {}
     for day in days:
@@ -263,7 +273,7 @@ def changes_findings(
                 {"tables": len(extra)} | ({"events": extra} if extra else {}),
             ),
             listed("positions_complete", incomplete.get(day, [])),
-            listed("positions_in_order", fallen.get(day, [])),
+            _order_finding(fallen.get(day, []), scattered.get(day, [])),
             listed("no_hidden_changes", ddl.get(day, [])),
             _alive_finding(lake.config, source, day, alive.get(day)),
         ]
@@ -421,10 +431,15 @@ def _position_faults(lake: Lake, name: str, days: Sequence[date]) -> tuple[Fault
     O4: what an event does not say of its place counts as 0.
     """
     lacks = F.col("position").isNotNull() & F.exists("source_elements", lambda e: e.isNull())
+    epoch = epoch_of("kafka_ts_ms", lake.config.source(name).position_reset)
+    # Positions of the earlier form have their epoch in front.
+    ranked = F.expr(
+        case((is_earlier_sql("position_basis"), "position"), otherwise=in_epoch("position", epoch))
+    )
     rows = (
         lake.stage_days(name, "changes", [days[0] - timedelta(days=1), *days])
         .groupBy("table_name", "landing_date", "position_basis")
-        .agg(F.max("position").alias("newest"), F.count_if(lacks).alias("incomplete"))
+        .agg(F.max(ranked).alias("newest"), F.count_if(lacks).alias("incomplete"))
         .orderBy("table_name", "position_basis")
         .collect()
     )
@@ -447,6 +462,25 @@ def _position_faults(lake: Lake, name: str, days: Sequence[date]) -> tuple[Fault
                 f"{row.table_name}: {row.incomplete} events lack a part of their position"
             )
     return fallen, incomplete
+
+
+def _order_finding(fallen: Sequence[str], scattered: Sequence[Scattered]) -> Finding:
+    """`positions_in_order`: an error where nothing tells the order of a key's events (O8)."""
+    faults = list(fallen)
+    for found in scattered:
+        cure = "; send all events of a key to one partition: make the table's key the message key"
+        faults.append(
+            f"{found.table}: {found.keys} keys have events of equal positions in several "
+            f"partitions, such as {found.example} in {found.lanes}"
+            + ("" if found.by_kafka else cure)
+        )
+    finding = listed("positions_in_order", faults)
+    untold = sum(found.keys for found in scattered if not found.by_kafka)
+    return replace(
+        finding,
+        metadata={**finding.metadata, "keys_in_several_partitions": sum(f.keys for f in scattered)},
+        severity=dg.AssetCheckSeverity.ERROR if untold else None,
+    )
 
 
 def _hidden_ddl(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[str]]:

@@ -1,8 +1,8 @@
 """What later stages ask of a day's records, counted in the pass that reads them: table `facts`.
 
 A row is of records alike: of one destination, table, op and reason, of one epoch and basis of
-their positions, under one schema. The state floor reads these few rows and none of its
-changes.
+their positions, under one schema; others are of a table's events of a day (`ORDER`). The state
+floor reads these few rows and none of its changes.
 """
 
 from __future__ import annotations
@@ -14,18 +14,36 @@ from datetime import date
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.changes.order_facts import (
+    CROSSED,
+    SAYS_OLD_KEY,
+    SCATTERED,
+    TIED,
+    compared_elements,
+    entries,
+    keys_to_fold,
+    transaction,
+)
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
-from cdc_assets.cdc.sqltext import Sql, case, literal
+from cdc_assets.cdc.positions import (
+    changes_from_earlier,
+    epoch_of,
+    is_earlier_sql,
+    start_of_day,
+)
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.placeholders import placeholder_cores
 
 TABLE, COMMENT = "facts", "counts of the records of each day by destination, table and op"
 
+ORDER = "order"  # the destination of facts that are of a table's events as a whole
 _ALIKE = (
     "landing_date", "destination", "table_name", "op", "source_op", "reason", "epoch", "basis",
     "schema_id",
 )  # fmt: skip
+_OF_TABLE = ("landing_date", "table_name")
 
 
 def facts_of(records: DataFrame, source: SourceConfig) -> DataFrame:
@@ -37,10 +55,29 @@ def facts_of(records: DataFrame, source: SourceConfig) -> DataFrame:
     Returns:
         The columns of `FACTS`.
     """
+    parts = (_counts(records, source), _order_of_tables(records), _order_of_partitions(records))
+    counted, *others = (part.to(columns.FACTS) for part in parts)
+    for other in others:
+        counted = counted.unionAll(other)
+    return counted
+
+
+def _counts(records: DataFrame, source: SourceConfig) -> DataFrame:
+    """How many records are alike, and what they have in common."""
     is_change = "destination = 'changes'"
+    # Positions of the earlier form have their epoch in front.
+    epoch = case(
+        (is_earlier_sql("position_basis"), "get(position, 0)"),
+        otherwise=epoch_of("kafka_ts_ms", source.position_reset),
+    )
+    says_old, says_new = SAYS_OLD_KEY, "op = 'd' AND new_key IS NOT NULL"
+    change = case(
+        (says_old, f"xxhash64(old_key, key, {compared_elements()})"),
+        (says_new, f"xxhash64(key, new_key, {compared_elements()})"),
+    )
     seen = records.selectExpr(
         *("landing_date", "destination", "table_name", "op", "source_op", "reason", "schema_id"),
-        "get(position, 0) AS epoch",
+        f"CASE WHEN position IS NOT NULL THEN {epoch} END AS epoch",
         "CASE WHEN position IS NOT NULL THEN position_basis END AS basis",
         "position",
         "old_key IS NOT NULL AS is_move",
@@ -49,8 +86,9 @@ def facts_of(records: DataFrame, source: SourceConfig) -> DataFrame:
         f"{_may_be_unsent(source)} AS may_be_unsent",
         "row_number",
         f"{case((is_change, 'json_object_keys(key)'))} AS names",
+        f"{change} AS key_change",
     )
-    counted = seen.groupBy(*_ALIKE).agg(
+    return seen.groupBy(*_ALIKE).agg(
         *map(
             F.expr,
             (
@@ -64,10 +102,45 @@ def facts_of(records: DataFrame, source: SourceConfig) -> DataFrame:
                 "min(position) AS lowest",
                 "max(position) AS highest",
                 "count_if(row_number > 0) AS further_rows",
+                "count(key_change) AS key_changes",
+                "bit_xor(key_change) AS key_change_hash",
             ),
         )
     )
-    return counted.to(columns.FACTS)
+
+
+def _order_of_tables(records: DataFrame) -> DataFrame:
+    """How many keys of each table need more than positions to be ordered."""
+    changes = Query(records).where("destination = 'changes'")
+    found = entries(changes, _OF_TABLE, "key", "old_key").plan()
+    folded = keys_to_fold(found.repartition(*_OF_TABLE, "key_hash"), _OF_TABLE)
+    counted = ", ".join(f"sum({name}) AS {name}" for name in (TIED, SCATTERED, CROSSED))
+    return (
+        Query(folded)
+        .then(f"AGGREGATE {counted} GROUP BY {', '.join(_OF_TABLE)}")
+        .extend({"destination": literal(ORDER)})
+        .plan()
+    )
+
+
+def _order_of_partitions(records: DataFrame) -> DataFrame:
+    """The transactions at the ends of each table's events in a partition (O16)."""
+    tx = f"xxhash64({transaction()})"
+    changes = Query(records).where(
+        f"destination = 'changes' AND position IS NOT NULL AND {transaction()} IS NOT NULL"
+    )
+    of_lane = ", ".join([*_OF_TABLE, "topic", "partition"])
+    return (
+        changes.select(of_lane, "offset", "position", f"{tx} AS tx")
+        .then(
+            "AGGREGATE min_by(tx, offset) AS first_tx, "
+            "max_by(tx, offset) AS last_tx, min_by(tx, position) AS lowest_tx, "
+            "max_by(tx, position) AS highest_tx "
+            f"GROUP BY {of_lane}"
+        )
+        .extend({"destination": literal(ORDER)})
+        .plan()
+    )
 
 
 def _may_be_unsent(source: SourceConfig) -> Sql:
@@ -95,17 +168,39 @@ def read_facts(
     without = [d for d in made if d not in with_facts]
     found: list[Row] = []
     if with_facts:
-        found += _of(lake.stage_days(name, TABLE, with_facts), tables).collect()
+        # A table of an earlier version may lack columns until its next day is made.
+        rows = lake.stage_days(name, TABLE, with_facts).to(columns.FACTS)
+        found += _of(rows, tables).collect()
+    source = lake.config.source(name)
     if without:
-        rows = lake.spark.table(identifier).where(landed_on(without))
-        marked = _of(rows, tables).selectExpr(
-            "*",
-            "'changes' AS destination",
-            "CAST(NULL AS string) AS reason",
-            "CAST(NULL AS int) AS row_number",
-        )
-        found += facts_of(marked, lake.config.source(name)).collect()
+        found += facts_of(_in_todays_form(lake, name, without, tables), source).collect()
+    # Of days made by an earlier version nothing was said of transactions: of the last one, whose
+    # end may have cut one, they are counted now (O16).
+    earlier = [f.landing_date for f in found if f.destination == "changes" and not _has_order(f)]
+    if earlier and source.format in ("debezium", "debezium-flat"):
+        rows = _in_todays_form(lake, name, [max(earlier)], tables)
+        found += _order_of_partitions(rows).to(columns.FACTS).collect()
     return found
+
+
+def _has_order(fact: Row) -> bool:
+    """Was it counted what the events of this fact need to be ordered?"""
+    return fact.key_changes is not None
+
+
+def _in_todays_form(
+    lake: Lake, name: str, days: Sequence[date], tables: Sequence[str] | None
+) -> DataFrame:
+    """Changes of some days, as :func:`facts_of` asks for them."""
+    rows = lake.spark.table(lake.stage(name, "changes")).where(landed_on(days))
+    end = start_of_day("landing_date + 1", lake.config.timezone)
+    turned = changes_from_earlier(f"least(kafka_ts_ms, {end} - 1)")
+    marks = {
+        "destination": "'changes'",
+        "reason": "CAST(NULL AS string)",
+        "row_number": "CAST(NULL AS int)",
+    }
+    return Query(_of(rows, tables)).replace(turned).extend(marks).plan()
 
 
 def _of(rows: DataFrame, tables: Sequence[str] | None) -> DataFrame:

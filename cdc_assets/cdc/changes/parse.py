@@ -21,22 +21,19 @@ from cdc_assets.cdc import positions
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import with_document
 from cdc_assets.cdc.envelopes.formats import format_of, other_format
-from cdc_assets.cdc.envelopes.headers import has_header
 from cdc_assets.cdc.envelopes.keys import (
     MESSAGE_KEY,
-    NEW_KEY,
     with_header_keys,
     with_message_key,
     with_raw_keys,
 )
 from cdc_assets.cdc.registry.decode import Decoding, is_framed, number_in
-from cdc_assets.cdc.sqltext import Query, Sql, case, get, literal, rarely
+from cdc_assets.cdc.sqltext import Query, Sql, case, get, is_one_of, literal, rarely
 from cdc_assets.cdc.values.strict_json import document_in
 
 # What tells a record from all others, also from its copies.
 IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
 
-_MOST_ROWS = 1 << 20  # in a record, more than fit into one
 _SHOWN, _UTF8 = 60, 4  # characters, and bytes at most of each
 _SET_REGISTRY = "': set landing.registry of the source'"
 
@@ -91,7 +88,7 @@ def parse(
         event in common columns, `kind` (row, control, tombstone; null where `reason` is
         set), raw keys with their `key_names` and `key_kinds`, `start_hash` of a message's schema or
         its `schema_id`, `cut_hash` of what was cut off, `row_number` in a record of many rows,
-        `reason` and `detail`.
+        `kafka_time` (the Kafka timestamp, or what stands in for it, ms), `reason` and `detail`.
     """
     own = format_of(source)
     decoded = decoding is not None
@@ -132,19 +129,20 @@ def parse(
             "_has_position": "NOT is_tombstone AND NOT coalesce(e_is_snapshot, false) "
             "AND (e_kind = 'row' OR e_op = 'message')",
             "says_order": "coalesce(array_max(ordered) > 0, false)",
+            "kafka_time": "coalesce(CASE WHEN kafka_ts_ms >= 0 THEN kafka_ts_ms END, "
+            "e_processed_ts_ms)",
         }
     )
-    rank = case((f"e_op = 'd' AND {has_header(NEW_KEY)}", "0"), otherwise="e_rank")
-    of_time = "array(greatest(coalesce(e_stand_in, 0L), 0L))"
-    # The rows of one record follow one another behind the records before it.
-    of_row = f"offset * {_MOST_ROWS}L + e_row_number"
-    order = case(("e_row_number IS NOT NULL", of_row), otherwise="e_tx_order")
-    position = positions.position(
-        f"CASE WHEN says_order THEN ordered ELSE {of_time} END",
-        order,
-        rank,
-        "kafka_ts_ms",
-        source.position_reset,
+    first_half = is_one_of("e_source_op", own.first_halves)
+    place = positions.place_of("e_row_number", f"e_op IN ('c', 'u', 'r') AND NOT {first_half}")
+    placed = positions.placed(
+        elements="ordered",
+        says_order="says_order",
+        basis="e_basis",
+        source_time="e_stand_in",
+        kafka_time="kafka_time",
+        place=place,
+        half="e_half" if own.first_halves else None,
     )
     which_row = case(
         ("e_row_number > 0", "concat('row ', e_row_number + 1, ' of its record: ')"), otherwise="''"
@@ -195,14 +193,11 @@ def parse(
         "after": "e_after",
         "source_ts_ms": "e_source_ts_ms",
         "processed_ts_ms": "e_processed_ts_ms",
-        "position": case(("_has_position", position)),
+        "position": case(("_has_position", placed.position)),
         "source_elements": case(("_has_source", "e_elements")),
-        "position_basis": case(
-            (
-                "_has_position",
-                f"CASE WHEN says_order THEN e_basis ELSE {literal(positions.SOURCE_TIME)} END",
-            )
-        ),
+        "position_basis": case(("_has_position", placed.basis)),
+        "identity": case(("_has_source", "e_identity")),
+        "kafka_time": "kafka_time",
         "tx_id": "e_tx_id",
         "tx_order": "e_tx_order",
         "is_snapshot": "e_is_snapshot",
@@ -214,8 +209,8 @@ def parse(
         "payload": "e_payload",
         "row_number": "e_row_number",
     }
-    placed = ("landing_date", "topic", "partition", "offset", "kafka_ts_ms", "value_hash")
-    read = judged.select(*placed, *(f"{sql} AS {name}" for name, sql in columns.items()))
+    landed = ("landing_date", "topic", "partition", "offset", "kafka_ts_ms", "value_hash")
+    read = judged.select(*landed, *(f"{sql} AS {name}" for name, sql in columns.items()))
     return read.extend(_key_shape()).extend(_key_kinds()).drop("_bare_key").plan()
 
 

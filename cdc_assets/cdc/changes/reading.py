@@ -23,7 +23,9 @@ from cdc_assets.cdc.changes.parse import parse
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import parts_of, start_hash
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
+from cdc_assets.cdc.positions import is_kafka_placed, start_of_day, with_kafka_time
 from cdc_assets.cdc.registry.decode import Decoding
+from cdc_assets.cdc.sqltext import Query
 
 _SHAPE = (
     "kind", "landing_date", "table_name", "start_hash", "schema_id", "key_schema", "key_names",
@@ -40,7 +42,11 @@ def group_records(parsed: DataFrame) -> list[Row]:
         parsed.where("reason IS NULL OR cut_hash IS NOT NULL")
         .withColumn("is_read", F.expr("reason IS NULL"))
         .groupBy("topic", "partition", "cut_hash", "is_read", *_SHAPE)
-        .agg(F.expr("count(*) AS records"), F.expr("min(offset) AS first_offset"))
+        .agg(
+            F.expr("count(*) AS records"),
+            F.expr("min(offset) AS first_offset"),
+            F.expr(f"count_if({is_kafka_placed('position_basis')}) AS kafka_placed"),
+        )
         .collect()
     )
 
@@ -53,6 +59,7 @@ class Reading:
     carried: Mapping[tuple[str | None, Carried], RecordPlace]
     schemas: MessageSchemas
     keys: KeyShapes
+    is_kafka_placed: bool  # some of them need :func:`placed_by_kafka`
 
     def landed_schemas(self, source: SourceConfig) -> KnownSchemas:
         """The schemas that these records carry, without a lake."""
@@ -86,7 +93,26 @@ def read_records(
         schemas_carried(groups),
         schemas,
         key_shapes(groups, schemas),
+        any(group.kafka_placed for group in groups),
     )
+
+
+def placed_by_kafka(parsed: DataFrame, timezone: str) -> DataFrame:
+    """Give events that nothing of the source orders their place by Kafka's timestamp (O8).
+
+    A time later than the end of its landing day counts as that end. Each is raised to the highest
+    at a lower offset of its partition and day, so that a partition keeps its order, and truncates
+    and events in other partitions find theirs.
+    """
+    start, end = (start_of_day(day, timezone) for day in ("landing_date", "landing_date + 1"))
+    within = (
+        "OVER (PARTITION BY landing_date, topic, partition ORDER BY offset "
+        "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    )
+    timed = Query(parsed).extend({"_time": f"least(coalesce(kafka_time, {start}), {end} - 1)"})
+    raised = timed.extend({"_raised": f"max(_time) {within}"})
+    position = with_kafka_time("position", "position_basis", "_raised")
+    return raised.replace({"position": position}).drop("_time", "_raised").plan()
 
 
 def _examples(groups: Iterable[Row]) -> dict[Carried, RecordPlace]:

@@ -17,13 +17,13 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes.facts import COMMENT, facts_of, read_facts
+from cdc_assets.cdc.changes.facts import COMMENT, ORDER, facts_of, read_facts
 from cdc_assets.cdc.changes.facts import TABLE as FACTS
 from cdc_assets.cdc.changes.keys import judge_keys, key_form_before
 from cdc_assets.cdc.changes.message_schemas import fresh_schemas, known_schemas
 from cdc_assets.cdc.changes.parse import IDENTITY
 from cdc_assets.cdc.changes.protected import check_keys, protect
-from cdc_assets.cdc.changes.reading import read_records
+from cdc_assets.cdc.changes.reading import placed_by_kafka, read_records
 from cdc_assets.cdc.changes.route import DESTINATIONS, route
 from cdc_assets.cdc.changes.tombstones import settle_tombstones
 from cdc_assets.cdc.config import Config, SourceConfig
@@ -37,7 +37,7 @@ from cdc_assets.cdc.registry.kept import kept_decoding
 from cdc_assets.cdc.sqltext import with_replaced
 
 # Raised when the reading of records changes, so that days made before are made again.
-READER_VERSION = 5
+READER_VERSION = 6
 
 
 def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = False) -> list[date]:
@@ -173,6 +173,8 @@ def _make_run(
         decoding = kept_decoding(lake, name, [day_before, *days])
         reading = read_records(of_days, source, checkpoints, decoding)
         parsed, keys = reading.parsed, reading.keys
+        if reading.is_kafka_placed:
+            parsed = placed_by_kafka(parsed, lake.config.timezone)
         check_keys(keys, name, source)
         known = known_schemas(lake, name)
         fresh = fresh_schemas(reading.carried, reading.schemas, known)
@@ -210,7 +212,7 @@ def _make_run(
         )
         facts = facts_of(routed, source).collect()
         add_schemas(lake, name, _used_by_changes(fresh, facts))
-        reached = {fact.destination for fact in facts}
+        reached = {fact.destination for fact in facts} - {ORDER}
         inputs = {day: made_of[day] for day in days}
         # changes last: with it the day is complete.
         for table, rows in (
@@ -298,7 +300,8 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
     """Figures of made days: records per destination, op, table and reason.
 
     `written` is what the files of each destination hold, by their own metadata; `further_rows` are
-    those beyond the first of their record.
+    those beyond the first of their record; `scattered` are tables that may have events of one key
+    and of equal positions in several partitions.
     """
     figures: dict[date, dict[str, Any]] = {
         day: {
@@ -306,6 +309,7 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
             "further_rows": 0,
             "written": {},
             "tables": {},
+            "scattered": [],
             **{table: {} for table in DESTINATIONS},
         }
         for day in days
@@ -316,6 +320,10 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
         for day, files in lake.day_files(lake.stage(name, table), days).items():
             figures[day]["written"][table] = files.records
     for fact in read_facts(lake, name, days):
+        if fact.destination == ORDER:
+            if fact.scattered:
+                figures[fact.landing_date]["scattered"].append(fact.table_name)
+            continue
         of_day = figures[fact.landing_date]
         of_day["further_rows"] += fact.further_rows or 0
         label = {

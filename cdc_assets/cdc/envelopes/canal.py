@@ -1,9 +1,10 @@
 """Canal's flat messages, also as Alibaba's DTS and TiCDC (`canal-json`) write them.
 
 A message holds many rows: `data` is a list of them, `old` a list beside it with the old values of
-what an update changed. Values are texts; `mysqlType` says what they are. `es` (ms) orders the
-events; TiCDC gives `_tidb.commitTs`, which orders them better. Where they are equal, the offset
-decides and then the row's place in its message: `id` counts anew when a Canal server starts.
+what an update changed. Values are texts; `mysqlType` says what they are. TiCDC's `_tidb.commitTs`
+orders events. Nothing of Canal's own does: `es` is the second in which a statement began, so that a
+change that waited for a lock comes later with a lower one, and `id` counts anew when a server
+starts. The Kafka timestamp stands in, then the offset decides, then the row's place in its message.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from cdc_assets.cdc.envelopes.envelope import (
 )
 from cdc_assets.cdc.envelopes.images import images_of, with_images
 from cdc_assets.cdc.names import table_name_sql
-from cdc_assets.cdc.positions import COMMIT_TS, SOURCE_TIME
+from cdc_assets.cdc.positions import COMMIT_TS, KAFKA_TIME, NO_ELEMENTS
 from cdc_assets.cdc.sqltext import (
     Query,
     Sql,
@@ -120,8 +121,8 @@ def read_canal(records: Query) -> Query:
         key_names=case(("size(m.pkNames) > 0", "m.pkNames")),
         source_ts_ms=es,
         processed_ts_ms=whole("m.ts"),
-        elements=f"array(coalesce({commit}, {es}))",
-        basis=case((f"{commit} IS NOT NULL", literal(COMMIT_TS)), otherwise=literal(SOURCE_TIME)),
+        elements=case((f"{commit} IS NOT NULL", f"array({commit})"), otherwise=NO_ELEMENTS),
+        basis=case((f"{commit} IS NOT NULL", literal(COMMIT_TS)), otherwise=literal(KAFKA_TIME)),
         stand_in=es,
         schema=case((f"v_row_op IS NOT NULL AND {has_types}", "m.mysqlType")),
         payload=case(("v_control_op = 'ddl'", "m.sql")),

@@ -175,7 +175,7 @@ def read_dataworks(records: Query) -> Query:
         elements=elements.own,
         basis=elements.basis,
         stand_in=elements.stand_in,
-        rank="CASE WHEN v_is_before THEN 0 ELSE 1 END",
+        half="CASE WHEN v_is_before THEN 0 ELSE 1 END",
         schema=case((f"start_hash IS NULL AND {_has_columns()}", "r.schema")),
         start=case((_has_columns(), "start_hash")),
         # W7: ddlMeta is a serialised object; it stays text in the landing.

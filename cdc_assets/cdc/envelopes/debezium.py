@@ -301,8 +301,11 @@ def read_envelope(
         elements=elements.own,
         basis=elements.basis,
         stand_in=elements.stand_in,
-        tx_id=f"coalesce(v_transaction, {of_source('txId')})",
+        tx_id=positions.transaction_of("v_basis", of_source("txId"), "v_transaction"),
         tx_order="v_total_order",
+        identity=positions.debezium_identity(
+            "v_basis", of_source, "v_transaction", "v_total_order"
+        ),
         # D14: a mark that is not yet known counts as a snapshot read. No truncate is read from a
         # table: without a position of its own it would remove nothing.
         is_snapshot=f"{op} = 'r' OR coalesce({op} <> 't' AND {mark} <> 'false', false)",

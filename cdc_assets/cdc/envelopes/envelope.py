@@ -73,10 +73,11 @@ class Envelope:
     a start, and `start` the hash of the start of one that has it (see
     :mod:`cdc_assets.cdc.envelopes.connect`). `key_names` are the key columns that the message
     itself names.
-    `elements` are the source elements of the position, `basis` says which members of the source
-    they are; `stand_in` takes their place where they say nothing (FORMATS O8). `rank` is 0 for the
-    half of a change that takes a row away while its other half writes one (O4). `row_number` is the
-    row's place, from 0, in a record of many rows. What has a default here, not every format says.
+    `elements` are the source elements that order the event, `basis` says which members of the
+    source they are; `stand_in` takes their place where they say nothing (FORMATS O8). `identity`
+    is what identifies the event besides, a JSON object. `half` is 0 for the first record of a split
+    update and 1 for all others, of formats that have those (O4). `row_number` is the row's place,
+    from 0, in a record of many rows. What has a default here, not every format says.
     """
 
     reason: Sql
@@ -100,7 +101,8 @@ class Envelope:
     stand_in: Sql
     tx_id: Sql = "CAST(NULL AS string)"
     tx_order: Sql = "CAST(NULL AS bigint)"
-    rank: Sql = "1"
+    identity: Sql = "CAST(NULL AS string)"
+    half: Sql = "1"
     is_snapshot: Sql = "false"
     schema: Sql = "CAST(NULL AS variant)"
     start: Sql = "CAST(NULL AS bigint)"

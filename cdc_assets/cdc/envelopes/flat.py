@@ -56,8 +56,8 @@ from cdc_assets.cdc.values.strict_json import DOCUMENT
 NAME = "debezium-flat"
 DELETED = "__deleted"
 _ADD_FIELDS = (
-    ": set add.fields=op,schema,table,lsn,source.ts_ms (MySQL: op,db,table,file,pos,row,"
-    "source.ts_ms) on ExtractNewRecordState"
+    ": set add.fields=op,schema,table,lsn,txId,source.ts_ms (MySQL: op,db,table,file,pos,row,"
+    "gtid,source.ts_ms) on ExtractNewRecordState"
 )
 _OR_TOPIC = ", or table_from_topic in cdc.yaml, which takes the table from the topic"
 # What is read of the envelope, by Debezium's own paths, and as what.

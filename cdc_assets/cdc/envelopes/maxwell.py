@@ -1,9 +1,9 @@
 """Maxwell's messages: a row of MySQL each, with the old values of what an update changed.
 
-`data` is the row, `old` the old values of changed columns alone, `ts` the second of the binlog's
-event. `position` (`output_binlog_position`) orders events, `xoffset` the rows at one position; the
-last row of a transaction says `commit` instead. Without positions `ts` orders them, and within a
-second their offsets: `xid` is given when a transaction begins, and orders nothing.
+`data` is the row, `old` the old values of changed columns alone, `ts` the second in which the
+statement began. `position` (`output_binlog_position`) orders events; without it the Kafka timestamp
+stands in, since `ts` goes back where a change waited for a lock. `xid` (of the transaction),
+`xoffset` (of the row in it, which the last one lacks) and `ts` identify a change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cdc_assets.cdc.envelopes.envelope import (
 )
 from cdc_assets.cdc.envelopes.images import images_of, with_images
 from cdc_assets.cdc.names import table_name_sql
-from cdc_assets.cdc.positions import SOURCE_TIME
+from cdc_assets.cdc.positions import KAFKA_TIME, NO_ELEMENTS, identity_of
 from cdc_assets.cdc.sqltext import (
     Query,
     Sql,
@@ -45,11 +45,10 @@ CONTROL_OPS = {
 }
 _EVENT = struct(
     type="variant", database="variant", table="variant", ts="string", xid="string",
-    xoffset="string", commit="variant", position="string", data="variant", old="variant",
+    xoffset="string", position="string", data="variant", old="variant",
     primary_key_columns="array<string>", sql="string",
 )  # fmt: skip
-_BASIS = "position,xoffset"
-_LAST = 2**63 - 1  # the row that ends its transaction has no offset in it
+_BASIS = "position"
 _KEY_PREFIX = "pk."
 
 
@@ -99,13 +98,13 @@ def read_maxwell(records: Query) -> Query:
     seconds = whole("m.ts")
     source_ts_ms = f"try_multiply({seconds}, 1000L)"
     is_placed = "nullif(v_offset, '') IS NOT NULL"
-    order = case(
-        (whole("m.xoffset") + " IS NOT NULL", whole("m.xoffset")),
-        ("to_json(m.commit) = 'true'", literal(_LAST)),
-    )
     elements = case(
-        (is_placed, f"array({whole('v_file')}, {whole('v_offset')}, {order})"),
-        otherwise=f"array({source_ts_ms})",
+        (is_placed, f"array({whole('v_file')}, {whole('v_offset')})"), otherwise=NO_ELEMENTS
+    )
+    # A second alone identifies nothing.
+    is_numbered = "coalesce(m.xid, m.xoffset) IS NOT NULL"
+    identity = identity_of(
+        {"xid": "m.xid", "xoffset": "m.xoffset", "ts": case((is_numbered, "m.ts"))}
     )
     return Envelope(
         reason="v_reason",
@@ -125,9 +124,10 @@ def read_maxwell(records: Query) -> Query:
         key_names=case(("size(m.primary_key_columns) > 0", "m.primary_key_columns")),
         source_ts_ms=source_ts_ms,
         elements=elements,
-        basis=case((is_placed, literal(_BASIS)), otherwise=literal(SOURCE_TIME)),
+        basis=case((is_placed, literal(_BASIS)), otherwise=literal(KAFKA_TIME)),
         stand_in=source_ts_ms,
         tx_id="m.xid",
+        identity=identity,
         is_snapshot="coalesce(v_row_op = 'r', false)",
         payload=case(("v_control_op = 'ddl'", "m.sql")),
     ).add_to(reasoned)

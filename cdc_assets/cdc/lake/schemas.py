@@ -85,7 +85,8 @@ CHANGES = _schema(
         ArrayType(_LONG),
         "elements of the order as sent by the source; null if missing",
     ),
-    ("position_basis", _TEXT, "members of the source that make up the position"),
+    ("position_basis", _TEXT, "what the elements of the position are"),
+    ("identity", _TEXT, "what else identifies the change, as JSON; it orders nothing"),
 )
 
 CONTROL = _schema(
@@ -108,11 +109,11 @@ SCHEMAS = _schema(
 
 FACTS = _schema(
     ("landing_date", DateType(), "the day that the records landed"),
-    ("destination", _TEXT, "changes, control or quarantine"),
+    ("destination", _TEXT, "changes, control or quarantine; order: of a table's events"),
     *_only(CHANGES, "table_name", "op", "source_op"),
     ("reason", _TEXT, "why they are in quarantine"),
-    ("epoch", _LONG, "first element of their positions"),
-    ("basis", _TEXT, "members of the source that make up the positions"),
+    ("epoch", _LONG, "how many of the configured instants of position_reset they have reached"),
+    ("basis", _TEXT, "what the elements of their positions are"),
     *_only(CHANGES, "schema_id"),
     ("records", _LONG, "how many there are"),
     ("without_position", _LONG, "how many have no position"),
@@ -124,6 +125,16 @@ FACTS = _schema(
     ("lowest", ArrayType(_LONG), "lowest position"),
     ("highest", ArrayType(_LONG), "highest position"),
     ("further_rows", _LONG, "how many are not the first row of their record"),
+    ("key_changes", _LONG, "how many say by a header which key their row left or takes"),
+    ("key_change_hash", _LONG, "the same for the deletes and the creates of the same key changes"),
+    ("tied", _LONG, "keys with events that nothing of the source tells apart; by table"),
+    ("scattered", _LONG, "keys with events of equal elements in several partitions; by table"),
+    ("crossed", _LONG, "keys at which rows arrive and leave in one transaction; by table"),
+    *_only(CHANGES, "topic", "partition"),
+    ("first_tx", _LONG, "hash of the transaction of the first event in that partition"),
+    ("last_tx", _LONG, "hash of the transaction of the last event there"),
+    ("lowest_tx", _LONG, "hash of the transaction of the event at the lowest position there"),
+    ("highest_tx", _LONG, "hash of the transaction of the event at the highest position there"),
 )
 
 LAG = _schema(

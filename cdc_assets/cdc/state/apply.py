@@ -14,10 +14,11 @@ from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.state.audit import audit_appended, audit_rewritten, audit_settled, audit_written
 from cdc_assets.cdc.state.columns import TableColumns
+from cdc_assets.cdc.state.folding import Folded, Folding
 from cdc_assets.cdc.state.keyed import Keyed
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unkeyed import Unkeyed
-from cdc_assets.cdc.state.unsent_values import Unchanged
+from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, Unchanged
 from cdc_assets.cdc.state.writes import (
     append,
     delete_below,
@@ -39,19 +40,22 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
         placeholder=day.source.unavailable_value,
         keep_missing=day.source.missing_columns == "keep",
         maybe=day.day_facts.maybe_unchanged > 0,
+        has_halves=day.has_split_updates,
     )
     with local_checkpoints() as checkpoints:
-        # Unsent values are looked for several times in the same moves.
-        moves = checkpoints.add(keyed.moves()) if day.may_be_unsent else keyed.moves()
-        rows = columns.typed(keyed.winners(moves, unchanged, checkpoints), unchanged)
-        unresolved = 0
-        if unchanged.columns:
-            rows = checkpoints.add(rows)
-            unresolved = columns.unresolved(rows, keyed.standing(), unchanged)
+        folded = None
+        if not day.is_settled_by_positions:
+            folded = Folding(keyed, columns, unchanged, checkpoints).fold()
+        if folded is not None and folded.keys is None:
+            rows, unresolved = folded.rows, folded.unresolved
+        else:
+            rows, unresolved = _winners(keyed, columns, unchanged, folded, checkpoints)
+        if folded is not None and folded.keys is None:
+            unchanged = NONE_UNSENT  # every value is there
         observed = Observation()
         counted = rows.observe(observed, *_value_counts(columns), _fingerprint())
         figures: dict[str, Any] = {}
-        if day.starts_empty and not day.may_be_unsent:
+        if day.starts_empty and not unchanged.columns:
             append(day, branch, counted, columns, unchanged)
             found = _figures_of(observed)
             audit_appended(day, on, found["n"])
@@ -82,6 +86,40 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
         }
 
 
+def _winners(
+    keyed: Keyed,
+    columns: TableColumns,
+    unchanged: Unchanged,
+    folded: Folded | None,
+    checkpoints: Checkpoints,
+) -> tuple[DataFrame, int]:
+    """The rows that the day leaves, typed, and how many lack a value that was not sent.
+
+    Args:
+        folded: what was folded; of all other keys the highest position decides.
+    """
+    # Unsent values are looked for several times in the same moves.
+    may_be_unsent = keyed.day.may_be_unsent
+    moves = checkpoints.add(keyed.moves()) if may_be_unsent else keyed.moves()
+    if folded is None:
+        keyed.find_unsent(moves, unchanged)
+    else:
+        assert folded.keys is not None
+        moves = moves.join(F.broadcast(folded.keys), "k", "left_anti")
+    rows = columns.typed(keyed.winners(moves, unchanged, checkpoints), unchanged)
+    unresolved = 0
+    if unchanged.columns:
+        rows = checkpoints.add(rows)
+        unresolved = columns.unresolved(rows, keyed.standing(), unchanged)
+    rows = rows.withColumn("is_folded", F.lit(False))
+    if folded is None:
+        return rows, unresolved
+    both = rows.unionByName(folded.rows, allowMissingColumns=True)
+    if unchanged.flags:
+        both = both.fillna(False, unchanged.flags)
+    return both, unresolved + folded.unresolved
+
+
 def _change(
     day: TableDay,
     branch: str,
@@ -101,14 +139,14 @@ def _change(
     if keyed.truncated is not None:
         delete_below(day, branch, keyed.truncated)
     winners, n = rows, to_be_there["n"]
-    is_settled = bool(unchanged.columns) or not keyed.is_all_after
+    is_settled = bool(unchanged.columns) or not keyed.is_all_after or bool(day.open_transactions)
     if is_settled:
         # A row of the table may beat one of the day's, or have a value that it needs.
         observed = Observation()
         settled = settle(day, branch, rows, columns, unchanged)
         rows = checkpoints.add(settled.observe(observed, *_to_be_there()))
         to_be_there = _figures_of(observed)
-        unchanged = Unchanged(day.source.unavailable_value, keep_missing=False, maybe=False)
+        unchanged = NONE_UNSENT
     delete_keys(day, branch, rows, columns)
     append(day, branch, rows, columns, unchanged)
     audit_written(day, branch, rows, columns, to_be_there)
@@ -125,7 +163,7 @@ def _figures_of(observed: Observation) -> dict[str, Any]:
 
 def _merge_unkeyed(day: TableDay, branch: str, columns: TableColumns) -> dict[str, Any]:
     unkeyed = Unkeyed(day, columns)
-    unchanged = Unchanged(day.source.unavailable_value, keep_missing=False, maybe=False)
+    unchanged = NONE_UNSENT
     with local_checkpoints() as checkpoints:
         moves = checkpoints.add(columns.typed(unkeyed.moves(), unchanged))
         today = moves.where("is_today")

@@ -12,8 +12,8 @@ from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import named
-from cdc_assets.cdc.state.columns import LANDED, POSITION, TableColumns
-from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.columns import TableColumns
+from cdc_assets.cdc.state.table_day import LANDED, POSITION, TableDay
 from cdc_assets.cdc.state.writes import (
     FEW_KEYS,
     Rewritten,

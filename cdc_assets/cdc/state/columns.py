@@ -27,14 +27,13 @@ from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, is_column_name, quote
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_present, literal, literals
 from cdc_assets.cdc.state.record_order import names_in_order, place_columns
-from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.table_day import LANDED, POSITION, SOURCE_TS, TableDay
 from cdc_assets.cdc.state.unsent_values import Unchanged
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 from cdc_assets.cdc.values.readers import At, itself, member, read_value
 from cdc_assets.cdc.values.strict_json import shallow
 
-POSITION, SOURCE_TS, LANDED = "_cdc_position", "_cdc_source_ts_ms", "_cdc_landing_date"
 OWN_COLUMNS = StructType(
     [
         StructField(

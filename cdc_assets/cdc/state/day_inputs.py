@@ -16,7 +16,7 @@ from cdc_assets.cdc.lake.commits import INPUTS, DayCommit, TableState
 from cdc_assets.cdc.state.facts import pair_window_of
 
 # Raised when the making of days changes, so that days made before are made again.
-MERGER_VERSION = 5
+MERGER_VERSION = 6
 
 
 class DayInputs:

@@ -9,14 +9,21 @@ from datetime import date, timedelta
 
 from pyspark.sql import Row
 
-from cdc_assets.cdc.changes.facts import read_facts
+from cdc_assets.cdc.changes.facts import ORDER, read_facts
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas, known_schemas
 from cdc_assets.cdc.changes.protected import protected_schemas
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, SECOND_HALVES
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit
-from cdc_assets.cdc.positions import SOURCE_TIME, of_other_basis
+from cdc_assets.cdc.positions import (
+    basis_today,
+    from_earlier,
+    is_earlier,
+    is_vague_today,
+    of_other_basis,
+    stands_in,
+)
 from cdc_assets.cdc.values.column_types import ColumnTypes
 
 
@@ -39,11 +46,22 @@ class PositionRange:
             highest=max(self.highest, other.highest),
         )
 
+    def in_todays_form(self, is_kafka: bool) -> PositionRange:
+        """The same with positions of today's form."""
+        if not is_earlier(self.basis):
+            return self
+        lowest, highest = (
+            tuple(from_earlier(position, self.basis, is_kafka))
+            for position in (self.lowest, self.highest)
+        )
+        basis = basis_today(self.basis, is_kafka)
+        return replace(self, basis=basis, lowest=lowest, highest=highest)
+
 
 def bases_of(days: Iterable[DayFacts], known: Mapping[int, str]) -> dict[int, str]:
     """The basis of a table's positions in each epoch (FORMATS O8).
 
-    That of most events of the first day that has any; where two are as many, not the source time.
+    That of most events of the first day that has any; where two are as many, not what stands in.
 
     Args:
         days: facts of some days, oldest first.
@@ -52,9 +70,26 @@ def bases_of(days: Iterable[DayFacts], known: Mapping[int, str]) -> dict[int, st
     bases = dict(known)
     for of_day in days:
         new = [r for r in of_day.ranges if r.epoch not in bases]
-        for found in sorted(new, key=lambda r: (r.count, r.basis != SOURCE_TIME, r.basis)):
+        for found in sorted(new, key=lambda r: (r.count, not stands_in(r.basis), r.basis)):
             bases[found.epoch] = found.basis
     return bases
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A table's events of a day in one partition of a topic: transactions, as hashes (O16)."""
+
+    topic: str
+    partition: int
+    first_tx: int
+    last_tx: int
+    lowest_tx: int
+    highest_tx: int
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
 
 
 @dataclass(frozen=True)
@@ -75,6 +110,37 @@ class DayFacts:
     key_names: tuple[tuple[str, ...], ...] = ()
     ranges: tuple[PositionRange, ...] = ()
     truncate_ranges: tuple[PositionRange, ...] = ()
+    tied: int = 0  # keys with events that nothing of the source tells apart (O15)
+    scattered: int = 0  # keys with events of equal elements in several partitions (O8)
+    crossed: int = 0  # keys at which rows arrive and leave in one transaction (O16)
+    is_paired: bool = True  # each key change by header has its delete and its create (D9)
+    is_order_known: bool = True  # false of days made before these were counted
+    lanes: tuple[Lane, ...] = ()
+
+    @property
+    def is_settled_by_positions(self) -> bool:
+        """Does the highest position of each key decide, as far as the day alone can tell?"""
+        needs_fold = self.tied or self.scattered or self.crossed
+        return self.is_order_known and self.is_paired and not needs_fold
+
+    @property
+    def is_vague(self) -> bool:
+        """Do lowest and highest positions say nothing of the order of today's positions?"""
+        return any(is_vague_today(r.basis) for r in self.ranges)
+
+    def in_todays_form(self, is_kafka: bool) -> DayFacts:
+        """The same with positions of today's form.
+
+        Args:
+            is_kafka: the Kafka timestamp stands in for the source time now (O8).
+        """
+        if not any(is_earlier(r.basis) for r in self.ranges):
+            return self
+        return replace(
+            self,
+            ranges=tuple(r.in_todays_form(is_kafka) for r in self.ranges),
+            truncate_ranges=tuple(r.in_todays_form(is_kafka) for r in self.truncate_ranges),
+        )
 
     def of_bases(self, of_table: Mapping[int, str]) -> list[PositionRange]:
         """The positions that can be compared with the table's (FORMATS O8)."""
@@ -151,16 +217,22 @@ def read_day_facts(
     """What the days hold for some tables, with the days that they look back on."""
     if not days:
         return {}
-    window = [*window_of(lake.config, name, days[0]), *days]
+    # Where a transaction began on an earlier day, that day's own window counts, too (O16).
+    first = days[0]
+    for _ in range(2):
+        first = min([first, *window_of(lake.config, name, first)])
+    window = [first + timedelta(days=n) for n in range((days[0] - first).days)]
     parts: dict[tuple[str, date], list[Row]] = {}
-    for fact in read_facts(lake, name, sorted({*window}), list(tables)):
-        if fact.destination == "changes":
+    for fact in read_facts(lake, name, sorted({*window, *days}), list(tables)):
+        if fact.destination in ("changes", ORDER):
             parts.setdefault((fact.table_name, fact.landing_date), []).append(fact)
     return {place: _whole_day(of_day) for place, of_day in parts.items()}
 
 
-def _whole_day(facts: Sequence[Row]) -> DayFacts:
+def _whole_day(parts: Sequence[Row]) -> DayFacts:
     """The facts of a table's day, of all its parts."""
+    facts = [fact for fact in parts if fact.destination == "changes"]
+    order = [fact for fact in parts if fact.destination == ORDER]
 
     def total(name: str, chosen: Iterable[Row] = facts) -> int:
         return sum(fact[name] for fact in chosen)
@@ -193,7 +265,28 @@ def _whole_day(facts: Sequence[Row]) -> DayFacts:
         key_names=tuple(sorted({tuple(sorted(n)) for fact in facts for n in fact.key_names if n})),
         ranges=_ranges(facts),
         truncate_ranges=_ranges(fact for fact in facts if fact.op == "t"),
+        tied=sum(fact.tied or 0 for fact in order),
+        scattered=sum(fact.scattered or 0 for fact in order),
+        crossed=sum(fact.crossed or 0 for fact in order),
+        is_paired=_key_changes(facts, "cu") == _key_changes(facts, "d"),
+        is_order_known=all(fact.key_changes is not None for fact in facts),
+        lanes=tuple(_lane(fact) for fact in order if fact.topic is not None),
     )
+
+
+def _key_changes(facts: Iterable[Row], ops: str) -> tuple[int, int]:
+    """How many events of some ops say by a header that a key changed, and a hash of them all."""
+    count, hashed = 0, 0
+    for fact in facts:
+        if fact.op in ops:
+            count += fact.key_changes or 0
+            hashed ^= fact.key_change_hash or 0
+    return count, hashed
+
+
+def _lane(fact: Row) -> Lane:
+    names = ("topic", "partition", "first_tx", "last_tx", "lowest_tx", "highest_tx")
+    return Lane(*(fact[name] for name in names))
 
 
 def _ranges(facts: Iterable[Row]) -> tuple[PositionRange, ...]:
@@ -201,6 +294,9 @@ def _ranges(facts: Iterable[Row]) -> tuple[PositionRange, ...]:
     for fact in facts:
         if fact.epoch is not None:
             place = (fact.epoch, fact.basis)
-            found = PositionRange(*place, fact.records, tuple(fact.lowest), tuple(fact.highest))
+            # Positions of the earlier form have their epoch in front.
+            epoch = () if is_earlier(fact.basis) else (fact.epoch,)
+            lowest, highest = (*epoch, *fact.lowest), (*epoch, *fact.highest)
+            found = PositionRange(*place, fact.records, lowest, highest)
             ranges[place] = found.joined(ranges[place]) if place in ranges else found
     return tuple(ranges.values())

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.changes.order_facts import LEAVES_KEY, SAYS_OLD_KEY, compared_elements
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, SECOND_HALVES
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.names import column, quote
@@ -25,12 +26,12 @@ from cdc_assets.cdc.positions import (
     says_order,
 )
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, with_columns
-from cdc_assets.cdc.state.columns import POSITION, TableColumns
-from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.columns import TableColumns
+from cdc_assets.cdc.state.table_day import POSITION, SOURCE_TS, TableDay
 from cdc_assets.cdc.state.unsent_values import Unchanged
 from cdc_assets.cdc.values.readers import At, grown, of_member, read_key
 
-_PLACE = ("landing_date", "topic", "partition", "offset")
+_PLACE = ("landing_date", "topic", "partition", "offset", "kafka_time")
 # A row is there after it; the BEFOR half of a split update writes none (W3).
 _UPSERT = "op IN ('c', 'u', 'r') AND after IS NOT NULL"
 
@@ -57,13 +58,13 @@ class Keyed:
         past_cut = None if day.is_all_after else day.truncated(day.window)
         moves = self._expand(self._linked(events))
         if day.day_facts.without_position:
-            base = self._base_positions(self.removed)
-            placed = self._placed(moves, events, [day.day], base, past_cut)
+            base = self.base_positions(self.removed, self.target())
+            placed = self.placed(moves, events, [day.day], base, past_cut)
             moves = placed.drop("position", *_PLACE)
         else:
             moves = Query(moves).extend({"pos": "position"}).drop("position", *_PLACE).plan()
         if self.day.has_split_updates:
-            moves = moves.unionByName(self._pair_removals(), allowMissingColumns=True)
+            moves = moves.unionByName(self.pair_removals(), allowMissingColumns=True)
         floor = max([p for p in (self.truncated, past_cut) if p is not None], default=None)
         if floor is not None:
             moves = moves.where(F.col("pos") > literal_position(floor))
@@ -73,16 +74,11 @@ class Keyed:
         self, moves: DataFrame, unchanged: Unchanged, checkpoints: Checkpoints
     ) -> DataFrame:
         """One row a key: its highest event, and what unchanged columns last carried."""
-        own = {
-            c.lake: (c.index, c.name, c.spark)
-            for c in self.columns.own
-            if c.name not in self.columns.key_names
-        }
-        moves = unchanged.prepare(moves, own)
+        moves = unchanged.add_to(moves)
         # What a removal beats writes nothing, yet may hold what its row took to a new key.
         moves = unchanged.inherit(moves, self.removed, self.standing, checkpoints)
         if self.removed is not None:
-            moves = self._guarded(moves, self.removed)
+            moves = self.guarded(moves, self.removed)
         what = ("is_removal", "pos", "after", "schema_id", "source_ts_ms", *unchanged.flags)
         of_key = [
             f"max_by(struct({', '.join(what)}), pos) AS w",
@@ -93,11 +89,24 @@ class Keyed:
         winners = grouped.select("k", "w.*", "removed_pos", *unchanged.carried_names)
         return winners.replace(unchanged.settled()).plan()
 
+    def find_unsent(self, moves: DataFrame, unchanged: Unchanged) -> None:
+        """Find the columns whose values the moves leave unsent: never those of the key."""
+        own = {
+            c.lake: (c.index, c.name, c.spark)
+            for c in self.columns.own
+            if c.name not in self.columns.key_names
+        }
+        unchanged.find(moves, own)
+
     # --- keys
 
-    def keyed(self, events: DataFrame) -> DataFrame:
-        """Add `k` and `ok`: key and old key as structs of the table's own types."""
-        texts = {"k": "key", "ok": "old_key"}
+    def keyed(self, events: DataFrame, with_new_key: bool = False) -> DataFrame:
+        """Add `k` and `ok`: key and old key as structs of the table's own types.
+
+        Args:
+            with_new_key: add `nk`, too, the key that a leaving row takes.
+        """
+        texts = {"k": "key", "ok": "old_key", **({"nk": "new_key"} if with_new_key else {})}
         complete = {
             k: " AND ".join(f"{k}t.{work} IS NOT NULL" for work in self.columns.key_work)
             for k in texts
@@ -145,15 +154,30 @@ class Keyed:
 
     def target(self) -> DataFrame | None:
         """The table at the end of the day before: `k`, `pos` and its columns."""
-        state = self.columns.state
-        before = self.day.day - timedelta(days=1)
-        if state is None or before not in state.tags or self.day.day <= self.day.start:
+        return self.rows_before(self.day.day)
+
+    def _snapshot_before(self, day: date) -> int | None:
+        state, before = self.columns.state, day - timedelta(days=1)
+        if state is None or before not in state.tags or day <= self.day.start:
             return None
-        return self._table_at(state.tags[before])
+        return state.tags[before]
+
+    def rows_before(self, day: date) -> DataFrame | None:
+        """The table as it stood before a day: `k`, `pos`, its columns, `stood_source_ts_ms`."""
+        snapshot = self._snapshot_before(day)
+        return None if snapshot is None else self._table_at(snapshot)
+
+    def columns_before(self, day: date) -> list[str]:
+        """The columns that the table had before a day."""
+        snapshot = self._snapshot_before(day)
+        return [] if snapshot is None else self.lake.at(self.day.identifier, snapshot).columns
 
     def _table_at(self, snapshot: int) -> DataFrame:
         table = self.lake.at(self.day.identifier, snapshot)
         present = set(table.columns)
+        if self.day.earlier_rows is not None:
+            turned = F.expr(self.day.position_of("rows_in"))
+            table = table.alias("rows_in").withColumn(POSITION, turned)
         key = F.struct(
             *(
                 # The snapshot has the types of its own day.
@@ -174,7 +198,12 @@ class Keyed:
             ).alias(c.work)
             for c in self.columns.own
         ]
-        return table.select(key.alias("k"), F.col(POSITION).alias("pos"), *values)
+        return table.select(
+            key.alias("k"),
+            F.col(POSITION).alias("pos"),
+            F.col(SOURCE_TS).alias("stood_source_ts_ms"),
+            *values,
+        )
 
     def standing(self) -> DataFrame | None:
         """:meth:`target` without the rows that a truncate of the day removes."""
@@ -209,7 +238,7 @@ class Keyed:
             return moves.plan()
         gone = ("true AS is_removal", "position", "CAST(NULL AS string) AS after")
         no_link = f"CAST(NULL AS {_kind(events, 'k').simpleString()}) AS link"
-        left = _left(events).where("k IS NOT NULL")
+        left = self.left_keys(events, [self.day.day]).where("k IS NOT NULL")
         return moves.plan().unionByName(left.selectExpr("k", *gone, no_link, *common))
 
     @property
@@ -250,10 +279,35 @@ class Keyed:
             .withColumn("day", F.greatest("before_day", "after_day"))
         )
 
-    def _pair_removals(self) -> DataFrame:
+    def pair_removals(self) -> DataFrame:
         pairs = self._pairs().where(F.col("day") == F.lit(self.day.day))
         removal = F.lit(True).alias("is_removal")
         return pairs.select(F.col("before_k").alias("k"), removal, "pos", "source_ts_ms").distinct()
+
+    def left_keys(self, events: DataFrame, days: Sequence[date]) -> DataFrame:
+        """The old keys of key changes, as removals: `k`, and their place before the row's (O4).
+
+        An update says its old key itself (D10). A create whose header says it stands behind the
+        delete that takes the row away (D9), and counts only where that one was lost.
+        """
+        changed = events.where("op IN ('c', 'u') AND ok IS NOT NULL AND NOT (ok <=> k)")
+        left = changed.where(LEAVES_KEY)
+        if not all(of_day.is_paired and of_day.is_order_known for of_day in self.day.of_days(days)):
+            elements = compared_elements()
+            gone = ("k AS gone", f"{elements} AS gone_at")
+            deletes = events.where("op = 'd'").selectExpr(*gone)
+            # The delete may have landed on a day before.
+            others = [d for d in self.day.window if d not in days]
+            if any(of_day.ops.get("d") for of_day in self.day.of_days(others)):
+                earlier = self.keyed(self.day.events(others)).where("op = 'd'")
+                deletes = deletes.unionByName(earlier.selectExpr(*gone))
+            deletes = deletes.distinct()
+            is_it = F.expr(f"ok = gone AND {elements} <=> gone_at")
+            lone = changed.where(SAYS_OLD_KEY).join(deletes, is_it, "left_anti")
+            left = left.unionByName(lone)
+        return left.withColumns(
+            {"left_for": F.col("k"), "k": F.col("ok"), "position": F.expr(of_removal("position"))}
+        )
 
     # --- late and repeated events (O12)
 
@@ -265,37 +319,38 @@ class Keyed:
         of a row before its removal.
         """
         day = self.day
-        if not any(s.removals or s.split_updates for s in day.past):
-            return None
         if day.is_all_after and not day.may_be_unsent:
             return None
-        events = self.keyed(day.events(day.window))
+        return self.removed_on(day.window)
+
+    def removed_on(self, days: Sequence[date]) -> DataFrame | None:
+        """`k`, `pos` of what was removed on some days; None where nothing was."""
+        day = self.day
+        past = day.of_days(days)
+        if not any(s.removals or s.split_updates for s in past):
+            return None
+        events = self.keyed(day.events(days))
         removals = events.where("op = 'd'").select("k", "position", *_PLACE)
-        removed = removals.unionByName(_left(events).select("k", "position", *_PLACE))
-        if any(s.tombstones for s in day.past):
+        left = self.left_keys(events, days)
+        removed = removals.unionByName(left.select("k", "position", *_PLACE))
+        if any(s.tombstones for s in past):
             upserts = events.where(_UPSERT).select("k", "position", *_PLACE)
             of_all = removed.withColumn("is_removal", F.lit(True)).unionByName(
                 upserts.withColumn("is_removal", F.lit(False))
             )
-            base = self._start_of_window()
-            placed = self._placed(of_all, events, day.window, base, None)
+            base = self.rows_before(days[0])
+            positions = None if base is None else base.select("k", "pos")
+            placed = self.placed(of_all, events, days, positions, None)
             removed = placed.where("is_removal").select("k", "pos")
         else:
             removed = removed.select("k", F.col("position").alias("pos"))
-        if any(s.split_updates for s in day.past):
-            first, last = F.lit(day.window[0]), F.lit(day.window[-1])
+        if any(s.split_updates for s in past):
+            first, last = F.lit(days[0]), F.lit(days[-1])
             earlier = self._pairs().where(F.col("day").between(first, last))
             removed = removed.unionByName(earlier.select(F.col("before_k").alias("k"), "pos"))
         return removed.where("k IS NOT NULL AND pos IS NOT NULL")
 
-    def _start_of_window(self) -> DataFrame | None:
-        state = self.columns.state
-        before = self.day.window[0] - timedelta(days=1)
-        if state is None or before not in state.tags:
-            return None
-        return self._table_at(state.tags[before]).select("k", "pos")
-
-    def _guarded(self, moves: DataFrame, removed: DataFrame) -> DataFrame:
+    def guarded(self, moves: DataFrame, removed: DataFrame) -> DataFrame:
         """Drop what an earlier day's removal of the same key beats."""
         beaten = removed.groupBy(F.col("k").alias("rk")).agg(F.max("pos").alias("rpos"))
         return moves.join(
@@ -304,17 +359,20 @@ class Keyed:
 
     # --- events without a position (O6)
 
-    def _base_positions(self, removed: DataFrame | None) -> DataFrame | None:
-        """`k`, `pos`: the highest event of each key that landed before the day."""
-        parts = [
-            frame.select("k", "pos") for frame in (self.target(), removed) if frame is not None
-        ]
+    def base_positions(self, removed: DataFrame | None, rows: DataFrame | None) -> DataFrame | None:
+        """`k`, `pos`: the highest event of each key that landed before some day.
+
+        Args:
+            removed: what was removed before it.
+            rows: the table as it stood before it.
+        """
+        parts = [frame.select("k", "pos") for frame in (rows, removed) if frame is not None]
         if not parts:
             return None
         both = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
         return both.groupBy("k").agg(F.max("pos").alias("pos"))
 
-    def _placed(
+    def placed(
         self,
         moves: DataFrame,
         events: DataFrame,
@@ -337,7 +395,7 @@ class Keyed:
             placed = placed.crossJoin(F.broadcast(_cuts(events)))
             known += [cut_before(), _cut_earlier_day()]
         if base is not None:
-            bases = base.select(F.col("k").alias("bk"), real_part(F.col("pos")).alias("base_pos"))
+            bases = base.select(F.col("k").alias("bk"), F.expr(real_part("pos")).alias("base_pos"))
             placed = placed.join(bases, F.col("k") == F.col("bk"), "left")
             known.append(F.col("base_pos"))
         after = directly_after(
@@ -369,7 +427,7 @@ class Keyed:
 
 def _cuts(events: DataFrame) -> DataFrame:
     """One row: `cuts`, the truncates that have a position, and where each stands in Kafka."""
-    place = ("topic", "partition", "offset", "position", "landing_date")
+    place = ("topic", "partition", "offset", "position", "landing_date", "kafka_time")
     truncates = events.where("op = 't' AND position IS NOT NULL")
     return truncates.agg(F.collect_list(F.struct(*place)).alias("cuts"))
 
@@ -378,12 +436,6 @@ def _cut_earlier_day() -> Column:
     """The highest truncate that landed on a day before; `cuts` lists them."""
     earlier = F.filter("cuts", lambda t: t["landing_date"] < F.col("landing_date"))
     return F.array_max(F.transform(earlier, lambda t: t["position"]))
-
-
-def _left(events: DataFrame) -> DataFrame:
-    """The old keys of key changes (D9, D10), as removals: `k`, and the rank of a removal (O4)."""
-    moved = events.where("op IN ('c', 'u', 'r') AND ok IS NOT NULL AND NOT (ok <=> k)")
-    return moved.withColumns({"k": F.col("ok"), "position": of_removal(F.col("position"))})
 
 
 def _kind(frame: DataFrame, name: str) -> Any:

@@ -50,6 +50,8 @@ class DayReport:
     highest: Sequence[int] | None = None
     bases: Mapping[str, str] = field(default_factory=dict)
     other_basis: int = 0
+    earlier_until: str | None = None
+    earlier_bases: Mapping[str, str] = field(default_factory=dict)
     contradicted: int = 0
     unreadable_keys: int = 0
     keys_audited: int = 0
@@ -132,6 +134,9 @@ def _build(
     """Merge the day's changes into its branch, and audit it; None: there is nothing to merge."""
     figures: dict[str, Any] = {}
     written = {"net": 0}
+    earlier = day.earlier_rows
+    if branch is not None and day.is_rewritten and day.config.key not in ("none", "row"):
+        earlier = None  # their rows are written again
     if branch is not None:
         figures = apply.make_rows(day, branch, columns)
         written = _written(day, branch)
@@ -147,6 +152,8 @@ def _build(
         highest=day.highest,
         bases={str(epoch): basis for epoch, basis in day.bases.items()},
         rules_changed=day.inputs.rules_changed,
+        earlier_until=str(earlier[0]) if earlier else None,
+        earlier_bases={str(epoch): basis for epoch, basis in earlier[1].items()} if earlier else {},
         other_basis=sum(r.count for r in ranges)
         - sum(r.count for r in day.day_facts.of_bases(day.bases)),
         seconds=round(time.monotonic() - began, 2),

@@ -15,11 +15,27 @@ from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import REPORT, TableState
 from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.positions import is_all_after, on_basis
+from cdc_assets.cdc.positions import (
+    KAFKA_TIME,
+    KEYS_CHECKED_LATE,
+    basis_today,
+    changes_from_earlier,
+    epoch_of,
+    from_earlier,
+    from_earlier_sql,
+    in_epoch,
+    is_all_after,
+    is_earlier,
+    is_vague_today,
+    on_basis,
+    start_of_day,
+)
 from cdc_assets.cdc.spark import is_small
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.state.day_inputs import DayInputs
 from cdc_assets.cdc.state.facts import DayFacts, Facts, bases_of, pair_window_of, window_of
 
+POSITION, SOURCE_TS, LANDED = "_cdc_position", "_cdc_source_ts_ms", "_cdc_landing_date"
 # A row of the table is read and written again in a quarter of the time that an event takes.
 _ROWS_AN_EVENT = 4
 _REWRITTEN_BYTES = 4_000_000
@@ -49,8 +65,9 @@ class TableDay:
         self.start = self.inputs.start
         self.window = window_of(lake.config, name, day)
         self.pair_window = pair_window_of(lake.config, name, day)
-        self.day_facts = facts.of_days.get((table, day), DayFacts())
-        self.past = [facts.of_days.get((table, d), DayFacts()) for d in self.window]
+        self._is_kafka = self._is_placed_by_kafka()
+        self.day_facts = self.facts_on(day)
+        self.past = [self.facts_on(d) for d in self.window]
         self.identifier = lake.state(name, TableName.parse(table))
         self.label = f"{name}.{table}"
         work = self._work()
@@ -105,7 +122,63 @@ class TableDay:
         found: dict[str, Any] = json.loads(summary.get(REPORT, "{}"))
         return found
 
+    # --- rows whose position has the earlier form
+
+    def _is_placed_by_kafka(self) -> bool:
+        """Does the Kafka timestamp stand in for the source time, which no event has any more?"""
+        known = (self.facts.of_days.get((self.table, d)) for d in [*self.window, self.day])
+        bases = {r.basis for of_day in known if of_day for r in of_day.ranges}
+        today = {basis for basis in bases if not is_earlier(basis)}
+        if today:
+            return any(basis.startswith(f"{KAFKA_TIME},") for basis in today)
+        return self.source.format in ("canal", "maxwell")
+
+    @cached_property
+    def earlier_rows(self) -> tuple[date, dict[int, str]] | None:
+        """The last day whose rows have positions of the earlier form, and their bases by epoch.
+
+        None where the table has no such row.
+        """
+        report = self.report_on(self.day - timedelta(days=1))
+        bases = {int(epoch): basis for epoch, basis in report.get("bases", {}).items()}
+        if any(is_earlier(basis) for basis in bases.values()):
+            return self.day - timedelta(days=1), bases
+        until = report.get("earlier_until")
+        if until is None:
+            return None
+        earlier = {int(epoch): basis for epoch, basis in report["earlier_bases"].items()}
+        return date.fromisoformat(until), earlier
+
+    def position_of(self, row: Sql) -> Sql:
+        """The position of a row of the table, in today's form."""
+        position, landed = f"{row}.{POSITION}", f"{row}.{LANDED}"
+        if self.earlier_rows is None:
+            return position
+        until, bases = self.earlier_rows
+        time = "0L" if self._is_kafka else None
+        turned = (
+            (f"get({position}, 0) = {epoch}L", from_earlier_sql(position, basis, time))
+            for epoch, basis in bases.items()
+            if is_earlier(basis)
+        )
+        is_earlier_row = f"{landed} <= {literal(until)}"
+        return case((is_earlier_row, case(*turned, otherwise=position)), otherwise=position)
+
+    def rows_in(self, table: Sql) -> Sql:
+        """The rows of the table, or of its branch, with positions of today's form: a relation."""
+        if self.earlier_rows is None:
+            return table
+        return (
+            f"(SELECT * EXCEPT ({POSITION}), {self.position_of('rows_in')} AS {POSITION} "
+            f"FROM {table} AS rows_in)"
+        )
+
     # --- what its events are
+
+    def facts_on(self, day: date) -> DayFacts:
+        """What metadata says of the table's events on a day, positions in today's form."""
+        found = self.facts.of_days.get((self.table, day))
+        return DayFacts() if found is None else found.in_todays_form(self._is_kafka)
 
     @property
     def may_be_unsent(self) -> bool:
@@ -127,39 +200,169 @@ class TableDay:
     @cached_property
     def bases(self) -> dict[int, str]:
         """What the table's positions are made of in each epoch, by the end of the day (O8)."""
-        known = {int(epoch): basis for epoch, basis in self._before.get("bases", {}).items()}
+        known = {
+            int(epoch): basis_today(basis, self._is_kafka)
+            for epoch, basis in self._before.get("bases", {}).items()
+        }
         return bases_of([*self.past, self.day_facts], known)
 
     @property
     def highest(self) -> list[int] | None:
         """The highest position that has landed by the end of the day."""
-        known = [self._before.get("highest"), list(self.day_facts.highest(self.bases) or ())]
+        known = [self._highest_before, list(self.day_facts.highest(self.bases) or ())]
         return max((p for p in known if p), default=None)
+
+    @property
+    def _highest_before(self) -> list[int] | None:
+        """The highest position that had landed by the end of the day before."""
+        highest: list[int] | None = self._before.get("highest")
+        if highest is None:
+            return None
+        basis: str | None = self._before.get("bases", {}).get(str(highest[0]))
+        if basis is None or not is_earlier(basis):
+            return highest
+        return from_earlier(highest, basis, self._is_kafka)
 
     @cached_property
     def is_all_after(self) -> bool:
         """Does each event of the day stand after all that landed before it?"""
         own = self.day_facts.of_bases(self.bases)
-        if sum(r.count for r in own) < self.day_facts.events:
+        return sum(r.count for r in own) == self.day_facts.events and not self.may_meet_earlier
+
+    @cached_property
+    def may_meet_earlier(self) -> bool:
+        """May a position of the day stand before one that landed earlier, or tie with it?"""
+        own = self.day_facts.of_bases(self.bases)
+        if len(own) < len(self.day_facts.ranges):
+            return True
+        if not own:
             return False
-        before = [self._before.get("highest")]
+        before: list[Sequence[int] | None] = [self._highest_before]
         before += [of_day.highest(self.bases) for of_day in self.past]
-        return all(is_all_after(r.lowest, p) for r in own for p in before if p)
+        if not any(before):
+            return False
+        # A Kafka timestamp that stands in tells no copy of what landed before; an identity may.
+        if self._is_kafka and self.source.format != "canal":
+            return True
+        sent = (self.facts.of_days.get((self.table, d), DayFacts()) for d in self.window)
+        bases = self._before.get("bases", {}).values()
+        if any(of_day.is_vague for of_day in sent) or any(map(is_vague_today, bases)):
+            return True
+        return not all(is_all_after(r.lowest, p) for r in own for p in before if p)
+
+    @cached_property
+    def is_late_checked(self) -> bool:
+        """Does the table's database check keys at the end of a statement or transaction (O16)?"""
+        days = [*self.past, self.day_facts]
+        if any(of_day.lanes for of_day in days):
+            return True
+        bases = [r.basis for of_day in days for r in of_day.ranges]
+        return any(basis.split(",")[0] in KEYS_CHECKED_LATE for basis in bases)
+
+    @cached_property
+    def open_transactions(self) -> dict[tuple[str, int, int], date]:
+        """Transactions of the day that may have begun on an earlier one (O16).
+
+        They are those of the last event, or of the highest position, of a partition's earlier
+        days: topic, partition and hash of each, and the first day that holds it.
+        """
+        found: dict[tuple[str, int, int], date] = {}
+        for lane in self.day_facts.lanes:
+            for tx in self._ends_before(lane.place, self.day):
+                # A redelivery may begin with another one: then the day's events are asked.
+                if self.may_meet_earlier or tx in (lane.first_tx, lane.lowest_tx):
+                    found[lane.topic, lane.partition, tx] = self._first_day(lane.place, tx)
+        return found
+
+    def fold_from(self, first: date) -> date:
+        """The day from which keys are folded that hold a transaction which began on `first`.
+
+        Another transaction may be cut by that day's beginning, and so on.
+
+        Raises:
+            MissingDayError: the day before it has expired.
+        """
+        days = [first + timedelta(days=n) for n in range((self.day - first).days + 1)]
+        begins = [
+            self._first_day(lane.place, tx)
+            for d in days
+            for lane in self.facts_on(d).lanes
+            for tx in {lane.first_tx, lane.lowest_tx, lane.last_tx, lane.highest_tx}
+            & self._ends_before(lane.place, first)
+        ]
+        earliest = max(min([first, *begins]), self.start)
+        if earliest != first:
+            return self.fold_from(earliest)
+        before = first - timedelta(days=1)
+        if first > self.start and self.state is not None and self.state.is_expired(before):
+            raise self.inputs.missing(before)
+        return first
+
+    def _ends_before(self, place: tuple[str, int], day: date) -> set[int]:
+        """The transactions at the ends of the `late_days` before a day, in a partition."""
+        return {
+            tx
+            for d in self.window_before(day)
+            for lane in self.facts_on(d).lanes
+            if lane.place == place
+            for tx in (lane.last_tx, lane.highest_tx)
+        }
+
+    def _first_day(self, place: tuple[str, int], tx: int) -> date:
+        """The first day at whose end a transaction was open, as far as each window reaches."""
+        first = self.day
+        while True:
+            earlier = [
+                d
+                for d in self.window_before(first)
+                for lane in self.facts_on(d).lanes
+                if lane.place == place and tx in (lane.last_tx, lane.highest_tx)
+            ]
+            if not earlier:
+                return first
+            first = min(earlier)
+
+    def window_before(self, day: date) -> list[date]:
+        """The `late_days` before a day, oldest first."""
+        return window_of(self.inputs.config, self.name, day)
+
+    @property
+    def is_settled_by_positions(self) -> bool:
+        """Does the highest position of each key decide, whatever landed before?"""
+        is_settled = self.day_facts.is_settled_by_positions
+        return is_settled and not self.may_meet_earlier and not self.open_transactions
 
     @property
     def _before(self) -> dict[str, Any]:
         return self.report_on(self.day - timedelta(days=1))
 
     def events(self, days: Sequence[date]) -> DataFrame:
-        """The table's events of some days, in the order of the table's positions."""
+        """The table's events of some days, in the order of the table's positions.
+
+        Returns:
+            The columns of `CHANGES`, positions with their epoch and of today's form, and
+            `kafka_time`, the Kafka timestamp or what stands in for it (ms).
+        """
         changed = self.lake.stage_days(self.name, "changes", days)
-        events = changed.where(F.col("table_name") == self.table)
-        ranges = [r for of_day in [*self.past, self.day_facts] for r in of_day.ranges]
-        if all(self.bases.get(r.epoch) == r.basis for r in ranges):
-            return events
-        # O8: an event on another basis is older than all of its table's.
-        own = on_basis(F.col("position"), F.col("position_basis"), self.bases)
-        return events.withColumn("position", own)
+        events = Query(changed.where(F.col("table_name") == self.table)).extend(
+            {
+                "kafka_time": "coalesce(CASE WHEN kafka_ts_ms >= 0 THEN kafka_ts_ms END, "
+                f"processed_ts_ms, {start_of_day('landing_date', self.lake.config.timezone)})"
+            }
+        )
+        of_days = [of_day for d in days if (of_day := self.facts.of_days.get((self.table, d)))]
+        sent = [r.basis for of_day in of_days for r in of_day.ranges]
+        if any(is_earlier(basis) for basis in sent):
+            end = start_of_day("landing_date + 1", self.lake.config.timezone)
+            events = events.replace(changes_from_earlier(f"least(kafka_time, {end} - 1)"))
+        epoch = epoch_of("kafka_ts_ms", self.source.position_reset)
+        events = events.replace({"position": in_epoch("position", epoch)})
+        ranges = [r for d in days for r in self.facts_on(d).ranges]
+        if any(self.bases.get(r.epoch) != r.basis for r in ranges):
+            # O8: an event on another basis is older than all of its table's.
+            own = on_basis("position", "position_basis", self.bases)
+            events = events.replace({"position": case(("position IS NOT NULL", own))})
+        return events.plan()
 
     def truncated(self, days: Sequence[date]) -> list[int] | None:
         """The position of the highest truncate that landed on some days, None where none did."""
@@ -168,5 +371,4 @@ class TableDay:
 
     def of_days(self, days: Sequence[date]) -> list[DayFacts]:
         """What metadata says of the table's events on some days; nothing of days without any."""
-        known = self.facts.of_days
-        return [known[self.table, day] for day in days if (self.table, day) in known]
+        return [self.facts_on(day) for day in days if (self.table, day) in self.facts.of_days]

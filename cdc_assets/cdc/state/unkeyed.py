@@ -22,9 +22,9 @@ from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import column
 from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
-from cdc_assets.cdc.sqltext import named
-from cdc_assets.cdc.state.columns import LANDED, POSITION, SOURCE_TS, TableColumns
-from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.sqltext import case, named
+from cdc_assets.cdc.state.columns import TableColumns
+from cdc_assets.cdc.state.table_day import LANDED, POSITION, SOURCE_TS, TableDay
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 
 # Shorter than the start of any connector, longer than it takes to decode the rows of a position.
@@ -70,10 +70,11 @@ class Unkeyed:
         """Events of the day and of those looked back on, without what was sent again."""
         day = self.day
         events = day.events([*day.window, day.day]).where("op IN ('c', 'r', 'u', 'd')")
-        is_known = F.exists("source_elements", lambda e: e.isNotNull())
+        is_known = "exists(source_elements, e -> e IS NOT NULL) OR identity IS NOT NULL"
+        elements = "to_json(struct(source_elements, identity))"
         place = ["topic", "partition", "offset", "position"]  # a record may hold many rows
         events = events.dropDuplicates(place).withColumn(
-            "elements", F.when(is_known, F.col("source_elements"))
+            "elements", F.expr(case((is_known, elements)))
         )
         stream = Window.partitionBy("topic", "partition").orderBy("offset", "position")
         pause = F.abs(F.col("processed_ts_ms") - F.lag("processed_ts_ms").over(stream))
@@ -101,7 +102,9 @@ class Unkeyed:
         """Add `pos`: an event without one of its own stands after the truncates before it (O6)."""
         truncates = self.day.events([self.day.day]).where("op = 't' AND position IS NOT NULL")
         cuts = truncates.agg(
-            F.collect_list(F.struct("topic", "partition", "offset", "position")).alias("cuts")
+            F.collect_list(
+                F.struct("topic", "partition", "offset", "position", "kafka_time", "landing_date")
+            ).alias("cuts")
         )
         after = directly_after(
             latest(cut_before(), literal_position(self.past_cut)),
@@ -174,13 +177,13 @@ class Unkeyed:
             .withColumn("n", F.row_number().over(by_newest))
             .join(steps, "identity")
             .where("n <= -step")
-            .select("pos")
+            .select("stored")
         )
         with named(gone) as view:
             with_retry(
                 lambda: self.lake.spark.sql(
                     f"MERGE INTO {branch} t USING (SELECT * FROM {view}) s "
-                    f"ON t.{POSITION} = s.pos WHEN MATCHED THEN DELETE"
+                    f"ON t.{POSITION} = s.stored WHEN MATCHED THEN DELETE"
                 )
             )
         self._append(branch, new)
@@ -250,8 +253,10 @@ class Unkeyed:
             (column(c.lake) if c.lake in present else F.lit(None)).cast(c.spark).alias(c.work)
             for c in self.columns.own
         ]
-        rows = table.select(*values, F.col(POSITION).alias("pos"))
-        return rows.select(self._identity().alias("identity"), "pos")
+        place = F.expr(self.day.position_of("rows_in")).alias("pos")
+        own = F.col(f"rows_in.{POSITION}").alias("stored")
+        rows = table.alias("rows_in").select(*values, place, own)
+        return rows.select(self._identity().alias("identity"), "pos", "stored")
 
     def _identity(self) -> Column:
         """A text that is the same for equal rows."""

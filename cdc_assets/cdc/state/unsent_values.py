@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.config import PLACEHOLDER
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.positions import is_one_change, of_removal
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of
@@ -27,11 +28,14 @@ class Unchanged:
     and `f<i>` (the value that it gives).
     """
 
-    def __init__(self, placeholder: str, keep_missing: bool, maybe: bool) -> None:
+    def __init__(
+        self, placeholder: str, keep_missing: bool, maybe: bool, has_halves: bool = False
+    ) -> None:
         self._forms = placeholder_forms(placeholder)
         self._keep_missing = keep_missing
         self._maybe = maybe
-        self._has_links = False
+        self._has_halves = has_halves
+        self.has_links = False
         self.columns: dict[str, tuple[int, str, str]] = {}
 
     @staticmethod
@@ -55,21 +59,22 @@ class Unchanged:
         return f"f{index}"
 
     @property
-    def _indexes(self) -> list[int]:
+    def indexes(self) -> list[int]:
+        """The numbers of the columns concerned."""
         return [index for index, _, _ in self.columns.values()]
 
     @property
     def flags(self) -> list[str]:
         """All flag columns."""
-        return [self.flag(index) for index in self._indexes]
+        return [self.flag(index) for index in self.indexes]
 
     @property
     def carried_names(self) -> list[str]:
         """All columns of last values."""
-        return [of(index) for index in self._indexes for of in (self.carried, self.carried_pos)]
+        return [of(index) for index in self.indexes for of in (self.carried, self.carried_pos)]
 
-    def prepare(self, moves: DataFrame, own: Mapping[str, tuple[int, str, str]]) -> DataFrame:
-        """Find the columns concerned and add their flags and values to the day's moves.
+    def find(self, moves: DataFrame, own: Mapping[str, tuple[int, str, str]]) -> None:
+        """Find the columns that the day's moves leave unsent: a job, if any may.
 
         Args:
             moves: the day's moves.
@@ -77,6 +82,18 @@ class Unchanged:
         """
         if self._keep_missing or self._maybe:
             self.columns = self._concerned(moves, own)
+
+    def is_unsent(self, image: Sql, name: str) -> Sql:
+        """True where an image, a JSON text, has a column whose value was not sent."""
+        value = f"to_json({member(f'try_parse_json({image})', name)})"
+        return is_one_of(value, self._forms)
+
+    def add_to(self, moves: DataFrame) -> DataFrame:
+        """Add flags and values of the columns that :meth:`find` found.
+
+        Args:
+            moves: has `after`, `schema_id` and `is_removal`.
+        """
         if not self.columns:
             return moves
         opened = Query(moves).extend({"row": "try_parse_json(after)"})
@@ -112,7 +129,7 @@ class Unchanged:
         opened = Query(moves).extend({"row": "try_parse_json(after)"})
         found = opened.then(f"AGGREGATE {', '.join(counts)}").plan().first()
         assert found is not None
-        self._has_links = bool(found.links)
+        self.has_links = bool(found.links)
         if self._keep_missing:
             return dict(own)
         return {lake: at for lake, at in own.items() if found[self.flag(at[0])]}
@@ -133,12 +150,12 @@ class Unchanged:
         the same change.
 
         Args:
-            moves: the day's moves as :meth:`prepare` gives them.
+            moves: the day's moves as :meth:`add_to` gives them.
             removed: `k`, `pos` of removals on the days looked back on.
             target: the table at the end of the day before.
             checkpoints: keeps the few rows of each round.
         """
-        if not self.columns or not self._has_links:
+        if not self.columns or not self.has_links:
             return moves
         lacking = F.lit(False)
         for flag in self.flags:
@@ -170,7 +187,7 @@ class Unchanged:
                     F.lit(None).cast("string").alias("schema_id"),
                     F.col(f"c{i}").alias("row"),
                 )
-                for i in self._indexes
+                for i in self.indexes
             }
             standing = rows.join(olds, "k", "left_semi").withColumns(values)
             parts.append(standing.select("k", "pos", F.lit(False).alias("is_removal"), *values))
@@ -194,26 +211,26 @@ class Unchanged:
         of = inherited.select(
             F.col("k").alias("mover_k"),
             F.col("pos").alias("mover_pos"),
-            *(F.col(self.carried(i)).alias(f"i{i}") for i in self._indexes),
+            *(F.col(self.carried(i)).alias(f"i{i}") for i in self.indexes),
         )
         same = (F.col("k") == F.col("mover_k")) & (F.col("pos") == F.col("mover_pos"))
         known = {
             self.carried(i): F.coalesce(
                 self.carried(i), F.when(~F.col("is_removal"), F.col(f"i{i}"))
             )
-            for i in self._indexes
+            for i in self.indexes
         }
         return (
             moves.join(of, same, "left")
             .withColumns(known)
-            .drop("mover_k", "mover_pos", *(f"i{i}" for i in self._indexes))
+            .drop("mover_k", "mover_pos", *(f"i{i}" for i in self.indexes))
         )
 
     def _of_old_keys(
         self, movers: DataFrame, moves: DataFrame, past: DataFrame | None
     ) -> DataFrame:
         """`k`, `pos` of key changes, and the last values of the old key below each."""
-        names = [self.carried(i) for i in self._indexes]
+        names = [self.carried(i) for i in self.indexes]
         entries = moves.select("k", "pos", "is_removal", *names)
         if past is not None:
             entries = entries.unionByName(past, allowMissingColumns=True)
@@ -221,25 +238,24 @@ class Unchanged:
             F.col("k").alias("old_k"),
             F.col("pos").alias("old_pos"),
             F.col("is_removal").alias("is_gone"),
-            *(F.col(name).alias(f"o{i}") for i, name in zip(self._indexes, names, strict=True)),
+            *(F.col(name).alias(f"o{i}") for i, name in zip(self.indexes, names, strict=True)),
         )
         below = (F.col("link") == F.col("old_k")) & (F.col("old_pos") < F.col("pos"))
-        own = is_one_change(F.col("old_pos"), F.col("pos")) | (
-            F.col("old_pos") == of_removal(F.col("pos"))
-        )
+        same_change = is_one_change("old_pos", "pos", self._has_halves)
+        own = F.expr(f"{same_change} OR old_pos = {of_removal('pos')}")
         ended = F.max(F.when(F.col("is_gone") & ~own, F.col("old_pos")))
         last = []
-        for i in self._indexes:
+        for i in self.indexes:
             at = F.when(F.col(f"o{i}").isNotNull(), F.col("old_pos"))
             last += [F.max_by(f"o{i}", at).alias(f"o{i}"), F.max(at).alias(f"at{i}")]
         found = movers.join(olds, below).groupBy("k", "pos").agg(ended.alias("ended"), *last)
         is_alive = {
-            i: F.col("ended").isNull() | (F.col(f"at{i}") > F.col("ended")) for i in self._indexes
+            i: F.col("ended").isNull() | (F.col(f"at{i}") > F.col("ended")) for i in self.indexes
         }
         return found.select(
             "k",
             "pos",
-            *(F.when(is_alive[i], F.col(f"o{i}")).alias(self.carried(i)) for i in self._indexes),
+            *(F.when(is_alive[i], F.col(f"o{i}")).alias(self.carried(i)) for i in self.indexes),
         )
 
     # --- winners
@@ -247,7 +263,7 @@ class Unchanged:
     def aggregates(self) -> list[Sql]:
         """The last value known of each column, per key, and where."""
         found = []
-        for index in self._indexes:
+        for index in self.indexes:
             value, at = self.carried(index), self.carried_pos(index)
             known = f"CASE WHEN {value} IS NOT NULL THEN pos END"
             found += [f"max_by({value}, {known}) AS {value}", f"max({known}) AS {at}"]
@@ -257,10 +273,13 @@ class Unchanged:
         """The carried columns without values from before the row was removed."""
         alive = {
             index: f"removed_pos IS NULL OR {self.carried_pos(index)} > removed_pos"
-            for index in self._indexes
+            for index in self.indexes
         }
         return {
             of(index): case((alive[index], of(index)))
-            for index in self._indexes
+            for index in self.indexes
             for of in (self.carried, self.carried_pos)
         }
+
+
+NONE_UNSENT = Unchanged(PLACEHOLDER, keep_missing=False, maybe=False)

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Sql, case, named
-from cdc_assets.cdc.state.columns import LANDED, POSITION, SOURCE_TS, OwnColumn, TableColumns
-from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.columns import OwnColumn, TableColumns
+from cdc_assets.cdc.state.table_day import LANDED, POSITION, SOURCE_TS, TableDay
 from cdc_assets.cdc.state.unsent_values import Unchanged
 
 # Up to so many keys of a day are sent to all cores; more are sorted with the table's.
@@ -59,9 +59,9 @@ def settle(
         settled = rows.sparkSession.sql(
             f"SELECT {', '.join([*known, *_listed(values)])} "
             f"FROM (SELECT struct(*) AS s FROM {winners}) "
-            f"LEFT JOIN (SELECT struct({', '.join(of_row)}) AS t FROM {branch} t "
+            f"LEFT JOIN (SELECT struct({', '.join(of_row)}) AS t FROM {day.rows_in(branch)} t "
             f"WHERE {is_of_keys(keys, columns)}) ON {_same_key(columns, target)} "
-            f"WHERE t IS NULL OR s.pos > {target(POSITION)}"
+            f"WHERE t IS NULL OR {_beats(target)}"
         )
         return settled.select("*")  # a plan that names no view any more
 
@@ -100,7 +100,7 @@ def rewrite(
     """
     target = partial(_of_target, "t")
     standing = "" if below is None else f"WHERE NOT coalesce({_is_below(below)}, false)"
-    wins = f"s IS NOT NULL AND (t IS NULL OR s.pos > {target(POSITION)})"
+    wins = f"s IS NOT NULL AND (t IS NULL OR {_beats(target)})"
     inserted = _row(day, columns, lambda c: _insert(c, unchanged))
     updated = _row(day, columns, lambda c: _update(c, unchanged, target))
     row = {
@@ -123,7 +123,7 @@ def rewrite(
     with named(rows) as winners:
         joined = rows.sparkSession.sql(
             f"SELECT t, s, coalesce({wins}, false) AS wins "
-            f"FROM (SELECT struct(*) AS t FROM {branch} {standing}) "
+            f"FROM (SELECT struct(*) AS t FROM {day.rows_in(branch)} {standing}) "
             f"FULL OUTER JOIN (SELECT struct(*) AS s FROM {winners}) "
             f"ON {_same_key(columns, target)}"
         )
@@ -144,7 +144,8 @@ def delete_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColum
 
 def delete_below(day: TableDay, branch: str, position: Sequence[int]) -> None:
     """D12: a truncate removes every row whose position is lower than its own."""
-    statement = f"DELETE FROM {branch} WHERE {_is_below(position)}"
+    below = _is_below(position, day.position_of("t"))
+    statement = f"DELETE FROM {branch} t WHERE {below}"
     with_retry(lambda: day.lake.spark.sql(statement))
 
 
@@ -172,9 +173,14 @@ def is_of_keys(keys: Sql, columns: TableColumns) -> Sql:
     return f"EXISTS (SELECT 1 FROM {keys} s WHERE {same})"
 
 
-def _is_below(position: Sequence[int]) -> Sql:
+def _beats(target: Callable[[Sql], Sql]) -> Sql:
+    """Does a winner `s` take the place of its key's row? What was folded began below that."""
+    return f"(s.is_folded OR s.pos > {target(POSITION)})"
+
+
+def _is_below(position: Sequence[int], of_row: Sql = POSITION) -> Sql:
     # slice() keeps the comparison out of Iceberg's filters, which know no arrays.
-    return f"slice({POSITION}, 1, 64) < array({', '.join(f'{int(n)}L' for n in position)})"
+    return f"slice({of_row}, 1, 64) < array({', '.join(f'{int(n)}L' for n in position)})"
 
 
 def _of_target(target: Sql, name: str) -> Sql:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from pyiceberg.table import Table
 
+from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import MissingTableError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
@@ -84,6 +85,8 @@ def _conflicts(config: Config, table: reads.LakeTable, opened: Table) -> Iterato
             f"timezone: got {config.timezone}, but the days of {table} are cut in {zone}",
             f"set timezone: {zone}, or use another warehouse",
         )
+    if not table.is_state and table.name == "changes":
+        yield from _made_by_other_rules(config, table.source, opened)
     if table.is_state:
         days = list(reads.days_of(opened, is_state=True))
         start = config.start_of(table.source, table.name)
@@ -94,6 +97,32 @@ def _conflicts(config: Config, table: reads.LakeTable, opened: Table) -> Iterato
                 f"{table}: start_date {start} is later than {days[0]}, which is made already",
                 f"set start_date: {days[0]}, or drop the table first",
             )
+
+
+def _made_by_other_rules(config: Config, source: str, opened: Table) -> Iterator[Finding]:
+    """Days whose changes an older version or configuration made: they stand as they are."""
+    rules = changes.rules_fingerprint(config, source)
+    made = reads.day_commits(opened)
+    earlier = sorted(day for day, commit in made.items() if commit.inputs.get("rules") != rules)
+    if not earlier:
+        return
+    landing = reads.day_commits(reads.open_table(config, reads.own_table(source, "landing")))
+    gone = [day for day in earlier if day not in landing or landing[day].removed is not None]
+    kept = [day for day in earlier if day not in gone]
+    remedy = "their landing is gone: nothing can make them again"
+    if kept:
+        remedy = (
+            f"they stand; to make them, and all later days of their tables, again: cdc-assets run "
+            f"--source {source} --from {kept[0]} --to {max(made)}"
+        )
+        if gone:
+            remedy += f" (the landing of {len(gone)} earlier ones is gone)"
+    yield Finding(
+        "catalog",
+        Status.warning,
+        f"{source}: {len(earlier)} days, {earlier[0]} to {earlier[-1]}, were made by earlier rules",
+        remedy,
+    )
 
 
 def spark(context: Context) -> Iterator[Finding]:

@@ -1,0 +1,240 @@
+"""Where a day's events need more than their positions to be ordered (FORMATS O8, O15, O16).
+
+An entry is what an event does to a key: it writes a row there or takes one away, and an update that
+changes the key does both, each at its own key. Most days have no entry that this looks for; then
+the highest position of each key decides, and no other day's events are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from pyspark.sql import DataFrame
+
+from cdc_assets.cdc.positions import (
+    COMMIT_LSN,
+    HALF,
+    SOURCE_TIME,
+    TAIL,
+    is_kafka_placed,
+    is_late_checked,
+)
+from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of, literal
+
+# What is counted of the entries of each group.
+TIED, SCATTERED, CROSSED = "tied", "scattered", "crossed"
+# An update whose images have different keys takes the old row away itself (D10). Otherwise a header
+# says the old key, and a delete before it takes the row away (D9).
+LEAVES_KEY = "(op = 'u' AND before IS NOT NULL AND old_key IS NOT NULL)"
+SAYS_OLD_KEY = (
+    "(op IN ('c', 'u') AND old_key IS NOT NULL AND NOT (op = 'u' AND before IS NOT NULL))"
+)
+
+
+def transaction() -> Sql:
+    """The transaction of an event in which keys may be held twice (O16); null for all others."""
+    commit = "array_join(slice(position, size(position) - 5, 3), ':')"
+    is_commit = f"position_basis = '{','.join([COMMIT_LSN, *TAIL])}'"
+    in_one = case((is_commit, commit), otherwise="tx_id")
+    return case((is_late_checked("position_basis", "connector"), in_one))
+
+
+def compared_elements() -> Sql:
+    """What ties two events where it is equal: their ordering elements (O15).
+
+    A Kafka timestamp that stands in is not compared.
+    """
+    own = case((is_kafka_placed("position_basis"), "1"), otherwise="0")
+    return f"slice(position, 1, size(position) - {len(TAIL)} - {own})"
+
+
+def may_be_copied() -> Sql:
+    """True for an event that says something by which another one can be its copy (O15)."""
+    says_nothing = (
+        f"startswith(position_basis, '{SOURCE_TIME},') AND element_at(position, "
+        f"CASE WHEN position_basis LIKE '%,{HALF},%' THEN -5 ELSE -4 END) <= 0"
+    )
+    is_known = f"NOT {is_kafka_placed('position_basis')} AND NOT ({says_nothing})"
+    return f"(identity IS NOT NULL OR ({is_known}))"
+
+
+def entries(events: Query, group: Sequence[Sql], key: Sql, old_key: Sql) -> Query:
+    """The entries of events that have a position.
+
+    Args:
+        events: has the columns of `CHANGES`.
+        group: what tells tables and days apart.
+        key: the event's key.
+        old_key: the key that it left (D10).
+
+    Returns:
+        `group`, and as hashes `key_hash`, `elements`, `identified` (elements and identity), `tx`,
+        `lane` (topic and partition), `row` and `row_before`; `arrives`, `departs`, `updates`,
+        `offset`.
+    """
+    leaves = f"{LEAVES_KEY} AND {old_key} IS NOT NULL AND NOT ({old_key} <=> {key})"
+    arrives = f"op = 'c' OR (op = 'u' AND {old_key} IS NOT NULL AND NOT ({old_key} <=> {key}))"
+    at_key = f"struct(xxhash64({key}) AS hash, {arrives} AS arrives, op = 'd' AS departs)"
+    at_old = f"struct(xxhash64({old_key}) AS hash, false AS arrives, true AS departs)"
+    # A split update's first half and a truncate are of no key alone.
+    is_entry = (
+        "position IS NOT NULL AND (op = 'd' OR (op IN ('c', 'u') AND after IS NOT NULL)) "
+        f"AND {key} IS NOT NULL"
+    )
+    identified = "xxhash64(compared, identity)"
+    one_event = "xxhash64(topic, partition, offset, position)"
+    opened = events.where(is_entry).extend(
+        {
+            "compared": compared_elements(),
+            "can_copy": may_be_copied(),
+            "at": case((leaves, f"array({at_key}, {at_old})"), otherwise=f"array({at_key})"),
+            "in_tx": transaction(),
+        }
+    )
+    names = [*group, "op", "compared", "can_copy", "in_tx", "position_basis"]
+    exploded = opened.then(
+        f"SELECT {', '.join(names)}, inline(at), xxhash64(topic, partition) AS lane, offset, "
+        f"{case(('can_copy', identified), otherwise=one_event)} AS identified, position, "
+        "xxhash64(after) AS row, "
+        "CASE WHEN before IS NOT NULL THEN xxhash64(before) END AS row_before"
+    )
+    elements = case(
+        (is_kafka_placed("position_basis"), "xxhash64(element_at(position, -4))"),
+        otherwise="xxhash64(compared)",
+    )
+    return exploded.select(
+        *group,
+        "hash AS key_hash",
+        f"{elements} AS elements",
+        "identified",
+        "CASE WHEN in_tx IS NOT NULL THEN xxhash64(in_tx) END AS tx",
+        "lane",
+        "offset",
+        "row",
+        "row_before",
+        "arrives",
+        "departs",
+        "op = 'u' AND NOT arrives AND NOT departs AS updates",
+    )
+
+
+def keys_to_fold(found: DataFrame, group: Sequence[str]) -> DataFrame:
+    """Keys whose highest position may not decide.
+
+    Args:
+        found: :func:`entries`, distributed by `group` and key.
+        group: the names of what tells tables and days apart.
+
+    Returns:
+        `group`, `key_hash`, and as 0 or 1: `tied`, two entries that nothing of the source tells
+        apart; `scattered`, entries of equal elements in several partitions; `crossed`, rows arrive
+        and leave within one transaction.
+    """
+    of_key = ", ".join([*group, "key_hash"])
+    alike = (
+        Query(found)
+        .then(
+            "AGGREGATE count(*) AS n, min(lane) AS first_lane, max(lane) AS last_lane "
+            f"GROUP BY {of_key}, elements, identified"
+        )
+        .then(
+            f"AGGREGATE max(n) AS n, min(first_lane) < max(last_lane) AS is_scattered "
+            f"GROUP BY {of_key}, elements"
+        )
+        .select(
+            *group, "key_hash", f"CAST(n > 1 AS int) AS {TIED}",
+            f"CAST(is_scattered AS int) AS {SCATTERED}", f"0 AS {CROSSED}",
+        )
+        .where(f"{TIED} + {SCATTERED} > 0")
+    )  # fmt: skip
+    # Updates that follow one another have the row before them as `before`, so that all but the last
+    # row stand twice. Where one is left over, an update was of another row that held the key.
+    left_over = (
+        "bit_xor(CASE WHEN arrives OR updates THEN row END) ^ "
+        "coalesce(bit_xor(CASE WHEN updates THEN row_before END), 0L)"
+    )
+    crossed = (
+        Query(found)
+        .where("tx IS NOT NULL")
+        .then(
+            "AGGREGATE count_if(arrives) AS arrived, count_if(departs) AS departed, "
+            "count_if(updates AND row_before IS NOT NULL) AS compared, "
+            f"{left_over} AS left_over, max_by(row, offset) AS newest GROUP BY {of_key}, tx"
+        )
+        .where("arrived > 0 AND (departed > 0 OR (compared > 0 AND left_over <> newest))")
+        .select(*group, "key_hash", f"0 AS {TIED}", f"0 AS {SCATTERED}", f"1 AS {CROSSED}")
+    )
+    return alike.plan().unionAll(crossed.plan())
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """Keys of a table whose tied events stand in several partitions: nothing tells their order.
+
+    `by_kafka`: Kafka's timestamp stands in for their elements, so that they tie by chance.
+    """
+
+    table: str
+    keys: int
+    example: str
+    lanes: str
+    by_kafka: bool
+
+
+def scattered_keys(
+    changes: DataFrame, days: Mapping[date, Iterable[str]]
+) -> dict[date, list[Scattered]]:
+    """The scattered keys of some days, by table (FORMATS O8); a job where there is a table.
+
+    Args:
+        changes: rows of `changes`.
+        days: the tables of each day that may have such keys.
+    """
+    of_days = (
+        f"(landing_date = {literal(day)} AND {is_one_of('table_name', tables)})"
+        for day, tables in days.items()
+    )
+    chosen = " OR ".join(of_days)
+    if not chosen:
+        return {}
+    by_kafka = is_kafka_placed("position_basis")
+    place = "struct(topic, partition)"
+    found = (
+        Query(changes)
+        .where(f"({chosen}) AND position IS NOT NULL AND key IS NOT NULL AND op <> 't'")
+        .extend(
+            {
+                "by_kafka": by_kafka,
+                "tied": case(
+                    (by_kafka, "slice(position, 1, 1)"),
+                    otherwise=f"slice(position, 1, size(position) - {len(TAIL)})",
+                ),
+                "content": "xxhash64(op, before, after, old_key, new_key)",
+            }
+        )
+        # A copy takes the place of the event that it repeats (O15).
+        .then(
+            f"AGGREGATE min_by({place}, struct(landing_date, offset)) AS lane "
+            "GROUP BY landing_date, table_name, key, tied, by_kafka, identity, content"
+        )
+        .then(
+            "AGGREGATE sort_array(collect_set(lane)) AS lanes "
+            "GROUP BY landing_date, table_name, key, tied, by_kafka"
+        )
+        .where("size(lanes) > 1")
+        .then(
+            "AGGREGATE count(DISTINCT key) AS keys, min_by(struct(key, lanes), key) AS example "
+            "GROUP BY landing_date, table_name, by_kafka"
+        )
+        .plan()
+        .orderBy("landing_date", "table_name")
+        .collect()
+    )
+    listed: dict[date, list[Scattered]] = {}
+    for row in found:
+        lanes = ", ".join(f"{lane.topic} [{lane.partition}]" for lane in row.example.lanes)
+        scattered = Scattered(row.table_name, row["keys"], row.example.key, lanes, row.by_kafka)
+        listed.setdefault(row.landing_date, []).append(scattered)
+    return listed

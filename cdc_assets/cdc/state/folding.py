@@ -1,0 +1,658 @@
+"""Keys whose highest position does not decide: their events are folded one by one (O15, O16).
+
+A redelivered change is left out where the source tells that it is one. Within a transaction of a
+database that checks keys at its end a key holds a queue: the row that stood there, then each row
+that arrives; an update or delete takes the row of it that its `before` names. Most days have no
+such key (see :mod:`cdc_assets.cdc.changes.order_facts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.changes import order_facts
+from cdc_assets.cdc.lake.checkpoints import Checkpoints
+from cdc_assets.cdc.names import quote
+from cdc_assets.cdc.positions import (
+    LSN,
+    elements_in,
+    is_kafka_placed,
+    is_late_checked,
+    literal_position,
+    real_part,
+)
+from cdc_assets.cdc.spark import is_small
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals
+from cdc_assets.cdc.state.columns import OwnColumn, TableColumns
+from cdc_assets.cdc.state.keyed import Keyed
+from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, Unchanged
+
+# What an entry does at its key: a row that stood there, a snapshot read, a row that arrives, an
+# update, a delete, a row that leaves for another key.
+STOOD, READ, ARRIVES, UPDATES = "stood", "read", "arrives", "updates"
+DELETED, LEAVES = "deleted", "leaves"
+_PLACE = ("landing_date", "topic", "partition", "offset", "kafka_time")
+# What copies and transactions are told by, beside images and times.
+_TOLD_BY = (
+    "position_basis", "identity", "tx", "is_late_checked", "is_postgresql", "nulls_say_nothing",
+    "compared", "can_copy", "content",
+)  # fmt: skip
+_NO_VALUES = "CAST(array() AS array<struct<column: int, value: string>>)"
+_ROUNDS = 32  # each looks twice as far back as the one before
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What folding came to.
+
+    `keys` are the keys that were folded (`k`), None: all of the day. `rows` has one row of each
+    that events of the day reach: as `TableColumns.typed` gives them, and `is_folded`. `unresolved`
+    of them lack a value that was not sent.
+    """
+
+    keys: DataFrame | None
+    rows: DataFrame
+    unresolved: int
+
+
+class Folding:
+    """The fold of some keys of a day."""
+
+    def __init__(
+        self, keyed: Keyed, columns: TableColumns, unchanged: Unchanged, checkpoints: Checkpoints
+    ) -> None:
+        self.keyed, self.columns, self.unchanged = keyed, columns, unchanged
+        self.day: TableDay = keyed.day
+        self.checkpoints = checkpoints
+
+    def fold(self) -> Folded | None:
+        """Fold the keys of the day that need it; None where none does.
+
+        Of a small day all keys are folded: to find those that need it takes longer.
+        """
+        day = self.day
+        events = self.checkpoints.add(self.keyed.keyed(day.events([day.day]), with_new_key=True))
+        entries = self._entries(events, [day.day])
+        if day.may_be_unsent:
+            self.keyed.find_unsent(entries, self.unchanged)
+        is_all = is_small(day.day_facts.events)
+        keys = Query(entries).where("k IS NOT NULL").select("k").plan().distinct()
+        is_cut, is_tied = bool(day.open_transactions), day.may_meet_earlier
+        if not is_all:
+            found = self.checkpoints.add(self._keys(events, entries))
+            counts = ("count(*) AS n", "max(is_tied) AS tied", "max(is_cut) AS cut")
+            why = found.selectExpr(*counts).first()
+            assert why is not None
+            if not why.n:
+                return None
+            keys, is_cut, is_tied = found.select("k"), bool(why.cut), bool(why.tied)
+        first = day.fold_from(min(day.open_transactions.values())) if is_cut else day.day
+        looks_back = is_cut or is_tied
+        history = self._history(None if is_all else keys, events, first, looks_back)
+        copies = Query(history).where(f"is_copy AND landing_date < {literal(first)}")
+        kept = Query(history).where(f"NOT is_copy AND landing_date >= {literal(first)}")
+        removed = self._removed(first, copies.plan() if looks_back else None)
+        known = self._numbered(keys, kept.drop("is_copy").plan(), removed, first)
+        rows, unresolved = self._rows(self.checkpoints.add(known))
+        return Folded(None if is_all else keys, rows, unresolved)
+
+    # --- which keys
+
+    def _keys(self, events: DataFrame, entries: DataFrame) -> DataFrame:
+        """`k`, and whether it ties with what landed before (`is_tied`), or has an event of a
+        transaction that began on an earlier day (`is_cut`)."""
+        day = self.day
+        entries = Query(entries).where("k IS NOT NULL").plan()
+        parts = []
+        if not day.day_facts.is_settled_by_positions:
+            hashed = order_facts.entries(Query(events), (), "k", "ok").plan()
+            suspects = order_facts.keys_to_fold(hashed, ()).select("key_hash").distinct()
+            same = F.expr("xxhash64(k) = key_hash")
+            parts.append(
+                entries.join(F.broadcast(suspects), same, "left_semi").selectExpr(
+                    "k", "false AS is_tied", "false AS is_cut"
+                )
+            )
+        if day.open_transactions:
+            parts.append(
+                entries.where(_is_of(day.open_transactions)).selectExpr(
+                    "k", "false AS is_tied", "true AS is_cut"
+                )
+            )
+        if day.may_meet_earlier:
+            base = self.keyed.base_positions(self.keyed.removed, self.keyed.target())
+            if base is not None:
+                real = real_part("pos")
+                met = base.selectExpr("k AS met_k", f"{elements_in(real)} AS met", "pos")
+                ties = (
+                    f"k = met_k AND position IS NOT NULL AND ({is_kafka_placed('position_basis')} "
+                    f"AND identity IS NOT NULL OR {elements_in('position')} = met)"
+                )
+                parts.append(
+                    entries.join(met, F.expr(ties), "left_semi").selectExpr(
+                        "k", "true AS is_tied", "false AS is_cut"
+                    )
+                )
+            if any(of_day.truncates for of_day in day.past):
+                cuts = day.events(day.window).where("op = 't' AND position IS NOT NULL")
+                met = cuts.selectExpr(f"{elements_in('position')} AS met").distinct()
+                at_cut = F.expr(f"position IS NOT NULL AND {elements_in('position')} = met")
+                parts.append(
+                    entries.join(F.broadcast(met), at_cut, "left_semi").selectExpr(
+                        "k", "true AS is_tied", "false AS is_cut"
+                    )
+                )
+        if self.unchanged.columns and self.unchanged.has_links and parts:
+            # The value of a row that left another key may be that of one that was folded.
+            linked = entries.where("link IS NOT NULL")
+            for name in ("k", "link"):
+                parts.append(
+                    linked.selectExpr(f"{name} AS k", "false AS is_tied", "false AS is_cut")
+                )
+        if not parts:
+            return entries.selectExpr("k", "false AS is_tied", "false AS is_cut").where("false")
+        found = reduce(DataFrame.unionAll, parts)
+        flags = "max(is_tied) AS is_tied, max(is_cut) AS is_cut"
+        return Query(found).where("k IS NOT NULL").then(f"AGGREGATE {flags} GROUP BY k").plan()
+
+    # --- their events
+
+    def _entries(self, events: DataFrame, days: Sequence[date]) -> DataFrame:
+        """What the events of some days do to keys, one row a key and event.
+
+        Returns:
+            `k`, `kind`, `link` (the key that an arriving row had before), `to_k` (the key that a
+            leaving row takes), `position`, `before`, `after`, `schema_id`, `source_ts_ms`,
+            `content` (a hash), `tx`, `is_late_checked`, and what copies are told by.
+        """
+        can_copy = order_facts.may_be_copied()
+        changes_key = "op = 'u' AND ok IS NOT NULL AND NOT (ok <=> k)"
+        at_key = case(
+            ("op = 'r'", f"'{READ}'"),
+            (f"op = 'c' OR ({changes_key})", f"'{ARRIVES}'"),
+            ("op = 'u'", f"'{UPDATES}'"),
+            ("op = 'd' AND new_key IS NOT NULL", f"'{LEAVES}'"),
+            otherwise=f"'{DELETED}'",
+        )
+        opened = Query(events).where("op = 'd' OR (op IN ('c', 'u', 'r') AND after IS NOT NULL)")
+        told = opened.extend(
+            {
+                "kind": at_key,
+                "tx": order_facts.transaction(),
+                "is_late_checked": is_late_checked("position_basis", "connector"),
+                "is_postgresql": f"coalesce(startswith(position_basis, '{LSN},') "
+                "OR lower(connector) = 'postgresql', false)",
+                # SQL Server sends no old value of a large column.
+                "nulls_say_nothing": "coalesce(lower(connector) = 'sqlserver', false)",
+                "compared": order_facts.compared_elements(),
+                "can_copy": f"coalesce(position IS NOT NULL AND {can_copy}, false)",
+                "content": "xxhash64(op, before, after, old_key, new_key)",
+            }
+        )
+        same = ("schema_id", "source_ts_ms", *_TOLD_BY, *_PLACE)
+        link = case((f"kind = '{ARRIVES}'", "ok"))
+        own = told.select(
+            "k", "kind", f"{link} AS link", "nk AS to_k", "position", "before", "after", *same
+        )
+        no_key = f"CAST(NULL AS {events.schema['k'].dataType.simpleString()})"
+        # What is left was whole before an update; a create says nothing of it.
+        before = f"{case((order_facts.LEAVES_KEY, 'before'))} AS before"
+        left = self.keyed.left_keys(told.plan(), days).selectExpr(
+            "k", f"'{LEAVES}' AS kind", f"{no_key} AS link", "left_for AS to_k", "position",
+            before, "CAST(NULL AS string) AS after", *same,
+        )  # fmt: skip
+        return own.plan().unionByName(left)
+
+    def _history(
+        self, keys: DataFrame | None, events: DataFrame, first: date, looks_back: bool
+    ) -> DataFrame:
+        """The entries of some keys from the first day on, and of the days looked back on.
+
+        Returns:
+            The entries, and `is_copy`: a redelivered change, or a record that landed before.
+        """
+        day = self.day
+        days = [first + timedelta(days=n) for n in range((day.day - first).days)]
+        past = day.window_before(first) if looks_back else []
+        before = [d for d in [*past, *days] if day.facts_on(d).events]
+        entries = self._entries(events, [day.day])
+        if keys is not None:
+            entries = entries.join(F.broadcast(keys), "k", "left_semi")
+        if before:
+            earlier = self.keyed.keyed(day.events(before), with_new_key=True)
+            of_keys = F.broadcast(entries.select("k").distinct())
+            others = self._entries(earlier, before).join(of_keys, "k", "left_semi")
+            entries = entries.unionByName(others)
+        # Distributed once, for all that is asked of a key.
+        entries = entries.where("k IS NOT NULL").repartition("k")
+        # O15: elements that two different changes share tell no copy.
+        group = "PARTITION BY k, topic, compared, can_copy"
+        named = "coalesce(identity, '')"
+        place = "landing_date, topic, partition, offset, position"
+        judged = Query(entries).extend(
+            {
+                "named": f"size(collect_set({named}) OVER ({group}))",
+                "differ": f"size(collect_set(struct({named}, content)) OVER ({group}))",
+                "nth": f"row_number() OVER ({group}, {named}, content ORDER BY {place})",
+                "landed": "row_number() OVER (PARTITION BY k, kind, topic, partition, offset, "
+                "try_element_at(position, -1) ORDER BY landing_date)",
+            }
+        )
+        is_copy = "landed > 1 OR (can_copy AND named = differ AND nth > 1)"
+        known = judged.extend({"is_copy": is_copy}).drop("named", "differ", "nth", "landed")
+        return self.checkpoints.add(known.plan())
+
+    def _removed(self, first: date, copies: DataFrame | None) -> DataFrame | None:
+        """`k`, `pos` of what was removed in the days looked back on, without copies."""
+        if first == self.day.day:
+            removed = self.keyed.removed
+        else:
+            removed = self.keyed.removed_on(self.day.window_before(first))
+        if removed is None or copies is None:
+            return removed
+        again = copies.selectExpr("k AS copy_k", "position AS copy_at")
+        return removed.join(again, F.expr("k = copy_k AND pos = copy_at"), "left_anti")
+
+    # --- the fold
+
+    def _numbered(
+        self, keys: DataFrame, entries: DataFrame, removed: DataFrame | None, first: date
+    ) -> DataFrame:
+        """Entries in the order of each key, from 0, the row that stood there first.
+
+        What is older than that row, or than what was removed before, is left out.
+
+        Returns:
+            The entries, `n`, `pos`, and of each `taken`, the number of the entry whose row it
+            takes (-1: none); `top`, that of the row that is left (-1: none); `last`, the highest
+            position.
+        """
+        day, keyed = self.day, self.keyed
+        days = [first + timedelta(days=n) for n in range((day.day - first).days + 1)]
+        past = day.window_before(first)
+        base = keyed.rows_before(first)
+        past_cut = None if first == day.day and day.is_all_after else day.truncated(past)
+        cut = day.truncated(days)
+        placed = entries.withColumn("pos", F.col("position"))
+        if base is not None:
+            base = base.join(F.broadcast(keys), "k", "left_semi")
+        if any(day.facts_on(d).without_position for d in days):
+            events = keyed.keyed(day.events(days))
+            positions = keyed.base_positions(removed, base)
+            placed = keyed.placed(entries, events, days, positions, past_cut)
+        if day.has_split_updates:
+            pairs = keyed.pair_removals().join(F.broadcast(keys), "k", "left_semi")
+            told = {"kind": F.lit(DELETED), "is_late_checked": F.lit(False)}
+            pairs = pairs.withColumns(told).drop("is_removal")
+            placed = placed.unionByName(pairs, allowMissingColumns=True)
+        floor = max([p for p in (cut, past_cut) if p is not None], default=None)
+        if floor is not None:
+            placed = placed.where(F.col("pos") > literal_position(floor))
+        if removed is not None:
+            placed = keyed.guarded(placed, removed)
+        if base is None:
+            placed = self._with_values(placed)
+        else:
+            if cut is not None:
+                base = base.where(F.col("pos") >= literal_position(cut))
+            stands = base.selectExpr("k AS base_k", "pos AS base_pos")
+            newer = placed.join(stands, F.expr("k = base_k AND pos <= base_pos"), "left_anti")
+            stood = self._stood(base, keyed.columns_before(first))
+            placed = self._with_values(newer).unionByName(stood, allowMissingColumns=True)
+        numbered = Query(placed).extend(
+            {
+                "n": f"CAST(row_number() OVER (PARTITION BY k ORDER BY kind <> '{STOOD}', pos) - 1 "
+                "AS int)"
+            }
+        )
+        others = [quote(name) for name in placed.columns if name not in ("k", "n")]
+        folded = (
+            numbered.then(
+                f"AGGREGATE array_sort(collect_list(struct(n, {', '.join(others)})), "
+                "(l, r) -> l.n - r.n) AS es, max(pos) AS last GROUP BY k"
+            )
+            .extend({"done": _fold("es", is_key_alone=not self._values)})
+            .select(
+                "k",
+                "last",
+                "done.taken AS took",
+                "coalesce(try_element_at(done.q, -1), -1) AS top",
+                "inline(es)",
+            )
+        )
+        return folded.extend({"taken": "get(took, n)"}).drop("took").plan()
+
+    def _with_values(self, entries: DataFrame) -> DataFrame:
+        """Add `now` and `was`: the values of both images, as the table's columns hold them.
+
+        Each is an array of STRUCT<column, value> of the columns that were sent; `names` and
+        `was_names` are all that the images have. `is_whole` is true where `before` may be taken for
+        the whole old row.
+        """
+        is_full = literal(self.day.config.replica_identity == "full")
+        whole = f"is_late_checked AND before IS NOT NULL AND (NOT is_postgresql OR {is_full})"
+        key_names = literals(self.columns.key_names)
+        opened = (
+            Query(entries)
+            .extend(
+                {
+                    name: f"array_except(json_object_keys({image}), array({key_names}))"
+                    for name, image in (("names", "after"), ("was_names", "before"))
+                }
+            )
+            .extend(
+                {
+                    "is_whole": f"coalesce({whole}, false)",
+                    "is_removal": "after IS NULL",
+                }
+            )
+        )
+        frame = self.unchanged.add_to(opened.plan())
+        if not self.day.is_late_checked:
+            return Query(frame).extend({"now": _NO_VALUES, "was": _NO_VALUES}).plan()
+        for name, image, names in (("now", "after", "names"), ("was", "before", "was_names")):
+            values = ", ".join(self._value(c, names, image) for c in self._values)
+            sent = f"filter(array({values}), v -> v.is_sent)"
+            plain = f"transform({sent}, v -> named_struct('column', v.column, 'value', v.value))"
+            work = [w for c in self.columns.own for w in (c.work, c.unfit)]
+            work += [c.contradicted for c in self.columns.own if c.name in self.columns.key_names]
+            kept = Query(frame).extend({"sent_after": "after"}).replace({"after": image})
+            typed = Query(self.columns.typed(kept.plan(), NONE_UNSENT)).extend(
+                {name: case((f"{names} IS NOT NULL", plain), otherwise=_NO_VALUES)}
+            )
+            frame = typed.extend({"after": "sent_after"}).drop("sent_after", *work).plan()
+        return frame
+
+    @property
+    def _values(self) -> list[OwnColumn]:
+        """The columns that tell rows of one key apart."""
+        return [c for c in self.columns.own if c.name not in self.columns.key_names]
+
+    def _value(self, c: OwnColumn, names: Sql, image: str) -> Sql:
+        """A column's value in an image, as text; `is_sent` is false where it equals any other."""
+        sent = f"array_contains({names}, {literal(c.name)})"
+        if c.lake in self.unchanged.columns:
+            sent_image = "sent_after" if image == "after" else image
+            sent += f" AND NOT {self.unchanged.is_unsent(sent_image, c.name)}"
+        if image == "before":
+            sent += f" AND NOT (nulls_say_nothing AND {c.work} IS NULL)"
+        return (
+            f"named_struct('column', {c.index}, 'value', {_text(c)}, "
+            f"'is_sent', coalesce({sent}, false))"
+        )
+
+    def _stood(self, base: DataFrame, present: Collection[str]) -> DataFrame:
+        """The rows that stood there, as entries; `present` are the columns that they had."""
+        values = ", ".join(
+            f"named_struct('column', {c.index}, 'value', {_text(c)})"
+            for c in self._values
+            if c.lake in present
+        )
+        carried = {
+            self.unchanged.carried(i): "named_struct('json', CAST(NULL AS string), 'schema_id', "
+            f"CAST(NULL AS string), 'row', c{i})"
+            for i in self.unchanged.indexes
+        }
+        now = f"array({values})" if values else _NO_VALUES
+        return Query(base).extend({"kind": f"'{STOOD}'", "now": now, **carried}).plan()
+
+    # --- rows
+
+    def _rows(self, known: DataFrame) -> tuple[DataFrame, int]:
+        """The rows that are left, typed, and how many lack a value that was not sent."""
+        values = self._with_unsent(known) if self.unchanged.columns else known
+        of_key = Query(values).where("last IS NOT NULL")
+        ends = of_key.then(
+            "AGGREGATE any_value(top) AS top, max(last) AS last, "
+            f"count_if(kind <> '{STOOD}') AS told GROUP BY k"
+        ).where("told > 0")
+        removed = ends.where("top < 0").select(
+            "k", "true AS is_removal", "last AS pos", "CAST(NULL AS bigint) AS source_ts_ms",
+            "CAST(NULL AS string) AS after", "CAST(NULL AS string) AS schema_id",
+        )  # fmt: skip
+        left = ends.select("k AS end_k", "top AS end_top").plan()
+        tops = values.join(left, F.expr("k = end_k AND n = end_top")).drop("end_k", "end_top")
+        names = ("k", "false AS is_removal", "last AS pos", "source_ts_ms", "after", "schema_id")
+        flags = [
+            *self.unchanged.flags,
+            *(self.unchanged.carried(i) for i in self.unchanged.indexes),
+        ]
+        written = Query(tops).where(f"kind <> '{STOOD}'").select(*names, *flags)
+        winners = written.plan().unionByName(removed.plan(), allowMissingColumns=True)
+        typed = Query(self.columns.typed(winners, self.unchanged))
+        unresolved = 0
+        if self.unchanged.columns:
+            filled = {
+                f"c{i}": case(
+                    (f"coalesce({self.unchanged.flag(i)}, false)", f"f{i}"), otherwise=f"c{i}"
+                )
+                for i in self.unchanged.indexes
+            }
+            lacks = " OR ".join(
+                f"({self.unchanged.flag(i)} <=> true AND {self.unchanged.carried(i)} IS NULL)"
+                for i in self.unchanged.indexes
+            )
+            kept = self.checkpoints.add(typed.extend({"lacks": lacks}).replace(filled).plan())
+            found = kept.selectExpr("count_if(lacks AND NOT is_removal) AS n").first()
+            assert found is not None
+            unresolved = found.n
+            dropped = ("lacks", *flags, *(self.unchanged.fill(i) for i in self.unchanged.indexes))
+            typed = Query(kept).drop(*dropped)
+        rows = typed.extend({"is_folded": "true"}).plan()
+        if "stood_source_ts_ms" not in known.columns:
+            return rows, unresolved
+        values_of = [
+            part
+            for c in self.columns.own
+            for part in (c.work, f"CAST(NULL AS string) AS {c.unfit}")
+        ]
+        values_of += [
+            f"false AS {c.contradicted}"
+            for c in self.columns.own
+            if c.name in self.columns.key_names
+        ]
+        stood = Query(tops).where(f"kind = '{STOOD}'")
+        stands = stood.select(
+            "k", "false AS is_removal", "last AS pos", "stood_source_ts_ms AS source_ts_ms",
+            "CAST(NULL AS string) AS schema_id", "true AS is_folded", *values_of,
+        ).plan()  # fmt: skip
+        return rows.unionByName(stands, allowMissingColumns=True), unresolved
+
+    def _with_unsent(self, known: DataFrame) -> DataFrame:
+        """Give what was not sent the value of the row that was taken, or left another key (R2).
+
+        Each round looks twice as far back as the one before.
+        """
+        carried = [self.unchanged.carried(i) for i in self.unchanged.indexes]
+        same = "coalesce(tx, to_json(compared), '')"
+        moved = Query(known).extend(
+            {
+                "leaving": f"row_number() OVER (PARTITION BY k, to_k, {same}, kind ORDER BY n)",
+                "arriving": f"row_number() OVER (PARTITION BY k, link, {same}, kind ORDER BY n)",
+            }
+        )
+        frame = self.checkpoints.add(moved.plan())
+        left = (
+            Query(frame)
+            .where(f"kind = '{LEAVES}'")
+            .select(
+                "k AS left_k", "to_k AS left_to", f"{same} AS left_at", "leaving AS left_nth",
+                "taken AS left_taken",
+            )
+            .plan()
+        )  # fmt: skip
+        is_it = F.expr(
+            f"kind = '{ARRIVES}' AND link = left_k AND k = left_to AND {same} = left_at "
+            "AND arriving = left_nth"
+        )
+        linked = Query(frame.join(left, is_it, "left")).extend(
+            {
+                "from_k": case(("left_k IS NOT NULL", "left_k"), ("link IS NULL", "k")),
+                "from_n": case(("left_k IS NOT NULL", "left_taken"), ("link IS NULL", "taken")),
+            }
+        )
+        gone = ("left_k", "left_to", "left_at", "left_nth", "left_taken", "leaving", "arriving")
+        current = self.checkpoints.add(linked.drop(*gone).plan())
+        lacking = " OR ".join(f"{name} IS NULL" for name in carried)
+        for _ in range(_ROUNDS):
+            is_open = f"kind IN ('{ARRIVES}', '{UPDATES}') AND from_n >= 0 AND ({lacking})"
+            if current.where(is_open).isEmpty():
+                break
+            renamed = ", ".join(f"{name} AS p_{name}" for name in carried)
+            before = Query(current).select(
+                "k AS p_k", "n AS p_n", "from_k AS p_from_k", "from_n AS p_from_n", renamed
+            )
+            joined = current.join(
+                before.plan(), F.expr(f"{is_open} AND from_k = p_k AND from_n = p_n"), "left"
+            )
+            step = Query(joined).replace(
+                {
+                    **{name: f"coalesce({name}, p_{name})" for name in carried},
+                    "from_k": "p_from_k",
+                    "from_n": "coalesce(p_from_n, -1)",
+                }
+            )
+            names = ("p_k", "p_n", "p_from_k", "p_from_n", *(f"p_{name}" for name in carried))
+            current = self.checkpoints.add(step.drop(*names).plan())
+        return current.drop("from_k", "from_n")
+
+
+def _text(c: OwnColumn) -> Sql:
+    """A column's value as a text that is the same for equal values."""
+    if "<" in c.spark:
+        return f"to_json(struct({c.work}))"
+    return f"hex({c.work})" if c.spark == "binary" else f"CAST({c.work} AS string)"
+
+
+def _is_of(transactions: Mapping[tuple[str, int, int], date]) -> Sql:
+    """True for entries of some transactions: topic, partition and the hash of each."""
+    lanes: dict[tuple[str, int], list[int]] = {}
+    for topic, partition, tx in transactions:
+        lanes.setdefault((topic, partition), []).append(tx)
+    of_lanes = (
+        f"(topic = {literal(topic)} AND partition = {partition} "
+        f"AND xxhash64(tx) IN ({', '.join(literal(tx) for tx in hashes)}))"
+        for (topic, partition), hashes in lanes.items()
+    )
+    return " OR ".join(of_lanes) or "false"
+
+
+# --- the queue
+
+
+def _fold(es: Sql, is_key_alone: bool) -> Sql:
+    """Fold the entries `es` of a key in their order; `is_key_alone`: rows have no other columns.
+
+    Returns:
+        STRUCT<q ARRAY<INT>, stood BOOLEAN, tx STRING, taken ARRAY<INT>>: the queue, as numbers of
+        entries, whether its first stood there before the transaction, and of each entry the number
+        of the one whose row it took.
+    """
+    none = "CAST(array() AS array<int>)"
+    start = (
+        f"named_struct('q', {none}, 'stood', false, 'tx', CAST(NULL AS string), 'taken', {none})"
+    )
+    return f"aggregate({es}, {start}, (a, e) -> {_step(es, is_key_alone)})"
+
+
+def _step(es: Sql, is_key_alone: bool) -> Sql:
+    """What the queue `a` is after an entry `e`."""
+
+    def row(q: Sql, stood: Sql, tx: Sql, took: Sql) -> Sql:
+        return (
+            f"named_struct('q', {q}, 'stood', {stood}, 'tx', {tx}, "
+            f"'taken', concat(a.taken, array({took})))"
+        )
+
+    none = "CAST(array() AS array<int>)"
+    alone = "array(CAST(e.n AS int))"
+    newest = "coalesce(try_element_at(a.q, -1), -1)"
+    is_new = "(e.tx IS NULL OR NOT (e.tx <=> a.tx))"
+    queue = case(
+        ("size(a.q) = 0", none), (is_new, "array(try_element_at(a.q, -1))"), otherwise="a.q"
+    )
+    stood = f"CASE WHEN {is_new} THEN size(a.q) > 0 ELSE a.stood END"
+    matches = (
+        f"forall(e.was, b -> NOT exists(get({es}, i).now, c -> c.column = b.column "
+        "AND NOT (c.value <=> b.value)))"
+    )
+    # What shares no column with a row does not name it.
+    shares = f"exists(e.was, b -> exists(get({es}, i).now, c -> c.column = b.column))"
+    named = "e.was_names IS NOT NULL" if is_key_alone else shares
+    found = f"CASE WHEN {named} AND {matches} THEN at END"
+    equal = f"filter(transform(s.q, (i, at) -> {found}), at -> at IS NOT NULL)"
+    # The image has every column of the row that it is to be.
+    arrived = f"get({es}, try_element_at(s.q, -1))"
+    has_all = (
+        f"CASE WHEN e.kind = '{UPDATES}' THEN size(array_except(e.names, e.was_names)) = 0 "
+        f"WHEN size(s.q) = 0 OR {arrived}.kind = '{STOOD}' THEN true "
+        f"ELSE size(array_except({arrived}.names, e.was_names)) = 0 END"
+    )
+    sure = f"coalesce(e.is_whole AND {has_all}, false)"
+    at = case(("size(t.equal) > 0", "t.equal[0]"), ("t.sure AND t.stood", "0"), otherwise="-1")
+    removed = "concat(slice(u.q, 1, {at}), slice(u.q, {at} + 2, size(u.q)))"
+    put = f"concat(slice(u.q, 1, {{at}}), {alone}, slice(u.q, {{at}} + 2, size(u.q)))"
+    last = "size(u.q) - 1"
+    updates = case(
+        (
+            "u.at < 0 AND (u.sure OR size(u.q) = 0)",
+            row(f"concat({alone}, u.q)", "true", "e.tx", "-1"),
+        ),
+        ("u.at < 0", row(put.format(at=f"({last})"), "u.stood", "e.tx", "try_element_at(u.q, -1)")),
+        otherwise=row(put.format(at="u.at"), "u.stood", "e.tx", "get(u.q, u.at)"),
+    )
+    leaves = case(
+        (
+            f"u.at >= 0 OR (e.kind = '{LEAVES}' AND size(u.q) > 0 AND NOT u.sure)",
+            row(
+                removed.format(at="greatest(u.at, 0)"),
+                "u.stood AND greatest(u.at, 0) > 0",
+                "e.tx",
+                "get(u.q, greatest(u.at, 0))",
+            ),
+        ),
+        ("NOT u.sure", row(none, "false", "e.tx", "coalesce(try_element_at(u.q, -1), -1)")),
+        otherwise=row("u.q", "u.stood", "e.tx", "-1"),
+    )
+    queued = _let(
+        f"named_struct('q', {queue}, 'stood', {stood})",
+        "s",
+        _let(
+            f"named_struct('q', s.q, 'stood', s.stood, 'equal', {equal}, 'sure', {sure})",
+            "t",
+            _let(
+                f"named_struct('q', t.q, 'stood', t.stood, 'sure', t.sure, 'at', {at})",
+                "u",
+                case((f"e.kind = '{UPDATES}'", updates), otherwise=leaves),
+            ),
+        ),
+    )
+    arrives = _let(
+        f"named_struct('q', {queue}, 'stood', {stood})",
+        "s",
+        row(f"concat(s.q, {alone})", "s.stood", "e.tx", newest),
+    )
+    removes = f"e.kind IN ({literals((DELETED, LEAVES))})"
+    no_tx = "CAST(NULL AS string)"
+    return case(
+        (f"e.kind IN ({literals((STOOD, READ))})", row(alone, "true", no_tx, newest)),
+        (
+            f"NOT coalesce(e.is_late_checked, false) AND {removes}",
+            row(none, "false", no_tx, newest),
+        ),
+        ("NOT coalesce(e.is_late_checked, false)", row(alone, "true", no_tx, newest)),
+        (f"e.kind = '{ARRIVES}'", arrives),
+        otherwise=queued,
+    )
+
+
+def _let(value: Sql, name: str, body: Sql) -> Sql:
+    """`body`, in which `name` is a value that is computed once."""
+    return f"get(transform(array({value}), {name} -> {body}), 0)"
