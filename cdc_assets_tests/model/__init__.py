@@ -15,7 +15,8 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import Any
 
-from cdc_assets_tests.model.days import table_state
+from cdc_assets_tests.model.appended import AppendedTable, MultisetTable
+from cdc_assets_tests.model.days import Table
 from cdc_assets_tests.model.documents import (
     date_of,
     deep_recursion,
@@ -24,9 +25,11 @@ from cdc_assets_tests.model.documents import (
     table_configs,
 )
 from cdc_assets_tests.model.envelopes import read_events
+from cdc_assets_tests.model.keyed import KeyedTable
 from cdc_assets_tests.model.lag_rows import lag_of_day
 from cdc_assets_tests.model.records import (
     Classified,
+    Event,
     InferredTypeError,
     KeyColumnsError,
     KeyTypeError,
@@ -79,7 +82,7 @@ def tables(source: dict[str, Any], landed: Landed) -> dict[date, dict[str, list[
         days = [first + timedelta(days=n) for n in range((last - first).days + 1)]
         result: dict[date, dict[str, list[dict[str, Any]]]] = {day: {} for day in days}
         for name, config in table_configs(source).items():
-            state = table_state(name, config, source, events)
+            state = _table(name, config, source, events)
             start = date_of(config.get("start_date")) or first
             for day in days:
                 own = [
@@ -94,6 +97,15 @@ def tables(source: dict[str, Any], landed: Landed) -> dict[date, dict[str, list[
                     state.merge(day, own)
                     result[day][name] = state.rows()
         return result
+
+
+def _table(
+    name: str, config: dict[str, Any], source: dict[str, Any], events: dict[date, list[Event]]
+) -> Table:
+    kinds: dict[Any, type[Table]] = {"none": AppendedTable, "row": MultisetTable}
+    key = config.get("key")
+    kind = kinds.get(key, KeyedTable) if isinstance(key, str) else KeyedTable
+    return kind(name, config, source, events)
 
 
 def lag(source: dict[str, Any], landed: Landed) -> dict[date, list[dict[str, Any]]]:

@@ -30,10 +30,12 @@ from cdc_assets_tests.model.documents import (
 )
 from cdc_assets_tests.model.keys import judge_keys, set_keys
 from cdc_assets_tests.model.positions import (
+    KAFKA_TIME,
     SOURCE_TIME,
+    identity_of,
     set_elements,
-    set_position,
-    source_elements,
+    set_positions,
+    set_source,
 )
 from cdc_assets_tests.model.records import (
     ControlledError,
@@ -76,11 +78,11 @@ def read_events(
                 is_row = event.destination == "changes" and not event.is_tombstone
                 if is_row and bool(written[id(event)]) is has_schema:
                     set_keys(source, configs, placeholder, event)
-                    set_position(source, event)
         if has_schema:
             silent = {id(e[n]) for day, e in days for n in range(len(e)) if (day, n) in misfits}
             _lend_schemas([events for _, events in days], written, silent)
     settle_tombstones(source, configs, placeholder, days)
+    set_positions(days)
     found = judge_keys(configs, days)
     if found and not misfits:
         return read_events(source, landed, found)
@@ -239,11 +241,10 @@ def _read_event(
     # D14. A truncate is never read in a snapshot, whatever its mark says.
     mark = source.get("snapshot")
     event.is_snapshot = op != "t" and (op == "r" or _is_mark(mark))
-    set_elements(
-        event, *((SOURCE_TIME, [source.get("ts_ms")]) if lindorm else source_elements(source))
-    )
-    transaction = dict_of(payload.get("transaction")) or {}
-    event.total_order = max(long_of(transaction.get("total_order")) or 0, 0)
+    if lindorm:
+        set_elements(event, SOURCE_TIME, [source.get("ts_ms")])
+    else:
+        set_source(event, source, dict_of(payload.get("transaction")) or {})
 
     envelope = schema_fields(schema)
     rows = [schema_fields(envelope.get(name)) for name in ("after", "before")]
@@ -462,12 +463,10 @@ def _read_flat(source: dict[str, Any], document: Any, event: Event) -> None:
     event.processed_ts_ms = long_of(meta("ts_ms"))
     mark = meta("source.snapshot")
     event.is_snapshot = event.op != "t" and (event.op == "r" or _is_mark(mark))
-    names = ("connector", "lsn", "file", "pos", "row", "commit_lsn", "change_lsn", "ord")
-    others = ("event_serial_no", "commit_scn", "scn", "ssn", "commit_ts")
-    said = {name: meta(f"source.{name}") for name in (*names, *others)}
+    said = {name: meta(f"source.{name}") for name in ORDER_MEMBERS}
     said |= {"connector": connector, "ts_ms": meta("source.ts_ms")}
-    set_elements(event, *source_elements(said))
-    event.total_order = max(long_of(meta("transaction.total_order")) or 0, 0)
+    transaction = {name: meta(f"transaction.{name}") for name in ("id", "total_order")}
+    set_source(event, said, transaction)
     event.wires = {n: w for n, w in schema_fields(schema).items() if not fields.has(n)}
 
 
@@ -516,13 +515,15 @@ class Added:
         return any(name in self.names_of(member) for member in ADDED_MEMBERS)
 
 
+ORDER_MEMBERS = (
+    "txId", "lsn", "file", "pos", "row", "gtid", "commit_lsn", "change_lsn", "event_serial_no",
+    "commit_scn", "scn", "rs_id", "ssn", "lcr_position", "commit_ts", "ord",
+)  # fmt: skip
 ADDED_MEMBERS = (
     "op", "ts_ms", "transaction.id", "transaction.total_order", "source.collection",
     *(f"source.{name}" for name in (
-        "connector", "name", "snapshot", "ts_ms", "txId", "db", "schema", "namespace", "keyspace",
-        "table",
-        "file", "lsn", "pos", "row", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn",
-        "scn", "ssn", "commit_ts", "ord", "value_capture_type",
+        "connector", "name", "snapshot", "ts_ms", "db", "schema", "namespace", "keyspace",
+        "table", "value_capture_type", *ORDER_MEMBERS,
     )),
 )  # fmt: skip
 
@@ -627,6 +628,7 @@ def _read_dataworks(document: dict[str, Any], event: Event) -> None:
         high, low = divmod(event.sequence_id, 10**13)
         thirds = [*divmod(high, 10**13), low]
     set_elements(event, "sequenceId", list(thirds))
+    event.half_element = 0 if event.half == "before" else 1
     event.sequence_id = event.sequence_id or None
 
     columns = schema.get("dataColumn")
@@ -698,12 +700,10 @@ def _read_canal(document: dict[str, Any], event: Event) -> None:
         if op == "UPDATE" and old is not None:  # old values of changed columns alone
             event.before = {name: old.get(name, value) for name, value in row.items()}
     commit = long_of((dict_of(document.get("_tidb")) or {}).get("commitTs"))
-    if commit is None:
-        set_elements(event, SOURCE_TIME, [event.source_ts_ms])
+    if commit is None:  # `es` is when the statement began: no order
+        set_elements(event, KAFKA_TIME, [])
     else:
         set_elements(event, "commit_ts", [commit])
-    if event.row_number is not None:  # ties go to the offset, then to the place in the message
-        event.total_order = (event.record.offset or 0) * 2**20 + event.row_number
     for name, kind in (dict_of(document.get("mysqlType")) or {}).items():
         event.wires[name] = mysql_wire(kind) if isinstance(kind, str) else {}
     event.source_key = _column_names(document.get("pkNames"))
@@ -743,7 +743,11 @@ def _read_maxwell(document: dict[str, Any], event: Event) -> None:
     if op == "update" and old is not None:  # the old values of what changed
         event.before = {name: old.get(name, value) for name, value in row.items()}
     event.is_snapshot = event.op == "r"
-    set_elements(event, *_maxwell_elements(document, event))
+    set_elements(event, *_maxwell_elements(document))
+    event.tx_id = identity_of({"xid": document.get("xid")}).get("xid")
+    event.identity = identity_of({n: document.get(n) for n in ("xid", "xoffset")})
+    if event.identity:  # a second alone identifies nothing
+        event.identity |= identity_of({"ts": document.get("ts")})
     event.source_key = _column_names(document.get("primary_key_columns"))
 
 
@@ -752,16 +756,11 @@ def _milliseconds_of_seconds(value: Any) -> int | None:
     return None if seconds is None else long_of(seconds * 1000)
 
 
-def _maxwell_elements(document: dict[str, Any], event: Event) -> tuple[str, list[Any]]:
-    """The binlog's file and offset, and the row's place among those that stand there."""
+def _maxwell_elements(document: dict[str, Any]) -> tuple[str, list[Any]]:
+    """The binlog's file and offset; `ts` is when the statement began: no order."""
     position = document.get("position")
     found = re.search(r"(\d+):(\d+)$", position, re.ASCII) if isinstance(position, str) else None
-    if found is None:
-        return SOURCE_TIME, [event.source_ts_ms]
-    order = long_of(document.get("xoffset"))
-    if order is None and document.get("commit") is True:  # the last row of its transaction
-        order = 2**63 - 1
-    return "position", [*found.groups(), order]
+    return (KAFKA_TIME, []) if found is None else ("position", list(found.groups()))
 
 
 OGG_ROWS = {"I": "c", "U": "u", "D": "d", "T": "t"}
@@ -792,6 +791,7 @@ def _read_ogg(document: dict[str, Any], event: Event) -> None:
         if event.after is None:
             raise QuarantinedError("missing_image")
     set_elements(event, "pos", _thirds(document.get("pos")))
+    event.tx_id = identity_of({"xid": document.get("xid")}).get("xid")
     event.source_key = _column_names(document.get("primary_keys"))
 
 

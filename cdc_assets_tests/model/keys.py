@@ -180,6 +180,7 @@ def read_keys(
         return
     event.new_key = _key_of_header("__debezium.newkey", columns, event, types, placeholder)
     event.old_key = _key_of_header("__debezium.oldkey", columns, event, types, placeholder)
+    event.is_old_key_sent = event.old_key is not None
     if event.old_key is None and event.op == "u" and event.after is not None and whole_before:
         event.old_key = _moved_from(columns or [], event, types, placeholder)  # D10, W3
     if event.old_key is not None and key_text(event.old_key) == key_text(event.key):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from typing import Any, Literal
 
-from cdc_assets_tests.model.documents import key_text
+from cdc_assets_tests.model.documents import json_text, key_text
 
 Destination = Literal["changes", "control", "quarantine"]
 Landed = dict[date, list["Record"]]
@@ -47,6 +48,9 @@ class Classified:
     processed_ts_ms: int | None = None
     is_snapshot: bool = False
     position: tuple[int, ...] | None = None
+    position_basis: str | None = None
+    identity: str | None = None
+    tx_id: str | None = None
 
 
 class TableError(Exception):
@@ -111,16 +115,23 @@ class Event:
     is_snapshot: bool = False
     is_tombstone: bool = False
     half: Literal["before", "after"] | None = None  # of a split DataWorks update
+    half_element: int | None = None  # of every DataWorks event (O4)
     sequence_id: int | None = None
-    elements: tuple[int, ...] = ()  # O8
-    has_elements: bool = False
+    connector: str | None = None
+    elements: tuple[int, ...] = ()  # that order (O8)
     own_elements: tuple[int | None, ...] = ()  # before anything stands in for them
     basis: str = ""  # what the elements are; those of different bases can't be compared (O8)
-    total_order: int = 0
+    identity: dict[str, str] = field(default_factory=dict)  # elements that identify besides
+    tx: str | None = None  # O16
+    tx_id: str | None = None
+    landed_ms: int = 0  # the Kafka timestamp, or what stands in for it
+    kafka_ms: int = 0  # as it stands in for elements (O8)
     position: tuple[int, ...] | None = None
+    full_position: tuple[int, ...] = ()  # with the epoch in front, as the merge has it
     key: dict[str, Any] | None = None  # column → value, read with its type
     old_key: dict[str, Any] | None = None
     new_key: dict[str, Any] | None = None
+    is_old_key_sent: bool = False  # by a header (D9); else it was found in `before` (D10)
     wires: dict[str, Wire] = field(default_factory=dict)  # column → field schema
     has_own_schema: bool = False  # the message names its columns, so that none is inferred (R3)
     source_key: list[str] | None = None  # the key columns that the producer names (W4)
@@ -130,6 +141,27 @@ class Event:
     @property
     def removes(self) -> bool:
         return self.op == "d"
+
+    @property
+    def position_basis(self) -> str:
+        """What the position is made of, as `changes` names it (O8)."""
+        half = "half," if self.half_element is not None else ""
+        return f"{self.basis},{half}partition,offset,place"
+
+    @cached_property
+    def identity_text(self) -> str:
+        return json_text(self.identity)
+
+    @cached_property
+    def content(self) -> str:
+        """What a copy has, too (O15)."""
+        keys = [None if key is None else key_text(key) for key in (self.old_key, self.new_key)]
+        return json_text([self.op, self.before, self.after, *keys])
+
+    @property
+    def has_elements(self) -> bool:
+        """Any element of O8, ordering or identifying, that the source sent (O14)."""
+        return bool(self.identity) or any(number is not None for number in self.own_elements)
 
     @property
     def writes(self) -> bool:
@@ -143,6 +175,7 @@ class Event:
     def public(self) -> Classified:
         if self.destination == "quarantine":
             return Classified(self.record, self.day, "quarantine", self.reason)
+        is_change = self.destination == "changes"
         return Classified(
             record=self.record,
             day=self.day,
@@ -154,10 +187,13 @@ class Event:
             key=None if self.key is None else key_text(self.key),
             old_key=None if self.old_key is None else key_text(self.old_key),
             new_key=None if self.new_key is None else key_text(self.new_key),
-            before=self.before if self.destination == "changes" else None,
-            after=self.after if self.destination == "changes" else None,
+            before=self.before if is_change else None,
+            after=self.after if is_change else None,
             source_ts_ms=self.source_ts_ms,
             processed_ts_ms=self.processed_ts_ms,
             is_snapshot=self.is_snapshot,
             position=self.position,
+            position_basis=None if self.position is None else self.position_basis,
+            identity=self.identity_text if self.identity and is_change else None,
+            tx_id=self.tx_id if is_change else None,
         )

@@ -84,11 +84,11 @@ def _nearest_earlier(event: Event, others: list[Event]) -> Event | None:
 
 def number_runs(events: list[Event]) -> None:
     """O14: the ordinal among equals in one unbroken run of offsets that share the elements."""
-    ordered = sorted(events, key=_row_order)
+    ordered = sorted(events, key=row_order)
     counts: dict[str, int] = defaultdict(int)
     previous: Event | None = None
     for event in ordered:
-        same_record = previous is not None and _row_order(previous) == _row_order(event)
+        same_record = previous is not None and row_order(previous) == row_order(event)
         if same_record and previous is not None:  # the record has landed twice
             event.ordinal = previous.ordinal
             continue
@@ -109,6 +109,7 @@ def _one_run(previous: Event, event: Event) -> bool:
         and previous.has_elements
         and event.has_elements
         and previous.own_elements == event.own_elements
+        and previous.identity == event.identity
         and not _paused(previous.processed_ts_ms, event.processed_ts_ms)
     )
 
@@ -123,6 +124,17 @@ def kafka_order(event: Event) -> tuple[str, int, int]:
     return (record.topic or "", record.partition or 0, record.offset or 0)
 
 
-def _row_order(event: Event) -> tuple[str, int, int, int]:
+def landed_before(one: Event, other: Event) -> bool:
+    """O6: on an earlier day, or in the partition at a lower offset; a truncate also elsewhere, at
+    an earlier Kafka timestamp."""
+    if one.day != other.day:
+        return one.day < other.day
+    place, own = row_order(one), row_order(other)
+    if place[:2] == own[:2]:
+        return place < own
+    return one.op == "t" and one.landed_ms < other.landed_ms
+
+
+def row_order(event: Event) -> tuple[str, int, int, int]:
     """The order of rows, where records have many."""
     return (*kafka_order(event), event.row_number or 0)

@@ -1,0 +1,480 @@
+"""Tables with a key: what each key holds at the end of a day."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any, Literal
+
+from cdc_assets_tests.model.copies import copies, elements_of, met_elements
+from cdc_assets_tests.model.days import Order, Removal, Row, Table
+from cdc_assets_tests.model.documents import key_text
+from cdc_assets_tests.model.fold import UNKNOWN, Held, OldRow, Queue
+from cdc_assets_tests.model.positions import LATE_CHECKED, lane_of
+from cdc_assets_tests.model.records import Event, KeyColumnsError, KeyTypeError
+from cdc_assets_tests.model.streams import kafka_order, landed_before, row_order
+from cdc_assets_tests.model.transactions import OpenTransactions
+from cdc_assets_tests.model.values import DoesNotFitError, hold, read_wire
+
+NO_KEY: dict[str, Any] = {}
+# What an event does to a key: a new row comes, a row changes, a row goes to another key or away.
+Kind = Literal["read", "arrive", "update", "depart", "delete", "truncate"]
+
+
+@dataclass
+class Change:
+    """What an event does to one key; a truncate does it to all."""
+
+    kind: Kind
+    event: Event
+    day: date  # that of the event, or of the half that completes it (W3)
+    key: dict[str, Any]
+    order: Order | None = None
+    has_before: bool = True  # its `before` is of this key
+
+
+@dataclass
+class Entry:
+    """One thing in the history of a key."""
+
+    order: Order
+    row: Row | None = None  # as it was at the end of an earlier day
+    change: Change | None = None  # None without row: something removed on an earlier day
+
+
+@dataclass
+class Fold:
+    """A key, and what is still to be read of its history."""
+
+    queue: Queue
+    entries: list[Entry]
+    order: Order = ((), ())
+    done: int = 0
+
+    @property
+    def next_change(self) -> Change | None:
+        return self.entries[self.done].change
+
+    @property
+    def is_done(self) -> bool:
+        return self.done == len(self.entries)
+
+
+@dataclass
+class Day:
+    """What a day is made of."""
+
+    date: date
+    changes: dict[str, list[Change]] = field(default_factory=lambda: defaultdict(list))
+    truncates: list[Change] = field(default_factory=list)
+    # arriving event → the departures of the row that it brings, the likeliest first
+    departures: dict[int, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    # first day → key, None for all → what stood before it
+    earlier: dict[date, dict[str | None, list[Entry]]] = field(default_factory=dict)
+
+
+class KeyedTable(Table):
+    """A table with a key."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.state: list[Row] = []
+        self.key_columns: set[frozenset[str]] = set()
+        self.landed: dict[date, list[Event]] = {}
+        self.ends: dict[date, list[Row]] = {}  # the rows at the end of each day
+        self.open = OpenTransactions(self.source, self.events)
+        self.departed: dict[int, Held | None] = {}  # departure → the row that it took
+        self.scattered: dict[date, int] = {}
+        self.identities: dict[int, str] = {}  # of key documents, with the types of the day
+
+    def rows(self) -> list[dict[str, Any]]:
+        ordered = sorted(self.state, key=lambda row: key_text(row.key))
+        return [self._shown(row.values) for row in ordered]
+
+    def look_on(self, day: date, events: list[Event]) -> None:
+        self._folded(day, events)
+
+    def merge(self, day: date, events: list[Event]) -> None:
+        self.key_columns |= {frozenset(event.key) for event in events if event.key}
+        if len(self.key_columns) > 1:
+            columns = " and ".join(sorted(str(sorted(names)) for names in self.key_columns))
+            raise KeyColumnsError("keys differ", table=self.name, column=columns, day=day)
+        self._learn_types(day, events)
+        folds = self._folded(day, events)
+        self.state = [
+            Row(self._known(held.values), fold.order, held.key)
+            for fold in folds
+            for held in fold.queue.rows[-1:]
+        ]
+        self.ends[day] = self.state
+
+    @staticmethod
+    def _known(values: dict[str, Any]) -> dict[str, Any]:
+        return {c: None if value is UNKNOWN else value for c, value in values.items()}
+
+    def scattered_keys(self, day: date) -> int:
+        """O8: keys with events of the day that tie and stand in several partitions or topics."""
+        return self.scattered[day]
+
+    # -- what the events do to keys ----------------------------------------------------------------
+
+    def _folded(self, day: date, events: list[Event]) -> list[Fold]:
+        self.landed[day] = events
+        self.identities = {}
+        of_day = Day(day)
+        self._collect(of_day)
+        self._match_departures(of_day)
+        self.scattered[day] = 0
+        stood = [self._identity(row.key) for row in self.state]
+        starts = {i: self._start(i, of_day) for i in {*of_day.changes, *stood}}
+        folds = [self._fold(i, start, of_day) for i, start in sorted(starts.items())]
+        self.removals += [
+            Removal(day, None, change.order or ((), ()), change.event)
+            for change in of_day.truncates
+            if change.day == day
+        ]
+        self._advance(folds, of_day)
+        return folds
+
+    def _collect(self, of_day: Day) -> None:
+        """The changes of every day up to this one, by key."""
+        everything = [event for landed in self.landed.values() for event in landed]
+        deletes: dict[str, list[Event]] = defaultdict(list)
+        for event in everything:
+            if event.removes and event.position is not None and event.key is not None:
+                deletes[self._identity(event.key)].append(event)
+        for event in sorted(everything, key=lambda e: (e.day, row_order(e))):
+            for change in self._changes_of(event, deletes):
+                self._add(of_day, change)
+        for day in self.landed:
+            for change in self._first_halves(day):
+                self._add(of_day, change)
+
+    def _add(self, of_day: Day, change: Change) -> None:
+        event = change.event
+        if event.position is not None:
+            *higher, place = event.full_position
+            is_left = change.kind == "depart" and event.writes
+            change.order = (*higher, place - 1 if is_left else place), ()
+        if change.kind == "truncate":
+            of_day.truncates.append(change)
+        else:
+            is_written = event.writes and change.key is event.key and event.day == of_day.date
+            identity = self._identity(change.key, of_row_on=of_day.date if is_written else None)
+            of_day.changes[identity].append(change)
+
+    def _changes_of(self, event: Event, deletes: dict[str, list[Event]]) -> Iterator[Change]:
+        if event.op == "t":  # D12
+            yield Change("truncate", event, event.day, {})
+        elif event.key is None:
+            return
+        elif event.removes:
+            departs = any(name == "__debezium.newkey" for name, _ in event.record.headers)
+            yield Change("depart" if departs else "delete", event, event.day, event.key)
+        elif event.writes:
+            old_key = self._old_key(event)
+            if old_key is not None and not event.is_old_key_sent:  # D10
+                yield Change("depart", event, event.day, old_key)
+            elif old_key is not None and not self._has_delete(
+                event, deletes[self._identity(old_key)]
+            ):  # D9
+                yield Change("depart", event, event.day, old_key, has_before=False)
+            is_new = event.op == "c" or old_key is not None
+            kind: Kind = "arrive" if is_new else "update"
+            yield Change("read" if event.is_snapshot else kind, event, event.day, event.key)
+
+    def _old_key(self, event: Event) -> dict[str, Any] | None:
+        old, own = event.old_key, self._identity(event.key or NO_KEY)
+        return None if old is None or self._identity(old) == own else old
+
+    def _has_delete(self, event: Event, deletes: list[Event]) -> bool:
+        """Did the `d` of a key change land, which Debezium sends before its `c`?"""
+        return event.position is not None and any(
+            self._is_recent(other.day, event.day) and elements_of(other) == elements_of(event)
+            for other in deletes
+        )
+
+    def _first_halves(self, day: date) -> Iterator[Change]:
+        """W3: a pair whose key changed takes the old row away."""
+        seen = set()
+        for before, after in self._completed_pairs(day):
+            if before.key is None or after.key is None or id(before) in seen:
+                continue
+            if self._identity(before.key) != self._identity(after.key):
+                seen.add(id(before))
+                yield Change("depart", before, day, before.key)
+
+    def _identity(self, key: dict[str, Any], *, of_row_on: date | None = None) -> str:
+        """The key as text, its values as the table's columns hold them (D5)."""
+        if id(key) in self.identities and of_row_on is None:
+            return self.identities[id(key)]
+        held = {}
+        for column, value in key.items():
+            try:
+                column_type = self.types.get(column)
+                held[column] = hold(value, column_type) if column_type else value
+            except DoesNotFitError as error:
+                if of_row_on is not None:  # R6
+                    raise KeyTypeError(
+                        f"key value {value!r} doesn't fit {column_type}",
+                        table=self.name,
+                        column=column,
+                        day=of_row_on,
+                    ) from error
+                held[column] = value  # no row has such a key
+        self.identities[id(key)] = key_text(held)
+        return self.identities[id(key)]
+
+    # -- key changes: which row departed -----------------------------------------------------------
+
+    def _match_departures(self, of_day: Day) -> None:
+        """R2: the n-th arrival at a key from another brings the n-th row that departed there."""
+        departed: dict[Any, list[Change]] = defaultdict(list)
+        arrived: dict[Any, list[Change]] = defaultdict(list)
+        for changes in of_day.changes.values():
+            recent = [c for c in changes if self._is_recent(c.day, of_day.date)]
+            for change in self._without_copies(recent, [], []):
+                event = change.event
+                if change.kind == "arrive" and event.old_key is not None:
+                    if event.is_old_key_sent and change.order is not None:
+                        arrived[self._way(event, event.old_key, event.key)].append(change)
+                    of_day.departures[id(event)].append(event)  # D10; the `d` of D9 is lost
+                elif change.kind == "depart" and event.removes and event.new_key is not None:
+                    departed[self._way(event, event.key, event.new_key)].append(change)
+                elif change.kind == "depart" and event.half == "before":
+                    for after in self.halves:
+                        if after.half == "after" and self._are_halves(event, after):
+                            of_day.departures[id(after)].append(event)
+        for way, arrivals in arrived.items():
+            pairs = zip(self._ordered(arrivals), self._ordered(departed[way]), strict=False)
+            for arrival, departure in pairs:
+                of_day.departures[id(arrival.event)].insert(0, departure.event)
+
+    def _way(self, event: Event, old: Any, new: Any) -> Any:
+        within = elements_of(event) if event.tx is None else event.tx
+        return self._identity(old), self._identity(new), within
+
+    @staticmethod
+    def _ordered(changes: Iterable[Change]) -> list[Change]:
+        return sorted(changes, key=lambda change: change.order or ((), ()))
+
+    # -- the history of a key ----------------------------------------------------------------------
+
+    def _start(self, identity: str, of_day: Day) -> date:
+        """The day from whose beginning the key is folded: no transaction of its events from there
+        on began earlier."""
+        lowest = min(self.ends, default=of_day.date)
+        start, before = of_day.date, None
+        while start != before:
+            before = start
+            for change in of_day.changes.get(identity, []):
+                event = change.event
+                if event.day >= before and self._is_late_checked(event) and event.tx is not None:
+                    start = min(start, self.open.first_day(event))
+            start = max(start, lowest)
+        return start
+
+    def _fold(self, identity: str, start: date, of_day: Day) -> Fold:
+        entries = self._earlier_entries(identity, start, of_day)
+        own = of_day.changes.get(identity, [])
+        changes = [change for change in own if change.day >= start]
+        truncates = [change for change in of_day.truncates if change.day >= start]
+        met = [entry.order[0] for entry in entries]
+        self._put_reads([*changes, *truncates], met)
+        window = [change for change in own if self._in_window(change.day, start)]
+        kept = self._without_copies(changes, window, met)
+        self.removals += [
+            Removal(of_day.date, change.key, change.order or ((), ()), change.event)
+            for change in kept
+            if change.kind in ("depart", "delete") and change.day == of_day.date
+        ]
+        self._count_scattered(kept, of_day)
+        entries += [Entry(c.order or ((), ()), change=c) for c in (*kept, *truncates)]
+        # At equal order the row beats the event it came from, landed again.
+        entries.sort(key=lambda entry: (entry.order, entry.row is not None))
+        return Fold(Queue(self.types), entries)
+
+    def _earlier_entries(self, identity: str, start: date, of_day: Day) -> list[Entry]:
+        """The row of the day before, and what was removed lately (O12)."""
+        if start not in of_day.earlier:
+            of_day.earlier[start] = self._earlier_by_key(start)
+        by_key = of_day.earlier[start]
+        return [*by_key[identity], *by_key[None]]
+
+    def _earlier_by_key(self, start: date) -> dict[str | None, list[Entry]]:
+        by_key: dict[str | None, list[Entry]] = defaultdict(list)
+        for row in self.ends.get(start - timedelta(days=1), []):
+            by_key[self._identity(row.key)].append(Entry(row.order, row=row))
+        for removal in self._recent_removals(start):
+            identity = None if removal.key is None else self._identity(removal.key)
+            by_key[identity].append(Entry(removal.order))
+        return by_key
+
+    def _put_reads(self, changes: list[Change], met: list[tuple[int, ...]]) -> None:
+        """O6: directly after the highest event of the key, or truncate, that landed before."""
+        placed = [change for change in changes if change.event.position is not None]
+        for change in changes:
+            event = change.event
+            if event.position is not None:
+                continue
+            before = [
+                other.order[0]
+                for other in placed
+                if other.order is not None and landed_before(other.event, event)
+            ]
+            highest = max([*met, *before], default=())
+            change.order = highest, (event.day, *kafka_order(event)[1:])
+
+    def _without_copies(
+        self, changes: list[Change], earlier: list[Change], met: list[tuple[int, ...]]
+    ) -> list[Change]:
+        def meets(event: Event) -> bool:
+            return any(elements_of(event) == met_elements(order, event) for order in met)
+
+        found = copies([c.event for c in changes], [c.event for c in earlier], meets)
+        return [change for change in changes if id(change.event) not in found]
+
+    def _count_scattered(self, changes: list[Change], of_day: Day) -> None:
+        lanes: dict[Any, set[Any]] = defaultdict(set)
+        for change in changes:
+            if change.event.position is not None:
+                lanes[change.event.full_position[:-3]].add(lane_of(change.event.record))
+        self.scattered[of_day.date] += any(len(of_tied) > 1 for of_tied in lanes.values())
+
+    # -- reading it --------------------------------------------------------------------------------
+
+    def _advance(self, folds: list[Fold], of_day: Day) -> None:
+        """Reads all histories to their ends; an arrival waits until its row has departed."""
+        changes = [entry.change for fold in folds for entry in fold.entries if entry.change]
+        pending = {id(change.event) for change in changes if change.kind == "depart"}
+
+        def waits(fold: Fold) -> bool:
+            change = fold.next_change
+            if change is None or change.kind not in ("arrive", "update"):
+                return False
+            return any(id(d) in pending for d in of_day.departures.get(id(change.event), []))
+
+        while left := [fold for fold in folds if not fold.is_done]:
+            ready = [fold for fold in left if not waits(fold)] or left[:1]
+            for fold in ready:
+                change = fold.next_change
+                self._read(fold, of_day)
+                if change is not None and change.kind == "depart":
+                    pending.discard(id(change.event))
+
+    def _read(self, fold: Fold, of_day: Day) -> None:
+        entry = fold.entries[fold.done]
+        fold.done += 1
+        fold.order = entry.order
+        if entry.row is not None:
+            row = entry.row
+            fold.queue.set(Held(row.values, set(row.values), row.key))
+        elif entry.change is None or entry.change.kind == "truncate":
+            fold.queue.set(None)
+        else:
+            self._apply(fold.queue, entry.change, of_day)
+
+    def _apply(self, queue: Queue, change: Change, of_day: Day) -> None:
+        event = change.event
+
+        def build(taken: Held | None) -> Held:
+            return self._built(event, taken, of_day)
+
+        departs = change.kind == "depart"
+        if change.kind == "read":
+            queue.replace(build)
+        elif not self._is_late_checked(event):
+            if departs or change.kind == "delete":
+                self.departed[id(event)] = queue.remove()
+            else:
+                queue.replace(build)
+        else:
+            queue.begin(event.tx)
+            old = self._old_row(event) if change.has_before else OldRow()
+            if change.kind == "arrive":
+                queue.arrive(build)
+            elif change.kind == "update":
+                queue.update(old, build, set(event.after or {}) - set(event.key or {}))
+            else:
+                self.departed[id(event)] = queue.leave(old, departs=departs)
+
+    def _is_late_checked(self, event: Event) -> bool:
+        """O16: can two rows hold its key for a moment?"""
+        of_debezium = self.source.get("format", "debezium") in ("debezium", "debezium-flat")
+        return of_debezium and event.connector in LATE_CHECKED
+
+    def _is_vouched(self, event: Event) -> bool:
+        """What its `before` has is of the old row (D8)."""
+        is_full = self.config.get("replica_identity") == "full"
+        return self._is_late_checked(event) and (event.connector != "postgresql" or is_full)
+
+    def _old_row(self, event: Event) -> OldRow:
+        if event.before is None:
+            return OldRow()
+        return OldRow(
+            values={column: self._old_value(event, column) for column in event.before},
+            columns=set(event.before),
+            is_vouched=self._is_vouched(event),
+            null_is_any=event.connector == "sqlserver",
+        )
+
+    def _old_value(self, event: Event, column: str) -> Any:
+        """A value of `before` as its column holds it, UNKNOWN where it was not sent."""
+        raw = (event.before or {}).get(column)
+        column_type, wire = self.types.get(column), event.wires.get(column)
+        if column not in (event.before or {}) or self.placeholder(raw):
+            return UNKNOWN
+        if raw is None or column_type is None:
+            return None
+        try:
+            return hold(read_wire(wire, raw) if wire else raw, column_type)
+        except DoesNotFitError:
+            return None
+
+    # -- rows --------------------------------------------------------------------------------------
+
+    def _built(self, event: Event, taken: Held | None, of_day: Day) -> Held:
+        values = {}
+        for column in self.types:
+            value = self._carried(event, column, of_day.date)
+            values[column] = (
+                self._filled(event, column, taken, of_day) if value is UNKNOWN else value
+            )
+        columns = set(event.image())
+        if self.keep_missing and taken is not None:
+            columns |= taken.columns
+        return Held(values, columns, event.key or {})
+
+    def _carried(self, event: Event, column: str, day: date) -> Any:
+        """The value that the event itself brings, UNKNOWN where it says "unchanged"."""
+        image = event.image()
+        if column in (event.key or {}):  # D5
+            return self._key_value(event, column)
+        if column not in image:
+            return UNKNOWN if self.keep_missing else None  # R1
+        if self.placeholder(image[column]):
+            return UNKNOWN  # R2
+        return self._typed(event, column, image[column], day)
+
+    def _key_value(self, event: Event, column: str) -> Any:
+        """A key column holds the key, whatever the image says."""
+        try:
+            return hold((event.key or {})[column], self.types[column])
+        except DoesNotFitError:
+            return None
+
+    def _filled(self, event: Event, column: str, taken: Held | None, of_day: Day) -> Any:
+        """R2: the value of the row that departed, else of the row that the event took."""
+        for departure in of_day.departures.get(id(event), []):
+            held = self.departed.get(id(departure))
+            value = held.values.get(column, UNKNOWN) if held else UNKNOWN
+            if value is UNKNOWN and self._is_vouched(departure):
+                value = self._old_value(departure, column)
+            if value is not UNKNOWN:
+                return value
+        value = taken.values.get(column, UNKNOWN) if taken else UNKNOWN
+        if value is UNKNOWN and self._is_vouched(event):
+            value = self._old_value(event, column)
+        return value

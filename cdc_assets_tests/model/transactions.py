@@ -1,0 +1,50 @@
+"""Transactions that a day's end cuts (O16; DESIGN section 5, step 3)."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+from cdc_assets_tests.model.positions import epoch_of, lane_of
+from cdc_assets_tests.model.records import Event
+from cdc_assets_tests.model.streams import row_order
+
+Lane = tuple[str, int]
+
+
+class OpenTransactions:
+    """Per day, topic and partition: the transactions that may go on the next day, those of the last
+    event and of the highest position."""
+
+    def __init__(self, source: dict[str, Any], events: dict[date, list[Event]]) -> None:
+        self.late_days = source.get("late_days", 3)
+        self.days: dict[date, dict[Lane, set[str | None]]] = {}
+        for day, landed in events.items():
+            lanes: dict[Lane, list[Event]] = {}
+            for event in landed:
+                if event.destination == "changes" and event.position is not None:
+                    lanes.setdefault(lane_of(event.record), []).append(event)
+            self.days[day] = {lane: self._listed(source, own) for lane, own in lanes.items()}
+
+    @staticmethod
+    def _listed(source: dict[str, Any], events: list[Event]) -> set[str | None]:
+        last = max(events, key=row_order)
+        highest = max(events, key=lambda e: (epoch_of(source, e), e.position))
+        return {last.tx, highest.tx}
+
+    def first_day(self, event: Event) -> date:
+        """The first day that holds the event's transaction.
+
+        Not the day before alone says so: a redelivery can fill that one.
+        """
+        first, lane = event.day, lane_of(event.record)
+        while True:
+            holding = [
+                day
+                for day, lanes in self.days.items()
+                if first - timedelta(days=self.late_days) <= day < first
+                and event.tx in lanes.get(lane, ())
+            ]
+            if not holding:
+                return first
+            first = min(holding)
