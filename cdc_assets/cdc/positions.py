@@ -360,7 +360,7 @@ def of_removal(position: Sql) -> Sql:
 
 def elements_in(position: Sql) -> Sql:
     """Epoch and ordering elements of a table's position: what ties where two are equal."""
-    return f"slice({position}, 1, size({position}) - {len(TAIL)})"
+    return f"slice({position}, 1, greatest(size({position}) - {len(TAIL)}, 0))"
 
 
 def is_all_after(lowest: Sequence[int], highest: Sequence[int]) -> bool:

@@ -47,7 +47,7 @@ def compared_elements() -> Sql:
     A Kafka timestamp that stands in is not compared.
     """
     own = case((is_kafka_placed("position_basis"), "1"), otherwise="0")
-    return f"slice(position, 1, size(position) - {len(TAIL)} - {own})"
+    return f"slice(position, 1, greatest(size(position) - {len(TAIL)} - {own}, 0))"
 
 
 def may_be_copied() -> Sql:
@@ -133,22 +133,18 @@ def keys_to_fold(found: DataFrame, group: Sequence[str]) -> DataFrame:
         and leave within one transaction.
     """
     of_key = ", ".join([*group, "key_hash"])
-    alike = (
+    tied = (
         Query(found)
-        .then(
-            "AGGREGATE count(*) AS n, min(lane) AS first_lane, max(lane) AS last_lane "
-            f"GROUP BY {of_key}, elements, identified"
-        )
-        .then(
-            f"AGGREGATE max(n) AS n, min(first_lane) < max(last_lane) AS is_scattered "
-            f"GROUP BY {of_key}, elements"
-        )
-        .select(
-            *group, "key_hash", f"CAST(n > 1 AS int) AS {TIED}",
-            f"CAST(is_scattered AS int) AS {SCATTERED}", f"0 AS {CROSSED}",
-        )
-        .where(f"{TIED} + {SCATTERED} > 0")
-    )  # fmt: skip
+        .then(f"AGGREGATE count(*) AS n GROUP BY {of_key}, identified")
+        .where("n > 1")
+        .select(*group, "key_hash", f"1 AS {TIED}", f"0 AS {SCATTERED}", f"0 AS {CROSSED}")
+    )
+    scattered = (
+        Query(found)
+        .then(f"AGGREGATE min(lane) < max(lane) AS is_scattered GROUP BY {of_key}, elements")
+        .where("is_scattered")
+        .select(*group, "key_hash", f"0 AS {TIED}", f"1 AS {SCATTERED}", f"0 AS {CROSSED}")
+    )
     # Updates that follow one another have the row before them as `before`, so that all but the last
     # row stand twice. Where one is left over, an update was of another row that held the key.
     left_over = (
@@ -166,7 +162,7 @@ def keys_to_fold(found: DataFrame, group: Sequence[str]) -> DataFrame:
         .where("arrived > 0 AND (departed > 0 OR (compared > 0 AND left_over <> newest))")
         .select(*group, "key_hash", f"0 AS {TIED}", f"0 AS {SCATTERED}", f"1 AS {CROSSED}")
     )
-    return alike.plan().unionAll(crossed.plan())
+    return tied.plan().unionAll(scattered.plan()).unionAll(crossed.plan())
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from cdc_assets.cdc.state.table_day import LANDED, POSITION, SOURCE_TS, TableDay
 from cdc_assets.cdc.state.unsent_values import Unchanged
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.placeholders import placeholder_forms
-from cdc_assets.cdc.values.readers import At, itself, member, read_value
+from cdc_assets.cdc.values.readers import At, itself, member, of_member, read_value
 from cdc_assets.cdc.values.strict_json import shallow
 
 OWN_COLUMNS = StructType(
@@ -551,12 +551,18 @@ class TableColumns:
                 flag = unchanged.flag(c.index)
                 is_sent = f"{is_sent} AND NOT {flag}"
                 value = case((f"NOT {flag}", value))
-                fills[unchanged.fill(c.index)] = self._last_sent(c, unchanged.carried(c.index))
+                last = self._last_sent(c, unchanged.carried(c.index))
+                old = self._value(of_member("try_parse_json(old_image)", c.name), c, "schema_id")
+                unsent = unchanged.is_unsent("old_image", c.name)
+                fills[unchanged.fill(c.index)] = (
+                    f"coalesce({last}, CASE WHEN NOT {unsent} THEN {old} END)"
+                )
             values[c.work] = value
             unfit[c.unfit] = case((f"{c.work} IS NULL AND {is_sent}", f"to_json({raw})"))
         # What was sent is asked for where there is no value alone, and so a step later.
         valued = opened.extend(texts).extend(values).extend({**unfit, **fills})
-        return valued.drop("row", "after", *texts).plan()
+        image = ["old_image"] if unchanged.columns else []
+        return valued.drop("row", "after", *image, *texts).plan()
 
     @staticmethod
     def _read(texts: dict[str, Sql], c: OwnColumn, kind: str) -> Sql:

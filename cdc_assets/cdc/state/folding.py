@@ -30,14 +30,19 @@ from cdc_assets.cdc.positions import (
 from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals
 from cdc_assets.cdc.state.columns import OwnColumn, TableColumns
+from cdc_assets.cdc.state.entry_queue import (
+    ARRIVES,
+    DELETED,
+    LEAVES,
+    READ,
+    STOOD,
+    UPDATES,
+    fold_entries,
+)
 from cdc_assets.cdc.state.keyed import Keyed
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, Unchanged
 
-# What an entry does at its key: a row that stood there, a snapshot read, a row that arrives, an
-# update, a delete, a row that leaves for another key.
-STOOD, READ, ARRIVES, UPDATES = "stood", "read", "arrives", "updates"
-DELETED, LEAVES = "deleted", "leaves"
 _PLACE = ("landing_date", "topic", "partition", "offset", "kafka_time")
 # What copies and transactions are told by, beside images and times.
 _TOLD_BY = (
@@ -71,6 +76,7 @@ class Folding:
         self.keyed, self.columns, self.unchanged = keyed, columns, unchanged
         self.day: TableDay = keyed.day
         self.checkpoints = checkpoints
+        self.has_queues = True
 
     def fold(self) -> Folded | None:
         """Fold the keys of the day that need it; None where none does.
@@ -83,7 +89,11 @@ class Folding:
         if day.may_be_unsent:
             self.keyed.find_unsent(entries, self.unchanged)
         is_all = is_small(day.day_facts.events)
-        keys = Query(entries).where("k IS NOT NULL").select("k").plan().distinct()
+        keys = entries.select("k")
+        if self.unchanged.columns:
+            # What was not sent may be of a row that left another key.
+            keys = keys.unionAll(entries.select("link"))
+        keys = keys.where("k IS NOT NULL").distinct()
         is_cut, is_tied = bool(day.open_transactions), day.may_meet_earlier
         if not is_all:
             found = self.checkpoints.add(self._keys(events, entries))
@@ -94,12 +104,24 @@ class Folding:
                 return None
             keys, is_cut, is_tied = found.select("k"), bool(why.cut), bool(why.tied)
         first = day.fold_from(min(day.open_transactions.values())) if is_cut else day.day
+        if self.unchanged.has_links and not day.day_facts.is_paired:
+            first = min(first, day.first_in_window)  # its row may have left on an earlier day
         looks_back = is_cut or is_tied
-        history = self._history(None if is_all else keys, events, first, looks_back)
+        self.has_queues = day.is_late_checked and (
+            is_cut or day.day_facts.crossed > 0 or not day.day_facts.is_order_known
+        )
+        if self.unchanged.columns and first < day.day:
+            # A row of the day may have come from any key since.
+            keys = keys.unionAll(self._keys_of(first)).distinct()
+        history = self._history(keys, events, first, looks_back)
+        if looks_back:  # of those days copies of removals are left out, too
+            history = self.checkpoints.add(history)
         copies = Query(history).where(f"is_copy AND landing_date < {literal(first)}")
         kept = Query(history).where(f"NOT is_copy AND landing_date >= {literal(first)}")
         removed = self._removed(first, copies.plan() if looks_back else None)
-        known = self._numbered(keys, kept.drop("is_copy").plan(), removed, first)
+        # All rows of a small table are read fast, and those that no event reaches are left out.
+        wanted = None if is_all and day.is_rewritten else keys
+        known = self._numbered(wanted, kept.drop("is_copy").plan(), removed, first)
         rows, unresolved = self._rows(self.checkpoints.add(known))
         return Folded(None if is_all else keys, rows, unresolved)
 
@@ -210,8 +232,15 @@ class Folding:
         )  # fmt: skip
         return own.plan().unionByName(left)
 
+    def _keys_of(self, first: date) -> DataFrame:
+        """`k`: all keys that events reach from a day on, before the day that is made."""
+        days = [first + timedelta(days=n) for n in range((self.day.day - first).days)]
+        keyed = self.keyed.keyed(self.day.events(days), with_new_key=True)
+        entries = self._entries(keyed, days)
+        return entries.select("k").unionAll(entries.select("link")).where("k IS NOT NULL")
+
     def _history(
-        self, keys: DataFrame | None, events: DataFrame, first: date, looks_back: bool
+        self, keys: DataFrame, events: DataFrame, first: date, looks_back: bool
     ) -> DataFrame:
         """The entries of some keys from the first day on, and of the days looked back on.
 
@@ -223,14 +252,12 @@ class Folding:
         past = day.window_before(first) if looks_back else []
         before = [d for d in [*past, *days] if day.facts_on(d).events]
         entries = self._entries(events, [day.day])
-        if keys is not None:
-            entries = entries.join(F.broadcast(keys), "k", "left_semi")
         if before:
             earlier = self.keyed.keyed(day.events(before), with_new_key=True)
-            of_keys = F.broadcast(entries.select("k").distinct())
-            others = self._entries(earlier, before).join(of_keys, "k", "left_semi")
-            entries = entries.unionByName(others)
+            entries = entries.unionByName(self._entries(earlier, before))
         # Distributed once, for all that is asked of a key.
+        if before or not is_small(day.day_facts.events):
+            entries = entries.join(F.broadcast(keys), "k", "left_semi")
         entries = entries.where("k IS NOT NULL").repartition("k")
         # O15: elements that two different changes share tell no copy.
         group = "PARTITION BY k, topic, compared, can_copy"
@@ -247,7 +274,7 @@ class Folding:
         )
         is_copy = "landed > 1 OR (can_copy AND named = differ AND nth > 1)"
         known = judged.extend({"is_copy": is_copy}).drop("named", "differ", "nth", "landed")
-        return self.checkpoints.add(known.plan())
+        return known.plan()
 
     def _removed(self, first: date, copies: DataFrame | None) -> DataFrame | None:
         """`k`, `pos` of what was removed in the days looked back on, without copies."""
@@ -263,7 +290,11 @@ class Folding:
     # --- the fold
 
     def _numbered(
-        self, keys: DataFrame, entries: DataFrame, removed: DataFrame | None, first: date
+        self,
+        keys: DataFrame | None,
+        entries: DataFrame,
+        removed: DataFrame | None,
+        first: date,
     ) -> DataFrame:
         """Entries in the order of each key, from 0, the row that stood there first.
 
@@ -281,15 +312,18 @@ class Folding:
         past_cut = None if first == day.day and day.is_all_after else day.truncated(past)
         cut = day.truncated(days)
         placed = entries.withColumn("pos", F.col("position"))
-        if base is not None:
+        if base is not None and keys is not None:
             base = base.join(F.broadcast(keys), "k", "left_semi")
         if any(day.facts_on(d).without_position for d in days):
             events = keyed.keyed(day.events(days))
             positions = keyed.base_positions(removed, base)
             placed = keyed.placed(entries, events, days, positions, past_cut)
         if day.has_split_updates:
-            pairs = keyed.pair_removals().join(F.broadcast(keys), "k", "left_semi")
+            pairs = keyed.pair_removals()
+            if keys is not None:
+                pairs = pairs.join(F.broadcast(keys), "k", "left_semi")
             told = {"kind": F.lit(DELETED), "is_late_checked": F.lit(False)}
+            told["landing_date"] = F.lit(day.day)
             pairs = pairs.withColumns(told).drop("is_removal")
             placed = placed.unionByName(pairs, allowMissingColumns=True)
         floor = max([p for p in (cut, past_cut) if p is not None], default=None)
@@ -318,7 +352,7 @@ class Folding:
                 f"AGGREGATE array_sort(collect_list(struct(n, {', '.join(others)})), "
                 "(l, r) -> l.n - r.n) AS es, max(pos) AS last GROUP BY k"
             )
-            .extend({"done": _fold("es", is_key_alone=not self._values)})
+            .extend({"done": fold_entries("es", self.has_queues, is_key_alone=not self._values)})
             .select(
                 "k",
                 "last",
@@ -355,7 +389,13 @@ class Folding:
             )
         )
         frame = self.unchanged.add_to(opened.plan())
-        if not self.day.is_late_checked:
+        if self.unchanged.columns:
+            held = {
+                self._before(i): self.unchanged.value_in("before", name, "is_whole")
+                for i, name, _ in self.unchanged.columns.values()
+            }
+            frame = Query(frame).extend(held).plan()
+        if not self.has_queues:
             return Query(frame).extend({"now": _NO_VALUES, "was": _NO_VALUES}).plan()
         for name, image, names in (("now", "after", "names"), ("was", "before", "was_names")):
             values = ", ".join(self._value(c, names, image) for c in self._values)
@@ -369,6 +409,11 @@ class Folding:
             )
             frame = typed.extend({"after": "sent_after"}).drop("sent_after", *work).plan()
         return frame
+
+    @staticmethod
+    def _before(index: int) -> str:
+        """What an old image that may be taken for the whole row holds, as `Unchanged.carried`."""
+        return f"b{index}"
 
     @property
     def _values(self) -> list[OwnColumn]:
@@ -411,7 +456,7 @@ class Folding:
         of_key = Query(values).where("last IS NOT NULL")
         ends = of_key.then(
             "AGGREGATE any_value(top) AS top, max(last) AS last, "
-            f"count_if(kind <> '{STOOD}') AS told GROUP BY k"
+            f"count_if(landing_date = {literal(self.day.day)}) AS told GROUP BY k"
         ).where("told > 0")
         removed = ends.where("top < 0").select(
             "k", "true AS is_removal", "last AS pos", "CAST(NULL AS bigint) AS source_ts_ms",
@@ -424,7 +469,8 @@ class Folding:
             *self.unchanged.flags,
             *(self.unchanged.carried(i) for i in self.unchanged.indexes),
         ]
-        written = Query(tops).where(f"kind <> '{STOOD}'").select(*names, *flags)
+        no_image = "CAST(NULL AS string) AS old_image"
+        written = Query(tops).where(f"kind <> '{STOOD}'").select(*names, *flags, no_image)
         winners = written.plan().unionByName(removed.plan(), allowMissingColumns=True)
         typed = Query(self.columns.typed(winners, self.unchanged))
         unresolved = 0
@@ -479,12 +525,14 @@ class Folding:
             }
         )
         frame = self.checkpoints.add(moved.plan())
+        indexes = self.unchanged.indexes
+        held = [f"{self._before(i)} AS left_{self._before(i)}" for i in indexes]
         left = (
             Query(frame)
             .where(f"kind = '{LEAVES}'")
             .select(
                 "k AS left_k", "to_k AS left_to", f"{same} AS left_at", "leaving AS left_nth",
-                "taken AS left_taken",
+                "taken AS left_taken", *held,
             )
             .plan()
         )  # fmt: skip
@@ -498,8 +546,20 @@ class Folding:
                 "from_n": case(("left_k IS NOT NULL", "left_taken"), ("link IS NULL", "taken")),
             }
         )
+        # Where no row is known an old image says what it was, of the row that left or of its own.
+        image = {
+            self._before(i): f"coalesce(left_{self._before(i)}, {self._before(i)})" for i in indexes
+        }
+        alone = f"kind IN ('{ARRIVES}', '{UPDATES}') AND coalesce(from_n, -1) < 0"
+        told = linked.replace(image).replace(
+            {
+                name: case((alone, f"coalesce({name}, {self._before(i)})"), otherwise=name)
+                for i, name in zip(indexes, carried, strict=True)
+            }
+        )
         gone = ("left_k", "left_to", "left_at", "left_nth", "left_taken", "leaving", "arriving")
-        current = self.checkpoints.add(linked.drop(*gone).plan())
+        others = [f"left_{self._before(i)}" for i in indexes]
+        current = self.checkpoints.add(told.drop(*gone, *others).plan())
         lacking = " OR ".join(f"{name} IS NULL" for name in carried)
         for _ in range(_ROUNDS):
             is_open = f"kind IN ('{ARRIVES}', '{UPDATES}') AND from_n >= 0 AND ({lacking})"
@@ -521,7 +581,14 @@ class Folding:
             )
             names = ("p_k", "p_n", "p_from_k", "p_from_n", *(f"p_{name}" for name in carried))
             current = self.checkpoints.add(step.drop(*names).plan())
-        return current.drop("from_k", "from_n")
+        last = {
+            name: case(
+                (f"kind IN ('{ARRIVES}', '{UPDATES}')", f"coalesce({name}, {self._before(i)})"),
+                otherwise=name,
+            )
+            for i, name in zip(indexes, carried, strict=True)
+        }
+        return Query(current).replace(last).drop("from_k", "from_n").plan()
 
 
 def _text(c: OwnColumn) -> Sql:
@@ -542,117 +609,3 @@ def _is_of(transactions: Mapping[tuple[str, int, int], date]) -> Sql:
         for (topic, partition), hashes in lanes.items()
     )
     return " OR ".join(of_lanes) or "false"
-
-
-# --- the queue
-
-
-def _fold(es: Sql, is_key_alone: bool) -> Sql:
-    """Fold the entries `es` of a key in their order; `is_key_alone`: rows have no other columns.
-
-    Returns:
-        STRUCT<q ARRAY<INT>, stood BOOLEAN, tx STRING, taken ARRAY<INT>>: the queue, as numbers of
-        entries, whether its first stood there before the transaction, and of each entry the number
-        of the one whose row it took.
-    """
-    none = "CAST(array() AS array<int>)"
-    start = (
-        f"named_struct('q', {none}, 'stood', false, 'tx', CAST(NULL AS string), 'taken', {none})"
-    )
-    return f"aggregate({es}, {start}, (a, e) -> {_step(es, is_key_alone)})"
-
-
-def _step(es: Sql, is_key_alone: bool) -> Sql:
-    """What the queue `a` is after an entry `e`."""
-
-    def row(q: Sql, stood: Sql, tx: Sql, took: Sql) -> Sql:
-        return (
-            f"named_struct('q', {q}, 'stood', {stood}, 'tx', {tx}, "
-            f"'taken', concat(a.taken, array({took})))"
-        )
-
-    none = "CAST(array() AS array<int>)"
-    alone = "array(CAST(e.n AS int))"
-    newest = "coalesce(try_element_at(a.q, -1), -1)"
-    is_new = "(e.tx IS NULL OR NOT (e.tx <=> a.tx))"
-    queue = case(
-        ("size(a.q) = 0", none), (is_new, "array(try_element_at(a.q, -1))"), otherwise="a.q"
-    )
-    stood = f"CASE WHEN {is_new} THEN size(a.q) > 0 ELSE a.stood END"
-    matches = (
-        f"forall(e.was, b -> NOT exists(get({es}, i).now, c -> c.column = b.column "
-        "AND NOT (c.value <=> b.value)))"
-    )
-    # What shares no column with a row does not name it.
-    shares = f"exists(e.was, b -> exists(get({es}, i).now, c -> c.column = b.column))"
-    named = "e.was_names IS NOT NULL" if is_key_alone else shares
-    found = f"CASE WHEN {named} AND {matches} THEN at END"
-    equal = f"filter(transform(s.q, (i, at) -> {found}), at -> at IS NOT NULL)"
-    # The image has every column of the row that it is to be.
-    arrived = f"get({es}, try_element_at(s.q, -1))"
-    has_all = (
-        f"CASE WHEN e.kind = '{UPDATES}' THEN size(array_except(e.names, e.was_names)) = 0 "
-        f"WHEN size(s.q) = 0 OR {arrived}.kind = '{STOOD}' THEN true "
-        f"ELSE size(array_except({arrived}.names, e.was_names)) = 0 END"
-    )
-    sure = f"coalesce(e.is_whole AND {has_all}, false)"
-    at = case(("size(t.equal) > 0", "t.equal[0]"), ("t.sure AND t.stood", "0"), otherwise="-1")
-    removed = "concat(slice(u.q, 1, {at}), slice(u.q, {at} + 2, size(u.q)))"
-    put = f"concat(slice(u.q, 1, {{at}}), {alone}, slice(u.q, {{at}} + 2, size(u.q)))"
-    last = "size(u.q) - 1"
-    updates = case(
-        (
-            "u.at < 0 AND (u.sure OR size(u.q) = 0)",
-            row(f"concat({alone}, u.q)", "true", "e.tx", "-1"),
-        ),
-        ("u.at < 0", row(put.format(at=f"({last})"), "u.stood", "e.tx", "try_element_at(u.q, -1)")),
-        otherwise=row(put.format(at="u.at"), "u.stood", "e.tx", "get(u.q, u.at)"),
-    )
-    leaves = case(
-        (
-            f"u.at >= 0 OR (e.kind = '{LEAVES}' AND size(u.q) > 0 AND NOT u.sure)",
-            row(
-                removed.format(at="greatest(u.at, 0)"),
-                "u.stood AND greatest(u.at, 0) > 0",
-                "e.tx",
-                "get(u.q, greatest(u.at, 0))",
-            ),
-        ),
-        ("NOT u.sure", row(none, "false", "e.tx", "coalesce(try_element_at(u.q, -1), -1)")),
-        otherwise=row("u.q", "u.stood", "e.tx", "-1"),
-    )
-    queued = _let(
-        f"named_struct('q', {queue}, 'stood', {stood})",
-        "s",
-        _let(
-            f"named_struct('q', s.q, 'stood', s.stood, 'equal', {equal}, 'sure', {sure})",
-            "t",
-            _let(
-                f"named_struct('q', t.q, 'stood', t.stood, 'sure', t.sure, 'at', {at})",
-                "u",
-                case((f"e.kind = '{UPDATES}'", updates), otherwise=leaves),
-            ),
-        ),
-    )
-    arrives = _let(
-        f"named_struct('q', {queue}, 'stood', {stood})",
-        "s",
-        row(f"concat(s.q, {alone})", "s.stood", "e.tx", newest),
-    )
-    removes = f"e.kind IN ({literals((DELETED, LEAVES))})"
-    no_tx = "CAST(NULL AS string)"
-    return case(
-        (f"e.kind IN ({literals((STOOD, READ))})", row(alone, "true", no_tx, newest)),
-        (
-            f"NOT coalesce(e.is_late_checked, false) AND {removes}",
-            row(none, "false", no_tx, newest),
-        ),
-        ("NOT coalesce(e.is_late_checked, false)", row(alone, "true", no_tx, newest)),
-        (f"e.kind = '{ARRIVES}'", arrives),
-        otherwise=queued,
-    )
-
-
-def _let(value: Sql, name: str, body: Sql) -> Sql:
-    """`body`, in which `name` is a value that is computed once."""
-    return f"get(transform(array({value}), {name} -> {body}), 0)"

@@ -17,8 +17,10 @@ from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, SECOND_HALVES
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.names import column, quote
 from cdc_assets.cdc.positions import (
+    LSN,
     cut_before,
     directly_after,
+    is_late_checked,
     latest,
     literal_position,
     of_removal,
@@ -79,7 +81,9 @@ class Keyed:
         moves = unchanged.inherit(moves, self.removed, self.standing, checkpoints)
         if self.removed is not None:
             moves = self.guarded(moves, self.removed)
-        what = ("is_removal", "pos", "after", "schema_id", "source_ts_ms", *unchanged.flags)
+        what = ["is_removal", "pos", "after", "schema_id", "source_ts_ms", *unchanged.flags]
+        if unchanged.columns:
+            what.append("old_image")
         of_key = [
             f"max_by(struct({', '.join(what)}), pos) AS w",
             "max(CASE WHEN is_removal THEN pos END) AS removed_pos",
@@ -230,7 +234,17 @@ class Keyed:
 
     def _expand(self, events: DataFrame) -> DataFrame:
         """The moves of events: `k`, `is_removal`, `position`, `after`, `link` and their place."""
-        common = ("schema_id", "source_ts_ms", *_PLACE)
+        common = ["schema_id", "source_ts_ms", *_PLACE]
+        image = "CAST(NULL AS string)"
+        if self.day.may_be_unsent:
+            # The whole old row has what an update did not send (R2).
+            is_full = literal(self.day.config.replica_identity == "full")
+            is_whole = (
+                f"{is_late_checked('position_basis', 'connector')} AND "
+                f"({is_full} OR NOT startswith(position_basis, '{LSN},'))"
+            )
+            image = case((f"op = 'u' AND {is_whole}", "before"))
+        common.append(f"{image} AS old_image")
         own = Query(events).where(f"op = 'd' OR ({_UPSERT})").extend({"is_removal": "op = 'd'"})
         kept = [f"CASE WHEN NOT is_removal THEN {name} END AS {name}" for name in ("after", "link")]
         moves = own.select("k", "is_removal", "position", *kept, *common).where("k IS NOT NULL")

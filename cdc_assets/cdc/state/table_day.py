@@ -322,6 +322,14 @@ class TableDay:
                 return first
             first = min(earlier)
 
+    @property
+    def first_in_window(self) -> date:
+        """The first day looked back on whose day before is still there; the day itself if none."""
+        first = max([self.start, *self.window[:1]]) if self.window else self.day
+        before = first - timedelta(days=1)
+        is_there = first <= self.start or (self.state is not None and before in self.state.tags)
+        return first if is_there else self.day
+
     def window_before(self, day: date) -> list[date]:
         """The `late_days` before a day, oldest first."""
         return window_of(self.inputs.config, self.name, day)

@@ -88,6 +88,14 @@ class Unchanged:
         value = f"to_json({member(f'try_parse_json({image})', name)})"
         return is_one_of(value, self._forms)
 
+    def value_in(self, image: Sql, name: str, condition: Sql) -> Sql:
+        """A column's value in an image, as :meth:`carried`; null where it was not sent there."""
+        value = f"to_json({member(f'try_parse_json({image})', name)})"
+        kind = next(kind for _, known, kind in self.columns.values() if known == name)
+        is_sent = f"{condition} AND {value} IS NOT NULL AND NOT {self.is_unsent(image, name)}"
+        held = f"named_struct('json', {value}, 'schema_id', schema_id, 'row', CAST(NULL AS {kind}))"
+        return case((is_sent, held))
+
     def add_to(self, moves: DataFrame) -> DataFrame:
         """Add flags and values of the columns that :meth:`find` found.
 

@@ -1,0 +1,139 @@
+"""The fold of a key's entries, as SQL text (FORMATS O16).
+
+Within a transaction of a database that checks keys at its end a key holds a queue: the row that
+stood there before, then each row that arrives. An update, a delete and a row that leaves take the
+row of it that their `before` names.
+"""
+
+from __future__ import annotations
+
+from cdc_assets.cdc.sqltext import Sql, case, literals
+
+# What an entry does at its key: a row that stood there, a snapshot read, a row that arrives, an
+# update, a delete, a row that leaves for another key.
+STOOD, READ, ARRIVES, UPDATES = "stood", "read", "arrives", "updates"
+DELETED, LEAVES = "deleted", "leaves"
+
+
+def fold_entries(es: Sql, has_queues: bool, is_key_alone: bool) -> Sql:
+    """Fold the entries `es` of a key in their order.
+
+    Args:
+        has_queues: within a transaction rows may arrive at a key before its own row leaves.
+        is_key_alone: rows have no other columns than the key's.
+
+    Returns:
+        STRUCT<q ARRAY<INT>, stood BOOLEAN, tx STRING, taken ARRAY<INT>>: the queue, as numbers of
+        entries, whether its first stood there before the transaction, and of each entry the number
+        of the one whose row it took.
+    """
+    none = "CAST(array() AS array<int>)"
+    start = (
+        f"named_struct('q', {none}, 'stood', false, 'tx', CAST(NULL AS string), 'taken', {none})"
+    )
+    step = _step(es, is_key_alone) if has_queues else _last_decides()
+    return f"aggregate({es}, {start}, (a, e) -> {step})"
+
+
+def _step(es: Sql, is_key_alone: bool) -> Sql:
+    """What the queue `a` is after an entry `e`."""
+
+    none = "CAST(array() AS array<int>)"
+    alone = "array(e.n)"
+    newest = "coalesce(try_element_at(a.q, -1), -1)"
+    is_new = "(e.tx IS NULL OR NOT (e.tx <=> a.tx))"
+    queue = case(
+        ("size(a.q) = 0", none), (is_new, "array(try_element_at(a.q, -1))"), otherwise="a.q"
+    )
+    stood = f"CASE WHEN {is_new} THEN size(a.q) > 0 ELSE a.stood END"
+    matches = (
+        f"forall(e.was, b -> NOT exists(get({es}, i).now, c -> c.column = b.column "
+        "AND NOT (c.value <=> b.value)))"
+    )
+    # What shares no column with a row does not name it.
+    shares = f"exists(e.was, b -> exists(get({es}, i).now, c -> c.column = b.column))"
+    named = "e.was_names IS NOT NULL" if is_key_alone else shares
+    found = f"CASE WHEN {named} AND {matches} THEN at END"
+    equal = f"filter(transform(s.q, (i, at) -> {found}), at -> at IS NOT NULL)"
+    # The image has every column of the row that it is to be.
+    arrived = f"get({es}, try_element_at(s.q, -1))"
+    has_all = (
+        f"CASE WHEN e.kind = '{UPDATES}' THEN size(array_except(e.names, e.was_names)) = 0 "
+        f"WHEN size(s.q) = 0 OR {arrived}.kind = '{STOOD}' THEN true "
+        f"ELSE size(array_except({arrived}.names, e.was_names)) = 0 END"
+    )
+    sure = f"coalesce(e.is_whole AND {has_all}, false)"
+    at = case(("size(t.equal) > 0", "t.equal[0]"), ("t.sure AND t.stood", "0"), otherwise="-1")
+    removed = "concat(slice(u.q, 1, {at}), slice(u.q, {at} + 2, size(u.q)))"
+    put = f"concat(slice(u.q, 1, {{at}}), {alone}, slice(u.q, {{at}} + 2, size(u.q)))"
+    last = "size(u.q) - 1"
+    updates = case(
+        (
+            "u.at < 0 AND (u.sure OR size(u.q) = 0)",
+            _after(f"concat({alone}, u.q)", "true", "e.tx", "-1"),
+        ),
+        (
+            "u.at < 0",
+            _after(put.format(at=f"({last})"), "u.stood", "e.tx", "try_element_at(u.q, -1)"),
+        ),
+        otherwise=_after(put.format(at="u.at"), "u.stood", "e.tx", "get(u.q, u.at)"),
+    )
+    leaves = case(
+        (
+            f"u.at >= 0 OR (e.kind = '{LEAVES}' AND size(u.q) > 0 AND NOT u.sure)",
+            _after(
+                removed.format(at="greatest(u.at, 0)"),
+                "u.stood AND greatest(u.at, 0) > 0",
+                "e.tx",
+                "get(u.q, greatest(u.at, 0))",
+            ),
+        ),
+        ("NOT u.sure", _after(none, "false", "e.tx", "coalesce(try_element_at(u.q, -1), -1)")),
+        otherwise=_after("u.q", "u.stood", "e.tx", "-1"),
+    )
+    queued = _let(
+        f"named_struct('q', {queue}, 'stood', {stood})",
+        "s",
+        _let(
+            f"named_struct('q', s.q, 'stood', s.stood, 'equal', {equal}, 'sure', {sure})",
+            "t",
+            _let(
+                f"named_struct('q', t.q, 'stood', t.stood, 'sure', t.sure, 'at', {at})",
+                "u",
+                case((f"e.kind = '{UPDATES}'", updates), otherwise=leaves),
+            ),
+        ),
+    )
+    arrives = _let(
+        f"named_struct('q', {queue}, 'stood', {stood})",
+        "s",
+        _after(f"concat(s.q, {alone})", "s.stood", "e.tx", newest),
+    )
+    no_tx = "CAST(NULL AS string)"
+    return case(
+        (f"e.kind IN ({literals((STOOD, READ))})", _after(alone, "true", no_tx, newest)),
+        ("NOT coalesce(e.is_late_checked, false)", _last_decides()),
+        (f"e.kind = '{ARRIVES}'", arrives),
+        otherwise=queued,
+    )
+
+
+def _last_decides() -> Sql:
+    """What the queue is after an entry that stands alone."""
+    newest = "coalesce(try_element_at(a.q, -1), -1)"
+    removes = f"e.kind IN ({literals((DELETED, LEAVES))})"
+    queue = case((removes, "CAST(array() AS array<int>)"), otherwise="array(e.n)")
+    return _after(queue, f"NOT {removes}", "CAST(NULL AS string)", newest)
+
+
+def _after(queue: Sql, stood: Sql, tx: Sql, took: Sql) -> Sql:
+    """The queue, and the number of the entry whose row was taken, added to those before."""
+    return (
+        f"named_struct('q', {queue}, 'stood', {stood}, 'tx', {tx}, "
+        f"'taken', concat(a.taken, array({took})))"
+    )
+
+
+def _let(value: Sql, name: str, body: Sql) -> Sql:
+    """`body`, in which `name` is a value that is computed once."""
+    return f"get(transform(array({value}), {name} -> {body}), 0)"
