@@ -243,7 +243,7 @@ def change(
             "db": "shop",
             "schema": table[0],
             "table": table[1],
-            "txId": 700,
+            "txId": 700 if lsn is None else lsn,  # a transaction each
             "lsn": lsn,
             "xmin": None,
             **(source or {}),
@@ -350,6 +350,33 @@ def mysql_source(
     """For ``source=``: MySQL has no schema, and its position is file, pos and row."""
     members = {"connector": "mysql", "db": db, "schema": None, "table": table}
     return {**members, "lsn": None, "file": file, "pos": pos, "row": row}
+
+
+def sqlserver_source(commit: str, change: str, serial: int = 1) -> dict[str, Any]:
+    """For ``source=``: two LSNs and the event's number among those of one change."""
+    members = {"connector": "sqlserver", "lsn": None, "txId": None}
+    return {**members, "commit_lsn": commit, "change_lsn": change, "event_serial_no": serial}
+
+
+def db2_source(commit: str, change: str) -> dict[str, Any]:
+    """For ``source=``: Db2 numbers no events of a change."""
+    members = {"connector": "db2", "lsn": None, "txId": None}
+    return {**members, "commit_lsn": commit, "change_lsn": change}
+
+
+def informix_source(commit: int, change: int, tx: int) -> dict[str, Any]:
+    """For ``source=``: LSNs are decimal numbers as text."""
+    members = {"connector": "informix", "lsn": None, "txId": str(tx)}
+    return {**members, "commit_lsn": str(commit), "change_lsn": str(change), "begin_lsn": "0"}
+
+
+def oracle_source(
+    scn: int, commit_scn: int | None, *, tx: str | None, rs_id: str | None, ssn: int = 0
+) -> dict[str, Any]:
+    """For ``source=``: SCNs are decimal numbers as text."""
+    members = {"connector": "oracle", "lsn": None, "txId": tx, "lcr_position": None}
+    commit = None if commit_scn is None else str(commit_scn)
+    return {**members, "scn": str(scn), "commit_scn": commit, "rs_id": rs_id, "ssn": ssn}
 
 
 def vitess_source(
@@ -787,6 +814,7 @@ def maxwell_change(
     primary_key: list[str] | None = ["id"],  # noqa: B006
     key: Any = None,
     ts: int | None = NOON_MS // 1000,
+    xid: int = 7125,
     position: str | None = None,
     xoffset: int | None = None,
     commit: bool = False,
@@ -796,7 +824,7 @@ def maxwell_change(
     """``old`` holds the old values of changed columns alone; a delete's ``data`` is the old row."""
     optional = {"position": position, "xoffset": xoffset, "data": data, "old": old, "sql": sql}
     optional |= {"commit": commit or None, "primary_key_columns": primary_key}
-    document = {"database": table[0], "table": table[1], "type": type, "ts": ts, "xid": 7125}
+    document = {"database": table[0], "table": table[1], "type": type, "ts": ts, "xid": xid}
     document |= {name: value for name, value in optional.items() if value is not None}
     if isinstance(key, tuple):
         key = maxwell_key({column: (data or {}).get(column) for column in key}, table)
@@ -1373,6 +1401,379 @@ class OggLog(Log):
 
     def truncate(self, **options: Any) -> Record:
         return self._event(ogg_truncated, **_split(options)[1])
+
+
+# ---------------------------------------------------------------------------------------------
+# Transactions of several statements
+# ---------------------------------------------------------------------------------------------
+
+Delivery = Callable[[int], list[Record]]  # of a change: its records, sent at that time
+
+
+class TxLog(Log):
+    """Transactions of several statements on one table, as a Debezium connector sends them::
+
+        log = TxLog("oracle", table=("shop", "slots"))
+        log.begin()
+        log.insert({"id": 1, "v": "a"}, {"id": 2, "v": "b"})
+        log.begin()
+        log.hold()
+        log.shift({"id": 1, "v": "a"}, {"id": 2, "v": "b"})  # id = id + 1
+        log.deliver(2)  # two of its four changes
+        log.next_day()
+        log.redeliver(1)  # the connector starts again, one change back
+        log.deliver()
+
+    A change lands at once, or after `hold` by `deliver`; a delete lands with its tombstone.
+    ``**source`` of a method are members of the event's `source`.
+    """
+
+    # What stands in an old row that has the key alone.
+    made_up: Mapping[type, Any] = {str: "", int: 0}
+
+    def __init__(
+        self,
+        connector: str,
+        *,
+        table: Table,
+        key: Sequence[str] = ("id",),
+        constant: Row | None = None,
+        row_by_row: bool = False,
+        keys_alone: bool = False,
+        flat: Sequence[str] | None = None,
+        partition: int = 0,
+        start: int = 1,
+        landing: Landing | None = None,
+    ) -> None:
+        """
+        Args:
+            constant: columns and values that every row has.
+            row_by_row: keys are checked with each row: `shift` begins at the free end.
+            keys_alone: `before` holds the key and made-up values (replica identity DEFAULT).
+            flat: the fields that the transform adds; the records are flattened.
+            partition: where changes land; may be set between statements.
+            start: of the numbers of transactions and changes.
+        """
+        super().__init__(landing)
+        self.connector, self.table, self.key = connector, table, tuple(key)
+        self.constant, self.row_by_row, self.keys_alone = (
+            dict(constant or {}),
+            row_by_row,
+            keys_alone,
+        )
+        self.flat, self.partition, self.spread = flat, partition, False
+        self.headers = connector != "sqlserver"  # of a key change
+        self.tx, self.change, self.order, self.row = start, start, 0, 0
+        self.began_ms, self.known_by_id, self.ahead_ms = 0, False, 0
+        self.sent: list[Delivery] = []
+        self.records: list[Record] = []  # of all first deliveries, as they landed
+        self.held: list[Delivery] = []
+        self.holding = False
+
+    # -- transactions and statements
+
+    def begin(self, *, earlier_ms: int = 0, known_by_id: bool = False) -> None:
+        """`earlier_ms`: how far its clock is behind; `known_by_id`: by `transaction.id` alone."""
+        self.tx, self.order, self.known_by_id = self.tx + 1, 0, known_by_id
+        self.began_ms = self.landing.tick() - earlier_ms
+
+    def insert(self, *rows: Row, **source: Any) -> None:
+        self._statement()
+        for row in rows:
+            self._next_row()
+            self._inserted(self._whole(row), source)
+
+    def update(self, old: Row, new: Row, **source: Any) -> None:
+        """The key stays."""
+        self._statement()
+        self._next_row()
+        self._updated(self._whole(old), self._whole(new), source)
+
+    def delete(self, *rows: Row, **source: Any) -> None:
+        self._statement()
+        for row in rows:
+            self._next_row()
+            self._deleted(self._whole(row), source)
+
+    def move(self, old: Row, new: Row, **source: Any) -> None:
+        """An update of the key, as the connector tells it."""
+        self._statement()
+        self._next_row()
+        self._moved(self._whole(old), self._whole(new), source)
+
+    def update_key(self, old: Row, new: Row, **source: Any) -> None:
+        """An update of the key as one update with both images (D10)."""
+        self._statement()
+        self._next_row()
+        self._updated(self._whole(old), self._whole(new), source)
+
+    def shift(self, *rows: Row, by: int = 1, unsent: Sequence[str] = ()) -> None:
+        """``id = id + by`` in one statement.
+
+        Rows go in the order in which each meets the row of its new key still there, or, where keys
+        are checked row by row, in the other one. Values of `unsent` are not sent.
+        """
+        self._statement()
+        is_upwards = (by > 0) != self.row_by_row
+        for row in sorted(rows, key=lambda row: int(row["id"]), reverse=not is_upwards):
+            self._next_row()
+            old, new = self._whole(row), self._whole({**row, "id": row["id"] + by})
+            placeholders = dict.fromkeys(unsent, TOAST)
+            # Oracle's old rows lack what its new ones lack; PostgreSQL's are whole.
+            shown = {**old, **placeholders} if self.connector == "oracle" else old
+            self._moved(shown, {**new, **placeholders}, {})
+
+    def read(self, *rows: Row) -> None:
+        """An incremental snapshot's reads; they have no position."""
+        nowhere = dict.fromkeys(
+            ("lsn", "txId", "commit_lsn", "change_lsn", "scn", "commit_scn", "rs_id")
+        )
+        for row in rows:
+            source = {"file": "", "pos": 0, **nowhere, "snapshot": "incremental"}
+            self._send("r", None, self._whole(row), source=source)
+
+    def truncate(self) -> None:
+        self._next_row()
+        self._send("t", None, None)
+
+    # -- delivery
+
+    def hold(self) -> None:
+        """What follows is not sent before `deliver`."""
+        self.holding = True
+
+    def deliver(self, count: int | None = None) -> None:
+        """Send the next `count` changes held; without a count all, and all that follow at once."""
+        if count is None:
+            self.holding = False
+        for delivery in self.held[:count]:
+            self.records += self._land(delivery)
+            self.sent.append(delivery)
+        self.held = [] if count is None else self.held[count:]
+
+    def lose(self) -> None:
+        """The next change held is never sent."""
+        del self.held[0]
+
+    def redeliver(self, back: int, count: int | None = None) -> None:
+        """Send changes again, from `back` ago on: `count` of them, or all."""
+        again = self.sent[len(self.sent) - back :]
+        for delivery in again[:count]:
+            self._land(delivery)
+
+    def land_twice(self) -> None:
+        """All that was delivered lands once more, at its offsets: a file is there twice."""
+        for record in self.records:
+            self.landing.add(record)
+
+    def _land(self, delivery: Delivery) -> list[Record]:
+        return [self.landing.put(record) for record in delivery(self.landing.tick())]
+
+    def _queue(self, delivery: Delivery) -> None:
+        self.held.append(delivery)
+        if not self.holding:
+            self.deliver()
+
+    # -- what an event is
+
+    def _statement(self) -> None:
+        self.row = -1
+
+    def _next_row(self) -> None:
+        """The change of a row; the two events of a key change share its number."""
+        self.row, self.change = self.row + 1, self.change + 1
+
+    def _whole(self, row: Row) -> dict[str, Any]:
+        return {**self.constant, **row}
+
+    def _partition_of(self, row: Row | None) -> int:
+        return self.partition + (int(row["id"]) % 8 if self.spread and row else 0)
+
+    def _inserted(self, row: Row, source: Row) -> None:
+        self._send("c", None, row, source=source)
+
+    def _updated(self, old: Row, new: Row, source: Row) -> None:
+        self._send("u", None if self.keys_alone else old, new, source=source)
+
+    def _deleted(self, row: Row, source: Row, headers: Row | None = None) -> None:
+        if self.keys_alone:
+            row = {n: v if n in self.key else self.made_up.get(type(v)) for n, v in row.items()}
+        self._send("d", row, None, source=source, headers=headers)
+
+    def _moved(self, old: Row, new: Row, source: Row) -> None:
+        keys = [{name: row[name] for name in self.key} for row in (old, new)]
+        newkey, oldkey = (
+            (key_header(keys[1]), key_header(keys[0])) if self.headers else (None, None)
+        )
+        self._deleted(old, source, {"__debezium.newkey": newkey} if newkey else None)
+        headers = {"__debezium.oldkey": oldkey} if oldkey else None
+        self._send("c", None, new, source=source, headers=headers)
+
+    def _source(self, op: str) -> dict[str, Any]:
+        """What orders and identifies an event: lower parts contradict the stream's order."""
+        tx, number = self.tx, self.change
+        if self.connector == "oracle":
+            rs_id = f"0x{97 * number % 61:06x}.{number:08x}.0010"
+            return oracle_source(100 * tx, 100 * tx - 50, tx=f"{tx:016x}", rs_id=rs_id)
+        if self.connector == "sqlserver":
+            change = f"0000002a:{5 * number % 7:08x}:{number:04x}"
+            return sqlserver_source(f"0000002a:{tx:08x}:0005", change, 2 if op == "u" else 1)
+        if self.connector == "db2":
+            change = f"00000000:{5 * number % 7:08x}:{number:08x}"
+            return db2_source(f"00000000:00000000:{tx:08x}", change)
+        if self.connector == "informix":
+            return informix_source(tx * 4096, 5 * number % 7 * 10**9 + number, tx)
+        if self.connector == "mysql":  # of a compressed transaction
+            own = mysql_source(*self.table, pos=157 + 1000 * tx, row=self.row)
+            return {**own, "txId": None, "gtid": f"5a2c1f9e-11ee-4b0a-9a5d-0242ac120002:{tx}"}
+        return {"connector": self.connector, "lsn": 8 * number, "txId": tx}
+
+    def _send(
+        self,
+        op: str,
+        before: Row | None,
+        after: Row | None,
+        *,
+        source: Row | None = None,
+        headers: Row | None = None,
+    ) -> None:
+        members, transaction = {**self._source(op), **(source or {})}, None
+        if self.known_by_id and op != "r":
+            self.order += 1
+            shown = f"{self.tx}:{8 * self.change}" if self.connector == "postgresql" else self.tx
+            transaction = {"id": str(shown), "total_order": self.order}
+            members["txId"] = None
+        row = after if after is not None else before
+        options: dict[str, Any] = {
+            "table": self.table,
+            "server": self.connector,
+            "topic": f"{self.connector}.{'.'.join(self.table)}",
+            "partition": self._partition_of(row),
+        }
+        event = {
+            **options,
+            "key": None if row is None else self.key,
+            "source": members,
+            "source_ts_ms": self.began_ms,
+            "transaction": transaction,
+            "headers": headers,
+            "snapshot": members.get("snapshot", "false"),
+        }
+        ahead_ms = self.ahead_ms
+
+        def delivery(now: int) -> list[Record]:
+            at = {"processed_ts_ms": now + 200, "timestamp_ms": now + 500 + ahead_ms}
+            record = change(op, before, after, **event, **at)
+            records = [record]
+            if op == "d":
+                lane = {**options, "timestamp_ms": now + 500 + ahead_ms}
+                records.append(tombstone(record.key, **lane))
+            if self.flat is not None:
+                records = [flattened(record, self.flat) for record in records]
+            return records
+
+        self._queue(delivery)
+
+
+class CanalTxLog(TxLog):
+    """As Canal sends them: an insert is one message, a key change an update; `es` is in seconds."""
+
+    types: Mapping[str, str] = {"id": "int(11)"}  # all others: varchar(40)
+
+    def insert(self, *rows: Row, **source: Any) -> None:
+        if self.spread:
+            return super().insert(*rows, **source)
+        whole = [self._whole(row) for row in rows]
+        return self._says("INSERT", whole, None)
+
+    def _inserted(self, row: Row, source: Row) -> None:
+        self._says("INSERT", [row], None)
+
+    def _updated(self, old: Row, new: Row, source: Row) -> None:
+        self._says("UPDATE", [new], [old_values(old, new)])
+
+    def _deleted(self, row: Row, source: Row, headers: Row | None = None) -> None:
+        self._says("DELETE", [row], None)
+
+    def _moved(self, old: Row, new: Row, source: Row) -> None:
+        self._updated(old, new, source)
+
+    def truncate(self) -> None:
+        self._says("TRUNCATE", None, None)
+
+    def _says(self, kind: str, rows: Sequence[Row] | None, old: Sequence[Row] | None) -> None:
+        row = rows[0] if rows else None
+        ddl = {"keys": None, "is_ddl": True, "sql": f"TRUNCATE TABLE {self.table[1]}"}
+        own = {"keys": list(self.key)} if row is not None else ddl
+        options: dict[str, Any] = {
+            "table": self.table,
+            "topic": f"canal.{self.table[1]}",
+            "partition": self._partition_of(row),
+            "types": row and {name: self.types.get(name, "varchar(40)") for name in row},
+            "es": self.began_ms // 1000 * 1000,
+            **own,
+        }
+        ahead_ms = self.ahead_ms
+
+        def delivery(now: int) -> list[Record]:
+            at = {"ts": now + 200, "timestamp_ms": now + 500 + ahead_ms}
+            return [canal_message(kind, rows, old, **options, **at)]
+
+        self._queue(delivery)
+
+
+class MaxwellTxLog(TxLog):
+    """As Maxwell sends them; `has_position` is its option `output_binlog_position`."""
+
+    def __init__(self, *, has_position: bool = True, **options: Any) -> None:
+        super().__init__("maxwell", **options)
+        self.has_position, self.xoffset = has_position, -1
+
+    def begin(self, **options: Any) -> None:
+        super().begin(**options)
+        self.xoffset = -1
+
+    def _next_row(self) -> None:
+        super()._next_row()
+        self.xoffset += 1
+
+    def _inserted(self, row: Row, source: Row) -> None:
+        self._says("insert", row, None)
+
+    def _updated(self, old: Row, new: Row, source: Row) -> None:
+        self._says("update", new, old_values(old, new))
+
+    def _deleted(self, row: Row, source: Row, headers: Row | None = None) -> None:
+        self._says("delete", row, None)
+
+    def _moved(self, old: Row, new: Row, source: Row) -> None:
+        self._updated(old, new, source)
+
+    def read(self, *rows: Row) -> None:
+        """Rows of a bootstrap."""
+        for row in rows:
+            self._says("bootstrap-insert", self._whole(row), None)
+
+    def _says(self, kind: str, row: Row, old: Row | None) -> None:
+        options: dict[str, Any] = {
+            "table": self.table,
+            "topic": f"maxwell.{self.table[1]}",
+            "partition": self._partition_of(row),
+            "key": self.key,
+            "primary_key": list(self.key),
+            "ts": self.began_ms // 1000,
+            "xid": self.tx,
+        }
+        if kind != "bootstrap-insert":
+            options["xoffset"] = self.xoffset
+            if self.has_position:  # of the transaction: xoffset tells its rows apart
+                options["position"] = f"binlog.000006:{157 + 1000 * self.tx}"
+        ahead_ms = self.ahead_ms
+
+        def delivery(now: int) -> list[Record]:
+            return [maxwell_change(kind, row, old, **options, timestamp_ms=now + 500 + ahead_ms)]
+
+        self._queue(delivery)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -1,0 +1,94 @@
+"""Problems that users of other tools reported: each case's tables are right on every day.
+
+A case is a folder of ``cases/reports``: `cdc.yaml`, what landed, and `expected.json` with the rows
+of every table by day and how many events reached each destination.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc_assets.cdc.config import Config, load_config
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.spark import catalog_conf
+from cdc_assets_tests import lakes
+from cdc_assets_tests.paths import CASES
+
+REPORTS = CASES / "reports"
+NAMES = (
+    "canal-es-goes-back",
+    "mysql-compressed-transaction",
+    "oracle-key-shift",
+    "oracle-rs-id",
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.cases]
+
+
+def _lake(spark: SparkSession, config: Config) -> Lake:
+    """The lake of a configuration, in a session with a catalog of its own."""
+    Path(config.lake.warehouse).mkdir(parents=True)
+    settings = {**spark.conf.getAll, **catalog_conf(config)}
+    session = SparkSession(spark.sparkContext, spark._jsparkSession.newSession(), settings)
+    return Lake(session, config)
+
+
+def _landed_days(landing: Path) -> list[date]:
+    return lakes.days_of(date.fromisoformat(folder.name) for folder in landing.iterdir())
+
+
+def _json_value(value: Any) -> Any:
+    """A column's value as `expected.json` writes it."""
+    if isinstance(value, dict):
+        return {name: _json_value(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json_value(member) for member in value]
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def _differences(lake: Lake, source: str, tables: dict[str, Any], days: list[date]) -> list[str]:
+    found = []
+    for table, expected in tables.items():
+        for day in days:
+            rows = [_json_value(row) for row in lakes.rows_of(lake, source, table, day)]
+            if difference := lakes.difference_of(rows, expected.get(str(day), [])):
+                found.append(f"{source}, {table} on {day}\n{difference}")
+    return found
+
+
+def _counts(lake: Lake, source: str) -> dict[str, int]:
+    destinations = ("changes", "control", "quarantine")
+    return {name: len(lakes.stage_rows(lake, source, name)) for name in destinations}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reported_case_has_the_right_rows_on_every_day(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    expected = json.loads((REPORTS / name / "expected.json").read_text("utf-8"))
+    monkeypatch.setenv("CDC_WAREHOUSE", str(tmp_path / "lake"))
+    lake = _lake(spark, load_config(REPORTS / name / "cdc.yaml"))
+    days = _landed_days(REPORTS / name / "landing")
+    # The tables of the first source, and where the case has a second one, of that.
+    listed = [expected, *([expected["second"]] if "second" in expected else [])]
+    found: list[str] = []
+    for source, own in zip(lake.config.sources, listed, strict=True):
+        lakes.run_all(lake, source, days)
+        assert set(own["tables"]) <= set(lake.config.source(source).tables)
+        found += _differences(lake, source, own["tables"], days)
+    counts = _counts(lake, next(iter(lake.config.sources)))
+    if counts != expected["counts"]:
+        found.append(f"events got {counts}, expected {expected['counts']}")
+    assert not found, "\n" + "\n".join(found)
