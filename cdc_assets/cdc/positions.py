@@ -459,6 +459,7 @@ _EARLIER = {
 _EARLIER_TAIL = 4
 _PLACED_BY_KAFKA = ("canal", "maxwell", *CONNECTORS[BINLOG])
 _EARLIER_ROWS = 1 << 20  # of a record: they were numbered within its offset
+_EARLIER_LAST_ROW = 2**63 - 1  # Maxwell's row that ends its transaction has no offset in it
 
 
 def is_earlier(basis: str | None) -> bool:
@@ -509,7 +510,7 @@ def is_vague_today(basis: str) -> bool:
 
 
 def from_earlier_sql(position: Sql, basis: str, kafka_time: Sql | None = None) -> Sql:
-    """As :func:`from_earlier`, of an SQL expression.
+    """As :func:`from_earlier`, of an SQL expression; a row's position of today's form stays.
 
     Args:
         kafka_time: what stands in for the source time now; None: nothing does.
@@ -527,20 +528,28 @@ def from_earlier_sql(position: Sql, basis: str, kafka_time: Sql | None = None) -
     )
     new = [at[0], *kept, *half, partition, offset, f"2L * ({row}) + {rank}"]
     turned = f"concat(array({', '.join(new)}), slice({position}, {len(at) + 1}, size({position})))"
-    is_real = f"size({position}) >= {len(at)} AND get({position}, 1) >= 0"
-    return case((is_real, turned), otherwise=position)
+    # A real position alone, or with the four elements of an effective one behind it.
+    is_it = f"size({position}) IN ({len(at)}, {len(at) + 4}) AND get({position}, 1) >= 0"
+    if half:
+        # Today's have as many elements; there a row's own half, 1, stands for the order.
+        is_it += f" AND {tx_order} = 0"
+    return case((is_it, turned), otherwise=position)
 
 
 def changes_from_earlier(kafka_time: Sql) -> dict[str, Sql]:
-    """The columns of changes of the earlier form in today's: `position`, without the epoch,
-    `position_basis` and `tx_id`; those of today's form are left as they are.
+    """The columns of changes of the earlier form in today's; those of today's are left.
+
+    `identity` is known of Maxwell's alone: of most others a part of it was not kept.
+
+    Returns:
+        `position`, without the epoch, `position_basis`, `source_elements`, `identity`, `tx_id`.
 
     Args:
         kafka_time: the event's Kafka timestamp, or what stands in for it (ms).
     """
     kafka = f"lower(connector) IN ({literals(sorted(_PLACED_BY_KAFKA))})"
-    positions, bases = [], []
-    for basis in _EARLIER:
+    positions, bases, elements = [], [], []
+    for basis, form in _EARLIER.items():
         is_it = f"position_basis = {literal(basis)}"
         branches: list[tuple[Sql, Sql | None]] = [(is_it, None)]
         if basis == SOURCE_TIME:
@@ -549,11 +558,29 @@ def changes_from_earlier(kafka_time: Sql) -> dict[str, Sql]:
             turned = from_earlier_sql("position", basis, time)
             positions.append((condition, f"slice({turned}, 2, size({turned}))"))
             bases.append((condition, literal(basis_today(basis, time is not None))))
+            kept = [f"get(source_elements, {n})" for n in form.kept]
+            own = f"array({', '.join(kept)})" if time is None else NO_ELEMENTS
+            elements.append((f"{condition} AND source_elements IS NOT NULL", own))
+    xoffset = f"nullif(get(source_elements, 2), {_EARLIER_LAST_ROW}L)"
+    of_maxwell = {
+        "ts": "CAST(source_ts_ms div 1000 AS string)",
+        "xid": "tx_id",
+        "xoffset": f"CAST({xoffset} AS string)",
+    }
     of_postgresql = f"position_basis = '{LSN}' OR lower(connector) = 'postgresql'"
     is_earlier_row = f"({is_earlier_sql('position_basis')} OR position_basis IS NULL)"
     return {
         "position": case(*positions, otherwise="position"),
         "position_basis": case(*bases, otherwise="position_basis"),
+        "source_elements": case(*elements, otherwise="source_elements"),
+        "identity": case(
+            (
+                f"{is_earlier_sql('position_basis')} AND lower(connector) = 'maxwell' "
+                "AND tx_id IS NOT NULL",
+                identity_of(of_maxwell),
+            ),
+            otherwise="identity",
+        ),
         "tx_id": case(
             (f"{is_earlier_row} AND ({of_postgresql})", "substring_index(tx_id, ':', 1)"),
             otherwise="tx_id",

@@ -194,7 +194,8 @@ def _in_todays_form(
     """Changes of some days, as :func:`facts_of` asks for them."""
     rows = lake.spark.table(lake.stage(name, "changes")).where(landed_on(days))
     end = start_of_day("landing_date + 1", lake.config.timezone)
-    turned = changes_from_earlier(f"least(kafka_ts_ms, {end} - 1)")
+    kafka_time = f"least(CASE WHEN kafka_ts_ms >= 0 THEN kafka_ts_ms END, {end} - 1)"
+    turned = changes_from_earlier(kafka_time)
     marks = {
         "destination": "'changes'",
         "reason": "CAST(NULL AS string)",

@@ -155,7 +155,7 @@ def with_raw_keys(records: Query, source: SourceConfig) -> Query:
     full = [n for n, t in source.tables.items() if t.replica_identity == "full"]
     whole_old = "true" if whole_old_rows else is_one_of(table, full)
     # A list of nulls names none.
-    names = "array_distinct(array_compact(e_key_names))"
+    names = "array_sort(array_distinct(array_compact(e_key_names)))"
     named = case((f"size({names}) > 0", names))
     rows = records.extend(
         {

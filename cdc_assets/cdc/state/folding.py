@@ -94,7 +94,9 @@ class Folding:
             # What was not sent may be of a row that left another key.
             keys = keys.unionAll(entries.select("link"))
         keys = keys.where("k IS NOT NULL").distinct()
-        is_cut, is_tied = bool(day.open_transactions), day.may_meet_earlier
+        is_cut, is_tied = False, day.may_meet_earlier
+        if is_all and day.open_transactions:
+            is_cut = not entries.where(_is_of(day.open_transactions)).isEmpty()
         if not is_all:
             found = self.checkpoints.add(self._keys(events, entries))
             counts = ("count(*) AS n", "max(is_tied) AS tied", "max(is_cut) AS cut")
@@ -399,7 +401,7 @@ class Folding:
             return Query(frame).extend({"now": _NO_VALUES, "was": _NO_VALUES}).plan()
         for name, image, names in (("now", "after", "names"), ("was", "before", "was_names")):
             values = ", ".join(self._value(c, names, image) for c in self._values)
-            sent = f"filter(array({values}), v -> v.is_sent)"
+            sent = f"filter(array({values}), v -> v.is_sent)" if values else _NO_VALUES
             plain = f"transform({sent}, v -> named_struct('column', v.column, 'value', v.value))"
             work = [w for c in self.columns.own for w in (c.work, c.unfit)]
             work += [c.contradicted for c in self.columns.own if c.name in self.columns.key_names]

@@ -117,9 +117,16 @@ class TableDay:
         return int(self._before.get("rows", 0))
 
     def report_on(self, day: date) -> dict[str, Any]:
-        """What a published day came to; empty where it is not published."""
+        """What a published day came to; empty where it is not published.
+
+        `highest` is of today's form, `bases` are as they were.
+        """
         summary = self.state.day_summary(day) if self.state and day >= self.start else {}
         found: dict[str, Any] = json.loads(summary.get(REPORT, "{}"))
+        if highest := found.get("highest"):
+            basis = found["bases"].get(str(highest[0]))
+            if is_earlier(basis):
+                found["highest"] = from_earlier(highest, basis, self._is_kafka)
         return found
 
     # --- rows whose position has the earlier form
@@ -137,17 +144,22 @@ class TableDay:
     def earlier_rows(self) -> tuple[date, dict[int, str]] | None:
         """The last day whose rows have positions of the earlier form, and their bases by epoch.
 
-        None where the table has no such row.
+        None where neither the table nor what it was on a day that is looked back on has such a row.
+        A small table is written anew on its first day of today; its days before are read, too.
         """
-        report = self.report_on(self.day - timedelta(days=1))
-        bases = {int(epoch): basis for epoch, basis in report.get("bases", {}).items()}
-        if any(is_earlier(basis) for basis in bases.values()):
-            return self.day - timedelta(days=1), bases
-        until = report.get("earlier_until")
-        if until is None:
-            return None
-        earlier = {int(epoch): basis for epoch, basis in report["earlier_bases"].items()}
-        return date.fromisoformat(until), earlier
+        first = self.day
+        for _ in range(3):  # as far as a transaction may reach back
+            first = min([first, *self.window_before(first)])
+        for n in range(1, max((self.day - first).days, 1) + 1):
+            day = self.day - timedelta(days=n)
+            report = self.report_on(day)
+            bases = {int(epoch): basis for epoch, basis in report.get("bases", {}).items()}
+            if any(is_earlier(basis) for basis in bases.values()):
+                return day, bases
+            if until := report.get("earlier_until"):
+                earlier = {int(epoch): basis for epoch, basis in report["earlier_bases"].items()}
+                return date.fromisoformat(until), earlier
+        return None
 
     def position_of(self, row: Sql) -> Sql:
         """The position of a row of the table, in today's form."""
@@ -216,12 +228,7 @@ class TableDay:
     def _highest_before(self) -> list[int] | None:
         """The highest position that had landed by the end of the day before."""
         highest: list[int] | None = self._before.get("highest")
-        if highest is None:
-            return None
-        basis: str | None = self._before.get("bases", {}).get(str(highest[0]))
-        if basis is None or not is_earlier(basis):
-            return highest
-        return from_earlier(highest, basis, self._is_kafka)
+        return highest
 
     @cached_property
     def is_all_after(self) -> bool:
@@ -358,9 +365,7 @@ class TableDay:
                 f"processed_ts_ms, {start_of_day('landing_date', self.lake.config.timezone)})"
             }
         )
-        of_days = [of_day for d in days if (of_day := self.facts.of_days.get((self.table, d)))]
-        sent = [r.basis for of_day in of_days for r in of_day.ranges]
-        if any(is_earlier(basis) for basis in sent):
+        if self.has_earlier_changes(days):
             end = start_of_day("landing_date + 1", self.lake.config.timezone)
             events = events.replace(changes_from_earlier(f"least(kafka_time, {end} - 1)"))
         epoch = epoch_of("kafka_ts_ms", self.source.position_reset)
@@ -371,6 +376,11 @@ class TableDay:
             own = on_basis("position", "position_basis", self.bases)
             events = events.replace({"position": case(("position IS NOT NULL", own))})
         return events.plan()
+
+    def has_earlier_changes(self, days: Sequence[date]) -> bool:
+        """Has `changes` positions of the earlier form on some days?"""
+        of_days = [of_day for d in days if (of_day := self.facts.of_days.get((self.table, d)))]
+        return any(is_earlier(r.basis) for of_day in of_days for r in of_day.ranges)
 
     def truncated(self, days: Sequence[date]) -> list[int] | None:
         """The position of the highest truncate that landed on some days, None where none did."""

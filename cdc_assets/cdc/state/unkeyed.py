@@ -71,7 +71,12 @@ class Unkeyed:
         day = self.day
         events = day.events([*day.window, day.day]).where("op IN ('c', 'r', 'u', 'd')")
         is_known = "exists(source_elements, e -> e IS NOT NULL) OR identity IS NOT NULL"
-        elements = "to_json(struct(source_elements, identity))"
+        identity = "identity"
+        if day.has_earlier_changes([*day.window, day.day]):
+            # Days made by an earlier version do not say it: there the elements and images tell.
+            equal = "PARTITION BY source_elements, before, after"
+            identity = f"CASE WHEN count_if(identity IS NULL) OVER ({equal}) = 0 THEN identity END"
+        elements = f"to_json(struct(source_elements, {identity} AS identity))"
         place = ["topic", "partition", "offset", "position"]  # a record may hold many rows
         events = events.dropDuplicates(place).withColumn(
             "elements", F.expr(case((is_known, elements)))
