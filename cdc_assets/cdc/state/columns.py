@@ -129,7 +129,10 @@ class TableColumns:
     @property
     def has_rows(self) -> bool:
         """Whether events can change rows: by a key that is known, or without one."""
-        return bool(self.key_names) or self.day.config.key in ("none", "row")
+        if self.day.config.key in ("none", "row"):
+            return True
+        # A key that the configuration names may be of no column yet.
+        return bool(self.key_names) and {c.name for c in self.own}.issuperset(self.key_names)
 
     @property
     def key_work(self) -> list[str]:

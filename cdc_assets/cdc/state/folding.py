@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -77,6 +78,7 @@ class Folding:
         self.day: TableDay = keyed.day
         self.checkpoints = checkpoints
         self.has_queues = True
+        self.past: Sequence[date] = ()  # the days looked back on, before the first that is folded
 
     def fold(self) -> Folded | None:
         """Fold the keys of the day that need it; None where none does.
@@ -84,11 +86,13 @@ class Folding:
         Of a small day all keys are folded: to find those that need it takes longer.
         """
         day = self.day
-        events = self.checkpoints.add(self.keyed.keyed(day.events([day.day]), with_new_key=True))
+        is_all = is_small(day.day_facts.events)
+        events = self.keyed.keyed(day.events([day.day]), with_new_key=True)
+        if not is_all or day.may_be_unsent or day.may_meet_earlier or day.open_transactions:
+            events = self.checkpoints.add(events)  # they are read several times
         entries = self._entries(events, [day.day])
         if day.may_be_unsent:
             self.keyed.find_unsent(entries, self.unchanged)
-        is_all = is_small(day.day_facts.events)
         keys = entries.select("k")
         if self.unchanged.columns:
             # What was not sent may be of a row that left another key.
@@ -106,8 +110,11 @@ class Folding:
                 return None
             keys, is_cut, is_tied = found.select("k"), bool(why.cut), bool(why.tied)
         first = day.fold_from(min(day.open_transactions.values())) if is_cut else day.day
+        self.past = day.window_before(first)
         if self.unchanged.has_links and not day.day_facts.is_paired:
-            first = min(first, day.first_in_window)  # its row may have left on an earlier day
+            # The row of an arriving one may have left its key on an earlier day.
+            first = min(first, day.first_in_window)
+            self.past = [d for d in self.past if d < first]
         looks_back = is_cut or is_tied
         self.has_queues = day.is_late_checked and (
             is_cut or day.day_facts.crossed > 0 or not day.day_facts.is_order_known
@@ -123,8 +130,8 @@ class Folding:
         removed = self._removed(first, copies.plan() if looks_back else None)
         # All rows of a small table are read fast, and those that no event reaches are left out.
         wanted = None if is_all and day.is_rewritten else keys
-        known = self._numbered(wanted, kept.drop("is_copy").plan(), removed, first)
-        rows, unresolved = self._rows(self.checkpoints.add(known))
+        ends = self._ends(wanted, kept.drop("is_copy").plan(), removed, first)
+        rows, unresolved = self._rows(ends)
         return Folded(None if is_all else keys, rows, unresolved)
 
     # --- which keys
@@ -251,7 +258,7 @@ class Folding:
         """
         day = self.day
         days = [first + timedelta(days=n) for n in range((day.day - first).days)]
-        past = day.window_before(first) if looks_back else []
+        past = self.past if looks_back else []
         before = [d for d in [*past, *days] if day.facts_on(d).events]
         entries = self._entries(events, [day.day])
         if before:
@@ -283,7 +290,7 @@ class Folding:
         if first == self.day.day:
             removed = self.keyed.removed
         else:
-            removed = self.keyed.removed_on(self.day.window_before(first))
+            removed = self.keyed.removed_on(self.past) if self.past else None
         if removed is None or copies is None:
             return removed
         again = copies.selectExpr("k AS copy_k", "position AS copy_at")
@@ -291,27 +298,26 @@ class Folding:
 
     # --- the fold
 
-    def _numbered(
+    def _ends(
         self,
         keys: DataFrame | None,
         entries: DataFrame,
         removed: DataFrame | None,
         first: date,
     ) -> DataFrame:
-        """Entries in the order of each key, from 0, the row that stood there first.
+        """Keys with their entries and what the fold leaves.
 
-        What is older than that row, or than what was removed before, is left out.
+        What is older than the row that stood there, or than what was removed before, is left out.
 
         Returns:
-            The entries, `n`, `pos`, and of each `taken`, the number of the entry whose row it
-            takes (-1: none); `top`, that of the row that is left (-1: none); `last`, the highest
-            position.
+            `k`; `es`, the entries in their order, the row that stood there first; `took`, of each
+            the number of the entry whose row it takes (-1: none); `top`, that of the row that is
+            left (-1: none); `last`, the highest position; `is_reached`, by an event of the day.
         """
         day, keyed = self.day, self.keyed
         days = [first + timedelta(days=n) for n in range((day.day - first).days + 1)]
-        past = day.window_before(first)
         base = keyed.rows_before(first)
-        past_cut = None if first == day.day and day.is_all_after else day.truncated(past)
+        past_cut = None if first == day.day and day.is_all_after else day.truncated(self.past)
         cut = day.truncated(days)
         placed = entries.withColumn("pos", F.col("position"))
         if base is not None and keys is not None:
@@ -349,21 +355,13 @@ class Folding:
             }
         )
         others = [quote(name) for name in placed.columns if name not in ("k", "n")]
-        folded = (
-            numbered.then(
-                f"AGGREGATE array_sort(collect_list(struct(n, {', '.join(others)})), "
-                "(l, r) -> l.n - r.n) AS es, max(pos) AS last GROUP BY k"
-            )
-            .extend({"done": fold_entries("es", self.has_queues, is_key_alone=not self._values)})
-            .select(
-                "k",
-                "last",
-                "done.taken AS took",
-                "coalesce(try_element_at(done.q, -1), -1) AS top",
-                "inline(es)",
-            )
-        )
-        return folded.extend({"taken": "get(took, n)"}).drop("took").plan()
+        folded = numbered.then(
+            f"AGGREGATE array_sort(collect_list(struct(n, {', '.join(others)})), "
+            "(l, r) -> l.n - r.n) AS es, max(pos) AS last GROUP BY k"
+        ).extend({"done": fold_entries("es", self.has_queues, is_key_alone=not self._values)})
+        top = "coalesce(try_element_at(done.q, -1), -1) AS top"
+        is_reached = f"exists(es, e -> e.landing_date = {literal(day.day)}) AS is_reached"
+        return folded.select("k", "last", "es", "done.taken AS took", top, is_reached).plan()
 
     def _with_values(self, entries: DataFrame) -> DataFrame:
         """Add `now` and `was`: the values of both images, as the table's columns hold them.
@@ -452,66 +450,51 @@ class Folding:
 
     # --- rows
 
-    def _rows(self, known: DataFrame) -> tuple[DataFrame, int]:
+    def _rows(self, ends: DataFrame) -> tuple[DataFrame, int]:
         """The rows that are left, typed, and how many lack a value that was not sent."""
-        values = self._with_unsent(known) if self.unchanged.columns else known
-        of_key = Query(values).where("last IS NOT NULL")
-        ends = of_key.then(
-            "AGGREGATE any_value(top) AS top, max(last) AS last, "
-            f"count_if(landing_date = {literal(self.day.day)}) AS told GROUP BY k"
-        ).where("told > 0")
-        removed = ends.where("top < 0").select(
-            "k", "true AS is_removal", "last AS pos", "CAST(NULL AS bigint) AS source_ts_ms",
-            "CAST(NULL AS string) AS after", "CAST(NULL AS string) AS schema_id",
-        )  # fmt: skip
-        left = ends.select("k AS end_k", "top AS end_top").plan()
-        tops = values.join(left, F.expr("k = end_k AND n = end_top")).drop("end_k", "end_top")
-        names = ("k", "false AS is_removal", "last AS pos", "source_ts_ms", "after", "schema_id")
-        flags = [
-            *self.unchanged.flags,
-            *(self.unchanged.carried(i) for i in self.unchanged.indexes),
-        ]
-        no_image = "CAST(NULL AS string) AS old_image"
-        written = Query(tops).where(f"kind <> '{STOOD}'").select(*names, *flags, no_image)
-        winners = written.plan().unionByName(removed.plan(), allowMissingColumns=True)
-        typed = Query(self.columns.typed(winners, self.unchanged))
-        unresolved = 0
+        indexes, flag = self.unchanged.indexes, self.unchanged.flag
         if self.unchanged.columns:
-            filled = {
-                f"c{i}": case(
-                    (f"coalesce({self.unchanged.flag(i)}, false)", f"f{i}"), otherwise=f"c{i}"
-                )
-                for i in self.unchanged.indexes
-            }
+            entries = Query(ends).select("k", "last", "top", "took", "is_reached", "inline(es)")
+            numbered = entries.extend({"taken": "get(took, n)"}).drop("took")
+            known = self._with_unsent(self.checkpoints.add(numbered.plan()))
+            left = Query(known).where("is_reached AND n = greatest(top, 0)")
+        else:
+            one = "inline(array(get(es, greatest(top, 0))))"
+            left = Query(ends).where("is_reached").select("k", "last", "top", one)
+        has_stood = "stood_source_ts_ms" in _names_in(ends)
+        stood = f"kind = '{STOOD}' AND top >= 0"
+        time = f"CASE WHEN {stood} THEN stood_source_ts_ms ELSE source_ts_ms END"
+        picked = left.select(
+            "k", "top < 0 AS is_removal", "last AS pos", f"{stood} AS has_stood",
+            f"{time if has_stood else 'source_ts_ms'} AS source_ts_ms",
+            "CASE WHEN top >= 0 THEN after END AS after", "schema_id",
+            *(f"{c.work} AS s{c.index}" for c in self.columns.own if has_stood),
+            *(f"{flag(i)} AND top >= 0 AS {flag(i)}" for i in indexes),
+            *(self.unchanged.carried(i) for i in indexes),
+            *(["CAST(NULL AS string) AS old_image"] if indexes else []),
+        )  # fmt: skip
+        typed = Query(self.columns.typed(picked.plan(), self.unchanged))
+        value = {c.index: c.work for c in self.columns.own}
+        value |= {i: case((f"{flag(i)} <=> true", f"f{i}"), otherwise=f"c{i}") for i in indexes}
+        if has_stood:
+            value = {i: case(("has_stood", f"s{i}"), otherwise=sql) for i, sql in value.items()}
+        rows = typed.extend({"is_folded": "true"})
+        dropped = ["has_stood", *(f"s{i}" for i in value if has_stood)]
+        unresolved = 0
+        if indexes:
             lacks = " OR ".join(
-                f"({self.unchanged.flag(i)} <=> true AND {self.unchanged.carried(i)} IS NULL)"
-                for i in self.unchanged.indexes
+                f"({flag(i)} <=> true AND {self.unchanged.carried(i)} IS NULL)" for i in indexes
             )
-            kept = self.checkpoints.add(typed.extend({"lacks": lacks}).replace(filled).plan())
+            kept = self.checkpoints.add(rows.extend({"lacks": lacks}).plan())
             found = kept.selectExpr("count_if(lacks AND NOT is_removal) AS n").first()
             assert found is not None
-            unresolved = found.n
-            dropped = ("lacks", *flags, *(self.unchanged.fill(i) for i in self.unchanged.indexes))
-            typed = Query(kept).drop(*dropped)
-        rows = typed.extend({"is_folded": "true"}).plan()
-        if "stood_source_ts_ms" not in known.columns:
-            return rows, unresolved
-        values_of = [
-            part
-            for c in self.columns.own
-            for part in (c.work, f"CAST(NULL AS string) AS {c.unfit}")
-        ]
-        values_of += [
-            f"false AS {c.contradicted}"
-            for c in self.columns.own
-            if c.name in self.columns.key_names
-        ]
-        stood = Query(tops).where(f"kind = '{STOOD}'")
-        stands = stood.select(
-            "k", "false AS is_removal", "last AS pos", "stood_source_ts_ms AS source_ts_ms",
-            "CAST(NULL AS string) AS schema_id", "true AS is_folded", *values_of,
-        ).plan()  # fmt: skip
-        return rows.unionByName(stands, allowMissingColumns=True), unresolved
+            unresolved, rows = found.n, Query(kept)
+            dropped += ["lacks", *self.unchanged.flags]
+            dropped += [
+                name(i) for i in indexes for name in (self.unchanged.carried, self.unchanged.fill)
+            ]
+        changed = {f"c{i}": sql for i, sql in value.items() if sql != f"c{i}"}
+        return rows.replace(changed).drop(*dropped).plan(), unresolved
 
     def _with_unsent(self, known: DataFrame) -> DataFrame:
         """Give what was not sent the value of the row that was taken, or left another key (R2).
@@ -611,3 +594,10 @@ def _is_of(transactions: Mapping[tuple[str, int, int], date]) -> Sql:
         for (topic, partition), hashes in lanes.items()
     )
     return " OR ".join(of_lanes) or "false"
+
+
+def _names_in(ends: DataFrame) -> list[str]:
+    """The columns of entries in `es`."""
+    kind: Any = ends.schema["es"].dataType
+    names: list[str] = kind.elementType.names
+    return names
