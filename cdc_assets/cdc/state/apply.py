@@ -44,7 +44,9 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
     )
     with local_checkpoints() as checkpoints:
         folded = None
-        if not day.is_settled_by_positions:
+        # The halves of split updates are paired by their winners, which knows what was not sent.
+        is_paired = day.has_split_updates and day.may_be_unsent
+        if not day.is_settled_by_positions and not is_paired:
             folded = Folding(keyed, columns, unchanged, checkpoints).fold()
         if folded is not None and folded.keys is None:
             rows, unresolved = folded.rows, folded.unresolved

@@ -527,15 +527,19 @@ class Folding:
         )
         linked = Query(frame.join(left, is_it, "left")).extend(
             {
-                "from_k": case(("left_k IS NOT NULL", "left_k"), ("link IS NULL", "k")),
-                "from_n": case(("left_k IS NOT NULL", "left_taken"), ("link IS NULL", "taken")),
+                # Where no row is known to have left, the newest of its own key.
+                "from_k": case(("left_taken >= 0", "left_k"), otherwise="k"),
+                "from_n": case(("left_taken >= 0", "left_taken"), otherwise="taken"),
             }
         )
         # Where no row is known an old image says what it was, of the row that left or of its own.
         image = {
             self._before(i): f"coalesce(left_{self._before(i)}, {self._before(i)})" for i in indexes
         }
-        alone = f"kind IN ('{ARRIVES}', '{UPDATES}') AND coalesce(from_n, -1) < 0"
+        alone = (
+            f"kind IN ('{ARRIVES}', '{UPDATES}') AND (coalesce(from_n, -1) < 0 "
+            "OR (left_k IS NOT NULL AND left_taken < 0))"
+        )
         told = linked.replace(image).replace(
             {
                 name: case((alone, f"coalesce({name}, {self._before(i)})"), otherwise=name)
