@@ -20,11 +20,12 @@ from cdc_assets.cdc.changes.order_facts import Scattered, scattered_keys
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.changes.route import DESTINATIONS
 from cdc_assets.cdc.config import Config, SourceConfig
+from cdc_assets.cdc.earlier_positions import is_earlier_sql
 from cdc_assets.cdc.lag import MAX_MS
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
-from cdc_assets.cdc.positions import epoch_of, in_epoch, is_earlier_sql
+from cdc_assets.cdc.positions import epoch_of, in_epoch
 from cdc_assets.cdc.sqltext import case
 from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets.orchestration import markdown

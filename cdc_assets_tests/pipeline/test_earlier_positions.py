@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc import positions
+from cdc_assets.cdc import earlier_positions
 from cdc_assets.cdc.changes.stage import made_by_other_rules
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import INPUTS, REPORT
@@ -300,14 +300,14 @@ def test_a_position_of_the_version_before_is_read_in_todays_form(
 ) -> None:
     # O4, O8
     earlier, today = POSITIONS[basis]
-    assert positions.from_earlier(earlier, basis) == today
+    assert earlier_positions.from_earlier(earlier, basis) == today
     behind = [-1, 20761, 2, 91]  # a snapshot read stands directly after it
     unplaced = [0, -2, *earlier[1:]]  # of another basis, below all
     listed = [
         (p,) for p in (earlier, [*earlier, *behind], today, [*today, *behind], unplaced, behind)
     ]
     read = spark.createDataFrame(listed, "p array<bigint>").selectExpr(
-        f"{positions.from_earlier_sql('p', basis)} AS p"
+        f"{earlier_positions.from_earlier_sql('p', basis)} AS p"
     )
     expected = [today, [*today, *behind], today, [*today, *behind], unplaced, behind]
     assert [found.p for found in read.collect()] == expected

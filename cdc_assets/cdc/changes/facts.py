@@ -25,14 +25,10 @@ from cdc_assets.cdc.changes.order_facts import (
     transaction,
 )
 from cdc_assets.cdc.config import SourceConfig
+from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sql
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
-from cdc_assets.cdc.positions import (
-    changes_from_earlier,
-    epoch_of,
-    is_earlier_sql,
-    start_of_day,
-)
+from cdc_assets.cdc.positions import epoch_of, start_of_day
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.placeholders import placeholder_cores
 

@@ -13,17 +13,11 @@ from cdc_assets.cdc.changes.facts import ORDER, read_facts
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas, known_schemas
 from cdc_assets.cdc.changes.protected import protected_schemas
 from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.earlier_positions import basis_today, from_earlier, is_earlier, is_vague_today
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, SECOND_HALVES
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit
-from cdc_assets.cdc.positions import (
-    basis_today,
-    from_earlier,
-    is_earlier,
-    is_vague_today,
-    of_other_basis,
-    stands_in,
-)
+from cdc_assets.cdc.positions import of_other_basis, stands_in
 from cdc_assets.cdc.values.column_types import ColumnTypes
 
 

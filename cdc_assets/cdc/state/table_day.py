@@ -12,21 +12,23 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import SourceConfig, TableConfig
+from cdc_assets.cdc.earlier_positions import (
+    basis_today,
+    changes_from_earlier,
+    from_earlier,
+    from_earlier_sql,
+    is_earlier,
+    is_vague_today,
+)
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import REPORT, TableState
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.positions import (
     KAFKA_TIME,
     KEYS_CHECKED_LATE,
-    basis_today,
-    changes_from_earlier,
     epoch_of,
-    from_earlier,
-    from_earlier_sql,
     in_epoch,
     is_all_after,
-    is_earlier,
-    is_vague_today,
     on_basis,
     start_of_day,
 )
