@@ -151,15 +151,25 @@ def keys_to_fold(found: DataFrame, group: Sequence[str]) -> DataFrame:
         "bit_xor(CASE WHEN arrives OR updates THEN row END) ^ "
         "coalesce(bit_xor(CASE WHEN updates THEN row_before END), 0L)"
     )
+    # One row goes, then another one comes: never are there two.
+    left_first = (
+        "coalesce(count_if(arrives) = 1 AND count_if(departs) = 1 AND min(lane) = max(lane) "
+        "AND max(CASE WHEN departs THEN offset END) < min(CASE WHEN arrives THEN offset END), "
+        "false)"
+    )
     crossed = (
         Query(found)
         .where("tx IS NOT NULL")
         .then(
             "AGGREGATE count_if(arrives) AS arrived, count_if(departs) AS departed, "
             "count_if(updates AND row_before IS NOT NULL) AS compared, "
-            f"{left_over} AS left_over, max_by(row, offset) AS newest GROUP BY {of_key}, tx"
+            f"{left_over} AS left_over, max_by(row, offset) AS newest, "
+            f"{left_first} AS left_first GROUP BY {of_key}, tx"
         )
-        .where("arrived > 0 AND (departed > 0 OR (compared > 0 AND left_over <> newest))")
+        .where(
+            "arrived > 0 AND ((departed > 0 AND NOT left_first) "
+            "OR (compared > 0 AND left_over <> newest))"
+        )
         .select(*group, "key_hash", f"0 AS {TIED}", f"0 AS {SCATTERED}", f"1 AS {CROSSED}")
     )
     return tied.plan().unionAll(scattered.plan()).unionAll(crossed.plan())

@@ -124,6 +124,8 @@ FACTS = _schema(
     ("key_names", ArrayType(ArrayType(_TEXT)), "the key columns that they have"),
     ("lowest", ArrayType(_LONG), "lowest position"),
     ("highest", ArrayType(_LONG), "highest position"),
+    ("first_source_ts_ms", _LONG, "lowest time at the source, of records with a position"),
+    ("last_source_ts_ms", _LONG, "highest time at the source, of records with a position"),
     ("further_rows", _LONG, "how many are not the first row of their record"),
     ("key_changes", _LONG, "how many say by a header which key their row left or takes"),
     ("key_change_hash", _LONG, "the same for the deletes and the creates of the same key changes"),

@@ -14,6 +14,7 @@ from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.state.audit import audit_appended, audit_rewritten, audit_settled, audit_written
 from cdc_assets.cdc.state.columns import TableColumns
+from cdc_assets.cdc.state.copies import find_copies
 from cdc_assets.cdc.state.folding import Folded, Folding
 from cdc_assets.cdc.state.keyed import Keyed
 from cdc_assets.cdc.state.table_day import TableDay
@@ -44,16 +45,15 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
     )
     with local_checkpoints() as checkpoints:
         folded = None
-        # The halves of split updates are paired by their winners, which knows what was not sent.
-        is_paired = day.has_split_updates and day.may_be_unsent
-        if not day.is_settled_by_positions and not is_paired:
-            folded = Folding(keyed, columns, unchanged, checkpoints).fold()
+        if day.may_hold_keys_twice:
+            folded = Folding(Keyed(day, columns), columns, unchanged, checkpoints).fold()
         if folded is not None and folded.keys is None:
             rows, unresolved = folded.rows, folded.unresolved
-        else:
-            rows, unresolved = _winners(keyed, columns, unchanged, folded, checkpoints)
-        if folded is not None and folded.keys is None:
             unchanged = NONE_UNSENT  # every value is there
+        else:
+            if day.may_have_copies:
+                keyed.copies = find_copies(keyed, checkpoints)
+            rows, unresolved = _winners(keyed, columns, unchanged, folded, checkpoints)
         observed = Observation()
         counted = rows.observe(observed, *_value_counts(columns), _fingerprint())
         figures: dict[str, Any] = {}

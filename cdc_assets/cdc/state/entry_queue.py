@@ -15,11 +15,10 @@ STOOD, READ, ARRIVES, UPDATES = "stood", "read", "arrives", "updates"
 DELETED, LEAVES = "deleted", "leaves"
 
 
-def fold_entries(es: Sql, has_queues: bool, is_key_alone: bool) -> Sql:
+def fold_entries(es: Sql, is_key_alone: bool) -> Sql:
     """Fold the entries `es` of a key in their order.
 
     Args:
-        has_queues: within a transaction rows may arrive at a key before its own row leaves.
         is_key_alone: rows have no other columns than the key's.
 
     Returns:
@@ -31,8 +30,7 @@ def fold_entries(es: Sql, has_queues: bool, is_key_alone: bool) -> Sql:
     start = (
         f"named_struct('q', {none}, 'stood', false, 'tx', CAST(NULL AS string), 'taken', {none})"
     )
-    step = _step(es, is_key_alone) if has_queues else _last_decides()
-    return f"aggregate({es}, {start}, (a, e) -> {step})"
+    return f"aggregate({es}, {start}, (a, e) -> {_step(es, is_key_alone)})"
 
 
 def _step(es: Sql, is_key_alone: bool) -> Sql:

@@ -104,18 +104,13 @@ class DayFacts:
     key_names: tuple[tuple[str, ...], ...] = ()
     ranges: tuple[PositionRange, ...] = ()
     truncate_ranges: tuple[PositionRange, ...] = ()
+    source_times: tuple[int, int] | None = None  # first and last of events with a position (ms)
     tied: int = 0  # keys with events that nothing of the source tells apart (O15)
     scattered: int = 0  # keys with events of equal elements in several partitions (O8)
     crossed: int = 0  # keys at which rows arrive and leave in one transaction (O16)
     is_paired: bool = True  # each key change by header has its delete and its create (D9)
     is_order_known: bool = True  # false of days made before these were counted
     lanes: tuple[Lane, ...] = ()
-
-    @property
-    def is_settled_by_positions(self) -> bool:
-        """Does the highest position of each key decide, as far as the day alone can tell?"""
-        needs_fold = self.tied or self.scattered or self.crossed
-        return self.is_order_known and self.is_paired and not needs_fold
 
     @property
     def is_vague(self) -> bool:
@@ -259,6 +254,7 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
         key_names=tuple(sorted({tuple(sorted(n)) for fact in facts for n in fact.key_names if n})),
         ranges=_ranges(facts),
         truncate_ranges=_ranges(fact for fact in facts if fact.op == "t"),
+        source_times=_source_times(facts),
         tied=sum(fact.tied or 0 for fact in order),
         scattered=sum(fact.scattered or 0 for fact in order),
         crossed=sum(fact.crossed or 0 for fact in order),
@@ -281,6 +277,14 @@ def _key_changes(facts: Iterable[Row], ops: str) -> tuple[int, int]:
 def _lane(fact: Row) -> Lane:
     names = ("topic", "partition", "first_tx", "last_tx", "lowest_tx", "highest_tx")
     return Lane(*(fact[name] for name in names))
+
+
+def _source_times(facts: Sequence[Row]) -> tuple[int, int] | None:
+    """The first and the last time at the source; None where one is not known."""
+    placed = [fact for fact in facts if fact.records > fact.without_position]
+    first = [fact.first_source_ts_ms for fact in placed]
+    last = [fact.last_source_ts_ms for fact in placed]
+    return None if not placed or None in (*first, *last) else (min(first), max(last))
 
 
 def _ranges(facts: Iterable[Row]) -> tuple[PositionRange, ...]:

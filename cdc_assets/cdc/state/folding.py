@@ -1,9 +1,8 @@
-"""Keys whose highest position does not decide: their events are folded one by one (O15, O16).
+"""Keys that two rows may hold for a moment: their events are folded one by one (O16).
 
-A redelivered change is left out where the source tells that it is one. Within a transaction of a
-database that checks keys at its end a key holds a queue: the row that stood there, then each row
-that arrives; an update or delete takes the row of it that its `before` names. Most days have no
-such key (see :mod:`cdc_assets.cdc.changes.order_facts`).
+Within a transaction of a database that checks keys at its end a key holds a queue: the row that
+stood there, then each row that arrives; an update or delete takes the row of it that its `before`
+names. Most days have no such key (see :mod:`cdc_assets.cdc.changes.order_facts`).
 """
 
 from __future__ import annotations
@@ -22,15 +21,13 @@ from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.positions import (
     LSN,
-    elements_in,
-    is_kafka_placed,
     is_late_checked,
     literal_position,
-    real_part,
 )
 from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals
 from cdc_assets.cdc.state.columns import OwnColumn, TableColumns
+from cdc_assets.cdc.state.copies import TOLD_BY, judged
 from cdc_assets.cdc.state.entry_queue import (
     ARRIVES,
     DELETED,
@@ -48,7 +45,7 @@ _PLACE = ("landing_date", "topic", "partition", "offset", "kafka_time")
 # What copies and transactions are told by, beside images and times.
 _TOLD_BY = (
     "position_basis", "identity", "tx", "is_late_checked", "is_postgresql", "nulls_say_nothing",
-    "compared", "can_copy", "content",
+    *TOLD_BY,
 )  # fmt: skip
 _NO_VALUES = "CAST(array() AS array<struct<column: int, value: string>>)"
 _ROUNDS = 32  # each looks twice as far back as the one before
@@ -77,7 +74,6 @@ class Folding:
         self.keyed, self.columns, self.unchanged = keyed, columns, unchanged
         self.day: TableDay = keyed.day
         self.checkpoints = checkpoints
-        self.has_queues = True
         self.past: Sequence[date] = ()  # the days looked back on, before the first that is folded
 
     def fold(self) -> Folded | None:
@@ -88,7 +84,7 @@ class Folding:
         day = self.day
         is_all = is_small(day.day_facts.events)
         events = self.keyed.keyed(day.events([day.day]), with_new_key=True)
-        if not is_all or day.may_be_unsent or day.may_meet_earlier or day.open_transactions:
+        if not is_all or day.may_be_unsent or day.may_repeat_earlier or day.open_transactions:
             events = self.checkpoints.add(events)  # they are read several times
         entries = self._entries(events, [day.day])
         if day.may_be_unsent:
@@ -98,27 +94,23 @@ class Folding:
             # What was not sent may be of a row that left another key.
             keys = keys.unionAll(entries.select("link"))
         keys = keys.where("k IS NOT NULL").distinct()
-        is_cut, is_tied = False, day.may_meet_earlier
+        is_cut = False
         if is_all and day.open_transactions:
             is_cut = not entries.where(_is_of(day.open_transactions)).isEmpty()
         if not is_all:
             found = self.checkpoints.add(self._keys(events, entries))
-            counts = ("count(*) AS n", "max(is_tied) AS tied", "max(is_cut) AS cut")
-            why = found.selectExpr(*counts).first()
+            why = found.selectExpr("count(*) AS n", "max(is_cut) AS cut").first()
             assert why is not None
             if not why.n:
                 return None
-            keys, is_cut, is_tied = found.select("k"), bool(why.cut), bool(why.tied)
+            keys, is_cut = found.select("k"), bool(why.cut)
         first = day.fold_from(min(day.open_transactions.values())) if is_cut else day.day
         self.past = day.window_before(first)
         if self.unchanged.has_links and not day.day_facts.is_paired:
             # The row of an arriving one may have left its key on an earlier day.
             first = min(first, day.first_in_window)
             self.past = [d for d in self.past if d < first]
-        looks_back = is_cut or is_tied
-        self.has_queues = day.is_late_checked and (
-            is_cut or day.day_facts.crossed > 0 or not day.day_facts.is_order_known
-        )
+        looks_back = is_cut or day.may_repeat_earlier
         if self.unchanged.columns and first < day.day:
             # A row of the day may have come from any key since.
             keys = keys.unionAll(self._keys_of(first)).distinct()
@@ -137,61 +129,28 @@ class Folding:
     # --- which keys
 
     def _keys(self, events: DataFrame, entries: DataFrame) -> DataFrame:
-        """`k`, and whether it ties with what landed before (`is_tied`), or has an event of a
-        transaction that began on an earlier day (`is_cut`)."""
+        """`k`, and whether it has an event of a transaction that began earlier (`is_cut`)."""
         day = self.day
         entries = Query(entries).where("k IS NOT NULL").plan()
         parts = []
-        if not day.day_facts.is_settled_by_positions:
+
+        def found(frame: DataFrame, key: Sql = "k", is_cut: bool = False) -> None:
+            parts.append(frame.selectExpr(f"{key} AS k", f"{literal(is_cut)} AS is_cut"))
+
+        if day.day_facts.crossed or not day.day_facts.is_order_known:
             hashed = order_facts.entries(Query(events), (), "k", "ok").plan()
-            suspects = order_facts.keys_to_fold(hashed, ()).select("key_hash").distinct()
-            same = F.expr("xxhash64(k) = key_hash")
-            parts.append(
-                entries.join(F.broadcast(suspects), same, "left_semi").selectExpr(
-                    "k", "false AS is_tied", "false AS is_cut"
-                )
-            )
+            suspects = order_facts.keys_to_fold(hashed, ()).where(f"{order_facts.CROSSED} > 0")
+            of_suspects = F.broadcast(suspects.select("key_hash").distinct())
+            found(entries.join(of_suspects, F.expr("xxhash64(k) = key_hash"), "left_semi"))
         if day.open_transactions:
-            parts.append(
-                entries.where(_is_of(day.open_transactions)).selectExpr(
-                    "k", "false AS is_tied", "true AS is_cut"
-                )
-            )
-        if day.may_meet_earlier:
-            base = self.keyed.base_positions(self.keyed.removed, self.keyed.target())
-            if base is not None:
-                real = real_part("pos")
-                met = base.selectExpr("k AS met_k", f"{elements_in(real)} AS met", "pos")
-                ties = (
-                    f"k = met_k AND position IS NOT NULL AND ({is_kafka_placed('position_basis')} "
-                    f"AND identity IS NOT NULL OR {elements_in('position')} = met)"
-                )
-                parts.append(
-                    entries.join(met, F.expr(ties), "left_semi").selectExpr(
-                        "k", "true AS is_tied", "false AS is_cut"
-                    )
-                )
-            if any(of_day.truncates for of_day in day.past):
-                cuts = day.events(day.window).where("op = 't' AND position IS NOT NULL")
-                met = cuts.selectExpr(f"{elements_in('position')} AS met").distinct()
-                at_cut = F.expr(f"position IS NOT NULL AND {elements_in('position')} = met")
-                parts.append(
-                    entries.join(F.broadcast(met), at_cut, "left_semi").selectExpr(
-                        "k", "true AS is_tied", "false AS is_cut"
-                    )
-                )
-        if self.unchanged.columns and self.unchanged.has_links and parts:
+            found(entries.where(_is_of(day.open_transactions)), is_cut=True)
+        if self.unchanged.columns and self.unchanged.has_links:
             # The value of a row that left another key may be that of one that was folded.
             linked = entries.where("link IS NOT NULL")
-            for name in ("k", "link"):
-                parts.append(
-                    linked.selectExpr(f"{name} AS k", "false AS is_tied", "false AS is_cut")
-                )
-        if not parts:
-            return entries.selectExpr("k", "false AS is_tied", "false AS is_cut").where("false")
-        found = reduce(DataFrame.unionAll, parts)
-        flags = "max(is_tied) AS is_tied, max(is_cut) AS is_cut"
-        return Query(found).where("k IS NOT NULL").then(f"AGGREGATE {flags} GROUP BY k").plan()
+            found(linked)
+            found(linked, "link")
+        of_all = Query(reduce(DataFrame.unionAll, parts)).where("k IS NOT NULL")
+        return of_all.then("AGGREGATE max(is_cut) AS is_cut GROUP BY k").plan()
 
     # --- their events
 
@@ -203,7 +162,6 @@ class Folding:
             leaving row takes), `position`, `before`, `after`, `schema_id`, `source_ts_ms`,
             `content` (a hash), `tx`, `is_late_checked`, and what copies are told by.
         """
-        can_copy = order_facts.may_be_copied()
         changes_key = "op = 'u' AND ok IS NOT NULL AND NOT (ok <=> k)"
         at_key = case(
             ("op = 'r'", f"'{READ}'"),
@@ -222,9 +180,7 @@ class Folding:
                 "OR lower(connector) = 'postgresql', false)",
                 # SQL Server sends no old value of a large column.
                 "nulls_say_nothing": "coalesce(lower(connector) = 'sqlserver', false)",
-                "compared": order_facts.compared_elements(),
-                "can_copy": f"coalesce(position IS NOT NULL AND {can_copy}, false)",
-                "content": "xxhash64(op, before, after, old_key, new_key)",
+                **TOLD_BY,
             }
         )
         same = ("schema_id", "source_ts_ms", *_TOLD_BY, *_PLACE)
@@ -268,22 +224,12 @@ class Folding:
         if before or not is_small(day.day_facts.events):
             entries = entries.join(F.broadcast(keys), "k", "left_semi")
         entries = entries.where("k IS NOT NULL").repartition("k")
-        # O15: elements that two different changes share tell no copy.
-        group = "PARTITION BY k, topic, compared, can_copy"
-        named = "coalesce(identity, '')"
-        place = "landing_date, topic, partition, offset, position"
-        judged = Query(entries).extend(
-            {
-                "named": f"size(collect_set({named}) OVER ({group}))",
-                "differ": f"size(collect_set(struct({named}, content)) OVER ({group}))",
-                "nth": f"row_number() OVER ({group}, {named}, content ORDER BY {place})",
-                "landed": "row_number() OVER (PARTITION BY k, kind, topic, partition, offset, "
-                "try_element_at(position, -1) ORDER BY landing_date)",
-            }
+        again = (
+            "row_number() OVER (PARTITION BY k, kind, topic, partition, offset, "
+            "try_element_at(position, -1) ORDER BY landing_date) > 1"
         )
-        is_copy = "landed > 1 OR (can_copy AND named = differ AND nth > 1)"
-        known = judged.extend({"is_copy": is_copy}).drop("named", "differ", "nth", "landed")
-        return known.plan()
+        known = judged(Query(entries)).extend({"has_landed": again})
+        return known.replace({"is_copy": "is_copy OR has_landed"}).drop("has_landed").plan()
 
     def _removed(self, first: date, copies: DataFrame | None) -> DataFrame | None:
         """`k`, `pos` of what was removed in the days looked back on, without copies."""
@@ -358,7 +304,7 @@ class Folding:
         folded = numbered.then(
             f"AGGREGATE array_sort(collect_list(struct(n, {', '.join(others)})), "
             "(l, r) -> l.n - r.n) AS es, max(pos) AS last GROUP BY k"
-        ).extend({"done": fold_entries("es", self.has_queues, is_key_alone=not self._values)})
+        ).extend({"done": fold_entries("es", is_key_alone=not self._values)})
         top = "coalesce(try_element_at(done.q, -1), -1) AS top"
         is_reached = f"exists(es, e -> e.landing_date = {literal(day.day)}) AS is_reached"
         return folded.select("k", "last", "es", "done.taken AS took", top, is_reached).plan()
@@ -395,8 +341,6 @@ class Folding:
                 for i, name, _ in self.unchanged.columns.values()
             }
             frame = Query(frame).extend(held).plan()
-        if not self.has_queues:
-            return Query(frame).extend({"now": _NO_VALUES, "was": _NO_VALUES}).plan()
         for name, image, names in (("now", "after", "names"), ("was", "before", "was_names")):
             values = ", ".join(self._value(c, names, image) for c in self._values)
             sent = f"filter(array({values}), v -> v.is_sent)" if values else _NO_VALUES

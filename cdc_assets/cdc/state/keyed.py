@@ -46,6 +46,8 @@ class Keyed:
         self.lake = day.lake
         self._types = {c.name: c.spark for c in columns.own}
         self.truncated = day.truncated([day.day])
+        # `k`, `topic`, `landing_date`, `position` of entries that repeat others (O15).
+        self.copies: DataFrame | None = None
 
     def moves(self) -> DataFrame:
         """Upserts and removals of the day, also those that an earlier day's removal beats.
@@ -58,7 +60,7 @@ class Keyed:
         events = self.keyed(day.events([day.day]))
         # Above all that landed before, events meet no truncate of it.
         past_cut = None if day.is_all_after else day.truncated(day.window)
-        moves = self._expand(self._linked(events))
+        moves = self.without_copies(self._expand(self._linked(events)))
         if day.day_facts.without_position:
             base = self.base_positions(self.removed, self.target())
             placed = self.placed(moves, events, [day.day], base, past_cut)
@@ -323,7 +325,14 @@ class Keyed:
             {"left_for": F.col("k"), "k": F.col("ok"), "position": F.expr(of_removal("position"))}
         )
 
-    # --- late and repeated events (O12)
+    # --- late and repeated events (O12, O15)
+
+    def without_copies(self, moves: DataFrame) -> DataFrame:
+        """Moves without those that repeat others."""
+        if self.copies is None:
+            return moves
+        names = ("k", "topic", "landing_date", "position")
+        return moves.join(self.copies, list(names), "left_anti")
 
     @cached_property
     def removed(self) -> DataFrame | None:
@@ -346,7 +355,7 @@ class Keyed:
         events = self.keyed(day.events(days))
         removals = events.where("op = 'd'").select("k", "position", *_PLACE)
         left = self.left_keys(events, days)
-        removed = removals.unionByName(left.select("k", "position", *_PLACE))
+        removed = self.without_copies(removals.unionByName(left.select("k", "position", *_PLACE)))
         if any(s.tombstones for s in past):
             upserts = events.where(_UPSERT).select("k", "position", *_PLACE)
             of_all = removed.withColumn("is_removal", F.lit(True)).unionByName(

@@ -209,7 +209,7 @@ class TableDay:
         """Whether events of the days before may be read, not only what metadata says of them."""
         if self.config.key in ("none", "row") or self.has_split_updates:
             return True
-        return not self.is_all_after or self.may_be_unsent
+        return not self.is_all_after or self.may_be_unsent or self.may_repeat_earlier
 
     @cached_property
     def bases(self) -> dict[int, str]:
@@ -250,14 +250,42 @@ class TableDay:
         before += [of_day.highest(self.bases) for of_day in self.past]
         if not any(before):
             return False
-        # A Kafka timestamp that stands in tells no copy of what landed before; an identity may.
-        if self._is_kafka and self.source.format != "canal":
-            return True
         sent = (self.facts.of_days.get((self.table, d), DayFacts()) for d in self.window)
         bases = self._before.get("bases", {}).values()
         if any(of_day.is_vague for of_day in sent) or any(map(is_vague_today, bases)):
             return True
         return not all(is_all_after(r.lowest, p) for r in own for p in before if p)
+
+    @cached_property
+    def last_source_time(self) -> int | None:
+        """The last time at the source that landed on the days looked back on (ms), if known."""
+        times = [of_day.source_times for of_day in self.past if of_day.ranges]
+        return None if None in times else max((t[1] for t in times if t), default=-1)
+
+    @cached_property
+    def may_repeat_earlier(self) -> bool:
+        """May an event of the day be a copy of one that landed before (O15)?"""
+        if not all(r.basis.startswith(f"{KAFKA_TIME},") for r in self.day_facts.ranges):
+            return self.may_meet_earlier
+        if self.source.format == "canal" or not self.day_facts.ranges:
+            return False  # nothing tells a copy
+        # A Kafka timestamp that stands in tells nothing of copies: these have the source's time.
+        first = self.day_facts.source_times
+        if self.last_source_time is None or first is None:
+            return any(of_day.ranges for of_day in self.past)
+        return first[0] <= self.last_source_time
+
+    @property
+    def may_have_copies(self) -> bool:
+        """May an event of the day be a copy of another one (O15)?"""
+        is_alone = self.day_facts.is_order_known and not self.day_facts.tied
+        return not is_alone or self.may_repeat_earlier
+
+    @property
+    def may_hold_keys_twice(self) -> bool:
+        """May rows arrive at a key before its own row leaves (O16)?"""
+        may_cross = self.day_facts.crossed > 0 or not self.day_facts.is_order_known
+        return self.is_late_checked and (may_cross or bool(self.open_transactions))
 
     @cached_property
     def is_late_checked(self) -> bool:
@@ -342,12 +370,6 @@ class TableDay:
     def window_before(self, day: date) -> list[date]:
         """The `late_days` before a day, oldest first."""
         return window_of(self.inputs.config, self.name, day)
-
-    @property
-    def is_settled_by_positions(self) -> bool:
-        """Does the highest position of each key decide, whatever landed before?"""
-        is_settled = self.day_facts.is_settled_by_positions
-        return is_settled and not self.may_meet_earlier and not self.open_transactions
 
     @property
     def _before(self) -> dict[str, Any]:
