@@ -21,6 +21,7 @@ from cdc_assets_tests.model.values import DoesNotFitError, hold, read_wire
 NO_KEY: dict[str, Any] = {}
 # What an event does to a key: a new row comes, a row changes, a row goes to another key or away.
 Kind = Literal["read", "arrive", "update", "depart", "delete", "truncate"]
+REMOVING = ("depart", "delete", "truncate")
 
 
 @dataclass
@@ -43,6 +44,11 @@ class Entry:
     row: Row | None = None  # as it was at the end of an earlier day
     change: Change | None = None  # None without row: something removed on an earlier day
 
+    @property
+    def removes(self) -> bool:
+        """Nothing stands at the key after it."""
+        return self.row is None and (self.change is None or self.change.kind in REMOVING)
+
 
 @dataclass
 class Fold:
@@ -61,6 +67,10 @@ class Fold:
     def is_done(self) -> bool:
         return self.done == len(self.entries)
 
+    def below(self, order: Order) -> list[Entry]:
+        """What stands before a place in the history of the key, the last first."""
+        return [entry for entry in reversed(self.entries) if entry.order < order]
+
 
 @dataclass
 class Day:
@@ -71,6 +81,7 @@ class Day:
     truncates: list[Change] = field(default_factory=list)
     # arriving event → the departures of the row that it brings, the likeliest first
     departures: dict[int, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    folds: dict[str, Fold] = field(default_factory=dict)
     # first day → key, None for all → what stood before it
     earlier: dict[date, dict[str | None, list[Entry]]] = field(default_factory=dict)
 
@@ -129,7 +140,8 @@ class KeyedTable(Table):
         self.scattered[day] = 0
         stood = [self._identity(row.key) for row in self.state]
         starts = {i: self._start(i, of_day) for i in {*of_day.changes, *stood}}
-        folds = [self._fold(i, start, of_day) for i, start in sorted(starts.items())]
+        of_day.folds = {i: self._fold(i, start, of_day) for i, start in sorted(starts.items())}
+        folds = list(of_day.folds.values())
         self.removals += [
             Removal(day, None, change.order or ((), ()), change.event)
             for change in of_day.truncates
@@ -253,8 +265,7 @@ class KeyedTable(Table):
                 of_day.departures[id(arrival.event)].insert(0, departure.event)
 
     def _way(self, event: Event, old: Any, new: Any) -> Any:
-        within = elements_of(event) if event.tx is None else event.tx
-        return self._identity(old), self._identity(new), within
+        return self._identity(old), self._identity(new), elements_of(event)
 
     @staticmethod
     def _ordered(changes: Iterable[Change]) -> list[Change]:
@@ -380,7 +391,7 @@ class KeyedTable(Table):
         event = change.event
 
         def build(taken: Held | None) -> Held:
-            return self._built(event, taken, of_day)
+            return self._built(change, taken, of_day)
 
         departs = change.kind == "depart"
         if change.kind == "read":
@@ -435,12 +446,12 @@ class KeyedTable(Table):
 
     # -- rows --------------------------------------------------------------------------------------
 
-    def _built(self, event: Event, taken: Held | None, of_day: Day) -> Held:
-        values = {}
+    def _built(self, change: Change, taken: Held | None, of_day: Day) -> Held:
+        event, values = change.event, {}
         for column in self.types:
             value = self._carried(event, column, of_day.date)
             values[column] = (
-                self._filled(event, column, taken, of_day) if value is UNKNOWN else value
+                self._filled(change, column, taken, of_day) if value is UNKNOWN else value
             )
         columns = set(event.image())
         if self.keep_missing and taken is not None:
@@ -465,16 +476,58 @@ class KeyedTable(Table):
         except DoesNotFitError:
             return None
 
-    def _filled(self, event: Event, column: str, taken: Held | None, of_day: Day) -> Any:
+    def _filled(self, change: Change, column: str, taken: Held | None, of_day: Day) -> Any:
         """R2: the value of the row that departed, else of the row that the event took."""
+        value = self._departed_value(change, column, of_day)
+        if value is UNKNOWN and taken is not None:
+            value = taken.values.get(column, UNKNOWN)
+        if value is UNKNOWN and self._is_vouched(change.event):
+            value = self._old_value(change.event, column)
+        return value
+
+    def _departed_value(self, change: Change, column: str, of_day: Day) -> Any:
+        """R2: after a key change, what the row had at its old key."""
+        event = change.event
         for departure in of_day.departures.get(id(event), []):
-            held = self.departed.get(id(departure))
+            held = self.departed.get(id(departure)) if self._is_late_checked(event) else None
             value = held.values.get(column, UNKNOWN) if held else UNKNOWN
+            if value is UNKNOWN:
+                old_key = event.old_key if departure is event else departure.key
+                value = self._last_known(old_key or {}, column, change, of_day)
             if value is UNKNOWN and self._is_vouched(departure):
                 value = self._old_value(departure, column)
             if value is not UNKNOWN:
                 return value
-        value = taken.values.get(column, UNKNOWN) if taken else UNKNOWN
-        if value is UNKNOWN and self._is_vouched(event):
-            value = self._old_value(event, column)
-        return value
+        return UNKNOWN
+
+    def _last_known(self, key: dict[str, Any], column: str, mover: Change, of_day: Day) -> Any:
+        """Down the history of a key to the first value; a removal ends it, unless it is part of
+        the key change `mover` itself."""
+        fold = of_day.folds.get(self._identity(key))
+        for entry in fold.below(mover.order or ((), ())) if fold else ():
+            change = entry.change
+            if entry.row is not None:
+                return entry.row.values.get(column, UNKNOWN)
+            if entry.removes or change is None:
+                if self._is_part_of(entry, mover):
+                    continue
+                return UNKNOWN
+            value = self._carried(change.event, column, of_day.date)
+            if value is UNKNOWN:
+                value = self._departed_value(change, column, of_day)
+            if value is not UNKNOWN:
+                return value
+        return UNKNOWN
+
+    @staticmethod
+    def _is_part_of(removal: Entry, mover: Change) -> bool:
+        """Does the old key's delete, its tombstone or its BEFOR half belong to this key change?"""
+        event, change = mover.event, removal.change
+        if change is not None and change.event is event:
+            return True
+        if event.position is None or (change is not None and change.kind == "truncate"):
+            return False
+        # Epoch and ordering elements.
+        shared = len(event.full_position) - (3 if event.half_element is None else 4)
+        is_known = any(event.full_position[1:shared])
+        return is_known and removal.order[0][:shared] == event.full_position[:shared]
