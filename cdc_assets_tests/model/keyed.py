@@ -56,6 +56,7 @@ class Fold:
 
     queue: Queue
     entries: list[Entry]
+    start: date  # the first day whose events are read
     order: Order = ((), ())
     done: int = 0
 
@@ -305,7 +306,7 @@ class KeyedTable(Table):
         entries += [Entry(c.order or ((), ()), change=c) for c in (*kept, *truncates)]
         # At equal order the row beats the event it came from, landed again.
         entries.sort(key=lambda entry: (entry.order, entry.row is not None))
-        return Fold(Queue(self.types), entries)
+        return Fold(Queue(self.types), entries, start)
 
     def _earlier_entries(self, identity: str, start: date, of_day: Day) -> list[Entry]:
         """The row of the day before, and what was removed lately (O12)."""
@@ -487,24 +488,27 @@ class KeyedTable(Table):
 
     def _departed_value(self, change: Change, column: str, of_day: Day) -> Any:
         """R2: after a key change, what the row had at its old key."""
-        event = change.event
+        event, start = change.event, of_day.folds[self._identity(change.key)].start
         for departure in of_day.departures.get(id(event), []):
-            held = self.departed.get(id(departure)) if self._is_late_checked(event) else None
+            is_read = self._is_late_checked(event) and departure.day >= start
+            held = self.departed.get(id(departure)) if is_read else None
             value = held.values.get(column, UNKNOWN) if held else UNKNOWN
             if value is UNKNOWN:
                 old_key = event.old_key if departure is event else departure.key
                 value = self._last_known(old_key or {}, column, change, of_day)
-            if value is UNKNOWN and self._is_vouched(departure):
+            if value is UNKNOWN and departure.day >= start and self._is_vouched(departure):
                 value = self._old_value(departure, column)
             if value is not UNKNOWN:
                 return value
         return UNKNOWN
 
     def _last_known(self, key: dict[str, Any], column: str, mover: Change, of_day: Day) -> Any:
-        """Down the history of a key to the first value; a removal ends it, unless it is part of
-        the key change `mover` itself."""
+        """Down the history of a key to the first value, from where the key change `mover` took the
+        row away, if that is known; another removal ends it."""
         fold = of_day.folds.get(self._identity(key))
-        for entry in fold.below(mover.order or ((), ())) if fold else ():
+        below = fold.below(mover.order or ((), ())) if fold else []
+        left = [n for n, e in enumerate(below) if e.removes and self._is_part_of(e, mover)]
+        for entry in below[min(left, default=0) :]:
             change = entry.change
             if entry.row is not None:
                 return entry.row.values.get(column, UNKNOWN)

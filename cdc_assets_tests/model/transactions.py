@@ -13,18 +13,19 @@ Lane = tuple[str, int]
 
 
 class OpenTransactions:
-    """Per day, topic and partition: the transactions that may go on the next day, those of the last
-    event and of the highest position."""
+    """Per day: the transactions that may go on the next day, those of the last event and of the
+    highest position in each topic and partition."""
 
     def __init__(self, source: dict[str, Any], events: dict[date, list[Event]]) -> None:
         self.late_days = source.get("late_days", 3)
-        self.days: dict[date, dict[Lane, set[str | None]]] = {}
+        self.days: dict[date, set[str | None]] = {}
         for day, landed in events.items():
             lanes: dict[Lane, list[Event]] = {}
             for event in landed:
                 if event.destination == "changes" and event.position is not None:
                     lanes.setdefault(lane_of(event.record), []).append(event)
-            self.days[day] = {lane: self._listed(source, own) for lane, own in lanes.items()}
+            listed = (self._listed(source, own) for own in lanes.values())
+            self.days[day] = set[str | None]().union(*listed)
 
     @staticmethod
     def _listed(source: dict[str, Any], events: list[Event]) -> set[str | None]:
@@ -37,13 +38,12 @@ class OpenTransactions:
 
         Not the day before alone says so: a redelivery can fill that one.
         """
-        first, lane = event.day, lane_of(event.record)
+        first = event.day
         while True:
             holding = [
                 day
-                for day, lanes in self.days.items()
-                if first - timedelta(days=self.late_days) <= day < first
-                and event.tx in lanes.get(lane, ())
+                for day, listed in self.days.items()
+                if first - timedelta(days=self.late_days) <= day < first and event.tx in listed
             ]
             if not holding:
                 return first

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.lake.commits import DayBranch
+from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.state.audit import audit_appended, audit_rewritten, audit_settled, audit_written
 from cdc_assets.cdc.state.columns import TableColumns
 from cdc_assets.cdc.state.copies import find_copies
-from cdc_assets.cdc.state.folding import Folded, Folding
+from cdc_assets.cdc.state.folding import Folding
 from cdc_assets.cdc.state.keyed import Keyed
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unkeyed import Unkeyed
@@ -44,16 +45,13 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
         has_halves=day.has_split_updates,
     )
     with local_checkpoints() as checkpoints:
-        folded = None
-        if day.may_hold_keys_twice:
-            folded = Folding(Keyed(day, columns), columns, unchanged, checkpoints).fold()
-        if folded is not None and folded.keys is None:
-            rows, unresolved = folded.rows, folded.unresolved
-            unchanged = NONE_UNSENT  # every value is there
-        else:
-            if day.may_have_copies:
-                keyed.copies = find_copies(keyed, checkpoints)
-            rows, unresolved = _winners(keyed, columns, unchanged, folded, checkpoints)
+        if day.may_have_copies or day.may_hold_keys_twice:
+            days = day.days_read
+            if is_small(sum(day.facts_on(d).events for d in days)):
+                keyed.keep(days, checkpoints)
+        if day.may_have_copies:
+            keyed.copies = find_copies(keyed, checkpoints)
+        rows, unresolved = _winners(keyed, columns, unchanged, checkpoints)
         observed = Observation()
         counted = rows.observe(observed, *_value_counts(columns), _fingerprint())
         figures: dict[str, Any] = {}
@@ -92,21 +90,17 @@ def _winners(
     keyed: Keyed,
     columns: TableColumns,
     unchanged: Unchanged,
-    folded: Folded | None,
     checkpoints: Checkpoints,
 ) -> tuple[DataFrame, int]:
-    """The rows that the day leaves, typed, and how many lack a value that was not sent.
-
-    Args:
-        folded: what was folded; of all other keys the highest position decides.
-    """
+    """The rows that the day leaves, typed, and how many lack a value that was not sent."""
     # Unsent values are looked for several times in the same moves.
     may_be_unsent = keyed.day.may_be_unsent
     moves = checkpoints.add(keyed.moves()) if may_be_unsent else keyed.moves()
-    if folded is None:
-        keyed.find_unsent(moves, unchanged)
-    else:
-        assert folded.keys is not None
+    keyed.find_unsent(moves, unchanged)
+    folded = None
+    if keyed.day.may_hold_keys_twice:
+        folded = Folding(keyed, columns, unchanged, checkpoints).fold()
+    if folded is not None:  # of all other keys the highest position decides
         moves = moves.join(F.broadcast(folded.keys), "k", "left_anti")
     rows = columns.typed(keyed.winners(moves, unchanged, checkpoints), unchanged)
     unresolved = 0

@@ -60,7 +60,7 @@ def find_copies(keyed: Keyed, checkpoints: Checkpoints) -> DataFrame | None:
         `k`, `topic`, `landing_date`, `position` of each; None where there are none.
     """
     day = keyed.day
-    past = [d for d in day.window if day.facts_on(d).events] if day.may_repeat_earlier else []
+    past = day.window_since_start(day.day) if day.may_repeat_earlier else []
     own = _entries(keyed, [day.day])
     found = own
     if past:
@@ -74,7 +74,7 @@ def find_copies(keyed: Keyed, checkpoints: Checkpoints) -> DataFrame | None:
 
 def _entries(keyed: Keyed, days: Sequence[date]) -> DataFrame:
     """What the events of some days do to keys: the columns that copies are told by."""
-    events = Query(keyed.keyed(keyed.day.events(days))).extend(TOLD_BY).plan()
+    events = Query(keyed.events(days)).extend(TOLD_BY).plan()
     own = events.where("op = 'd' OR (op IN ('c', 'u', 'r') AND after IS NOT NULL)")
     entries = own.select(*_ENTRY)
     if any(of_day.moves for of_day in keyed.day.of_days(days)):

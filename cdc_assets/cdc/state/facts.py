@@ -80,11 +80,6 @@ class Lane:
     lowest_tx: int
     highest_tx: int
 
-    @property
-    def place(self) -> tuple[str, int]:
-        """Topic and partition."""
-        return self.topic, self.partition
-
 
 @dataclass(frozen=True)
 class DayFacts:

@@ -7,11 +7,10 @@ names. Most days have no such key (see :mod:`cdc_assets.cdc.changes.order_facts`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import reduce
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -24,7 +23,6 @@ from cdc_assets.cdc.positions import (
     is_late_checked,
     literal_position,
 )
-from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals
 from cdc_assets.cdc.state.columns import OwnColumn, TableColumns
 from cdc_assets.cdc.state.copies import TOLD_BY, judged
@@ -55,12 +53,12 @@ _ROUNDS = 32  # each looks twice as far back as the one before
 class Folded:
     """What folding came to.
 
-    `keys` are the keys that were folded (`k`), None: all of the day. `rows` has one row of each
-    that events of the day reach: as `TableColumns.typed` gives them, and `is_folded`. `unresolved`
-    of them lack a value that was not sent.
+    `keys` are the keys that were folded (`k`). `rows` has one row of each that events of the day
+    reach: as `TableColumns.typed` gives them, and `is_folded`. `unresolved` of them lack a value
+    that was not sent.
     """
 
-    keys: DataFrame | None
+    keys: DataFrame
     rows: DataFrame
     unresolved: int
 
@@ -74,83 +72,61 @@ class Folding:
         self.keyed, self.columns, self.unchanged = keyed, columns, unchanged
         self.day: TableDay = keyed.day
         self.checkpoints = checkpoints
-        self.past: Sequence[date] = ()  # the days looked back on, before the first that is folded
 
     def fold(self) -> Folded | None:
-        """Fold the keys of the day that need it; None where none does.
-
-        Of a small day all keys are folded: to find those that need it takes longer.
-        """
-        day = self.day
-        is_all = is_small(day.day_facts.events)
-        events = self.keyed.keyed(day.events([day.day]), with_new_key=True)
-        if not is_all or day.may_be_unsent or day.may_repeat_earlier or day.open_transactions:
-            events = self.checkpoints.add(events)  # they are read several times
-        entries = self._entries(events, [day.day])
-        if day.may_be_unsent:
-            self.keyed.find_unsent(entries, self.unchanged)
-        keys = entries.select("k")
-        if self.unchanged.columns:
-            # What was not sent may be of a row that left another key.
-            keys = keys.unionAll(entries.select("link"))
-        keys = keys.where("k IS NOT NULL").distinct()
-        is_cut = False
-        if is_all and day.open_transactions:
-            is_cut = not entries.where(_is_of(day.open_transactions)).isEmpty()
-        if not is_all:
-            found = self.checkpoints.add(self._keys(events, entries))
-            why = found.selectExpr("count(*) AS n", "max(is_cut) AS cut").first()
-            assert why is not None
-            if not why.n:
-                return None
-            keys, is_cut = found.select("k"), bool(why.cut)
-        first = day.fold_from(min(day.open_transactions.values())) if is_cut else day.day
-        self.past = day.window_before(first)
-        if self.unchanged.has_links and not day.day_facts.is_paired:
-            # The row of an arriving one may have left its key on an earlier day.
-            first = min(first, day.first_in_window)
-            self.past = [d for d in self.past if d < first]
-        looks_back = is_cut or day.may_repeat_earlier
-        if self.unchanged.columns and first < day.day:
-            # A row of the day may have come from any key since.
-            keys = keys.unionAll(self._keys_of(first)).distinct()
-        history = self._history(keys, events, first, looks_back)
-        if looks_back:  # of those days copies of removals are left out, too
-            history = self.checkpoints.add(history)
-        copies = Query(history).where(f"is_copy AND landing_date < {literal(first)}")
-        kept = Query(history).where(f"NOT is_copy AND landing_date >= {literal(first)}")
-        removed = self._removed(first, copies.plan() if looks_back else None)
-        # All rows of a small table are read fast, and those that no event reaches are left out.
-        wanted = None if is_all and day.is_rewritten else keys
-        ends = self._ends(wanted, kept.drop("is_copy").plan(), removed, first)
-        rows, unresolved = self._rows(ends)
-        return Folded(None if is_all else keys, rows, unresolved)
+        """Fold the keys of the day that need it; None where none does."""
+        found = self.checkpoints.add(self._keys())
+        counts = ("count_if(is_needed) AS needed", "collect_set(start) AS starts")
+        known = found.selectExpr(*counts).first()
+        assert known is not None
+        if not known.needed:
+            return None
+        ends = [
+            self._ends(start, found.where(F.col("start") == F.lit(start)).select("k"))
+            for start in sorted(known.starts)
+        ]
+        rows, unresolved = self._rows(reduce(DataFrame.unionByName, ends))
+        return Folded(found.select("k"), rows, unresolved)
 
     # --- which keys
 
-    def _keys(self, events: DataFrame, entries: DataFrame) -> DataFrame:
-        """`k`, and whether it has an event of a transaction that began earlier (`is_cut`)."""
+    def _keys(self) -> DataFrame:
+        """`k`; `start`, the day from whose beginning it is folded; `is_needed`, false where it is
+        only for the values of rows that come from it or go there."""
         day = self.day
-        entries = Query(entries).where("k IS NOT NULL").plan()
+        events = self.keyed.events([day.day])
         parts = []
 
-        def found(frame: DataFrame, key: Sql = "k", is_cut: bool = False) -> None:
-            parts.append(frame.selectExpr(f"{key} AS k", f"{literal(is_cut)} AS is_cut"))
+        def add(chosen: DataFrame, start: Sql, is_needed: bool = True) -> None:
+            both = "inline(array(named_struct('k', k), named_struct('k', ok)))"
+            needed = f"{literal(is_needed)} AS is_needed"
+            parts.append(chosen.selectExpr(f"{start} AS start", needed, both))
 
         if day.day_facts.crossed or not day.day_facts.is_order_known:
             hashed = order_facts.entries(Query(events), (), "k", "ok").plan()
-            suspects = order_facts.keys_to_fold(hashed, ()).where(f"{order_facts.CROSSED} > 0")
-            of_suspects = F.broadcast(suspects.select("key_hash").distinct())
-            found(entries.join(of_suspects, F.expr("xxhash64(k) = key_hash"), "left_semi"))
+            crossed = order_facts.keys_to_fold(hashed, ()).where(f"{order_facts.CROSSED} > 0")
+            hashes = F.broadcast(crossed.select("key_hash").distinct())
+            at_it = F.expr("key_hash IN (xxhash64(k), xxhash64(ok))")
+            add(events.join(hashes, at_it, "left_semi"), literal(day.day))
         if day.open_transactions:
-            found(entries.where(_is_of(day.open_transactions)), is_cut=True)
+            first = min(day.open_transactions.values())
+            tx = f"xxhash64({order_facts.transaction()})"
+            start = case(
+                *(
+                    (f"{tx} = {literal(known)}", literal(of_tx))
+                    for known, of_tx in day.open_transactions.items()
+                )
+            )
+            days = [first + timedelta(days=n) for n in range((day.day - first).days + 1)]
+            of_days = Query(self.keyed.events(days)).extend({"start": start})
+            add(of_days.where("start IS NOT NULL").plan(), "start")
         if self.unchanged.columns and self.unchanged.has_links:
             # The value of a row that left another key may be that of one that was folded.
-            linked = entries.where("link IS NOT NULL")
-            found(linked)
-            found(linked, "link")
-        of_all = Query(reduce(DataFrame.unionAll, parts)).where("k IS NOT NULL")
-        return of_all.then("AGGREGATE max(is_cut) AS is_cut GROUP BY k").plan()
+            links = events.where("op IN ('c', 'u') AND ok IS NOT NULL AND NOT (ok <=> k)")
+            add(links, literal(day.day), is_needed=False)
+        both = Query(reduce(DataFrame.unionByName, parts)).where("k IS NOT NULL")
+        known = "min(start) AS start, max(is_needed) AS is_needed"
+        return both.then(f"AGGREGATE {known} GROUP BY k").plan()
 
     # --- their events
 
@@ -197,63 +173,36 @@ class Folding:
         )  # fmt: skip
         return own.plan().unionByName(left)
 
-    def _keys_of(self, first: date) -> DataFrame:
-        """`k`: all keys that events reach from a day on, before the day that is made."""
-        days = [first + timedelta(days=n) for n in range((self.day.day - first).days)]
-        keyed = self.keyed.keyed(self.day.events(days), with_new_key=True)
-        entries = self._entries(keyed, days)
-        return entries.select("k").unionAll(entries.select("link")).where("k IS NOT NULL")
-
-    def _history(
-        self, keys: DataFrame, events: DataFrame, first: date, looks_back: bool
-    ) -> DataFrame:
-        """The entries of some keys from the first day on, and of the days looked back on.
+    def _history(self, start: date, keys: DataFrame) -> DataFrame:
+        """The entries of some keys from a day on, and of the days that it looks back on.
 
         Returns:
             The entries, and `is_copy`: a redelivered change, or a record that landed before.
         """
         day = self.day
-        days = [first + timedelta(days=n) for n in range((day.day - first).days)]
-        past = self.past if looks_back else []
-        before = [d for d in [*past, *days] if day.facts_on(d).events]
-        entries = self._entries(events, [day.day])
-        if before:
-            earlier = self.keyed.keyed(day.events(before), with_new_key=True)
-            entries = entries.unionByName(self._entries(earlier, before))
-        # Distributed once, for all that is asked of a key.
-        if before or not is_small(day.day_facts.events):
-            entries = entries.join(F.broadcast(keys), "k", "left_semi")
-        entries = entries.where("k IS NOT NULL").repartition("k")
+        days = [start + timedelta(days=n) for n in range((day.day - start).days + 1)]
+        if start < day.day or day.may_repeat_earlier:
+            days = [*day.window_since_start(start), *days]
+        days = [d for d in days if day.facts_on(d).events]
+        events = self.keyed.events(days, with_new_key=True)
+        entries = self._entries(events, days).join(F.broadcast(keys), "k", "left_semi")
         again = (
             "row_number() OVER (PARTITION BY k, kind, topic, partition, offset, "
             "try_element_at(position, -1) ORDER BY landing_date) > 1"
         )
-        known = judged(Query(entries)).extend({"has_landed": again})
+        known = judged(Query(entries.repartition("k"))).extend({"has_landed": again})
         return known.replace({"is_copy": "is_copy OR has_landed"}).drop("has_landed").plan()
-
-    def _removed(self, first: date, copies: DataFrame | None) -> DataFrame | None:
-        """`k`, `pos` of what was removed in the days looked back on, without copies."""
-        if first == self.day.day:
-            removed = self.keyed.removed
-        else:
-            removed = self.keyed.removed_on(self.past) if self.past else None
-        if removed is None or copies is None:
-            return removed
-        again = copies.selectExpr("k AS copy_k", "position AS copy_at")
-        return removed.join(again, F.expr("k = copy_k AND pos = copy_at"), "left_anti")
 
     # --- the fold
 
-    def _ends(
-        self,
-        keys: DataFrame | None,
-        entries: DataFrame,
-        removed: DataFrame | None,
-        first: date,
-    ) -> DataFrame:
+    def _ends(self, start: date, keys: DataFrame) -> DataFrame:
         """Keys with their entries and what the fold leaves.
 
         What is older than the row that stood there, or than what was removed before, is left out.
+
+        Args:
+            start: the day from whose beginning they are folded.
+            keys: `k`.
 
         Returns:
             `k`; `es`, the entries in their order, the row that stood there first; `took`, of each
@@ -261,46 +210,47 @@ class Folding:
             left (-1: none); `last`, the highest position; `is_reached`, by an event of the day.
         """
         day, keyed = self.day, self.keyed
-        days = [first + timedelta(days=n) for n in range((day.day - first).days + 1)]
-        base = keyed.rows_before(first)
-        past_cut = None if first == day.day and day.is_all_after else day.truncated(self.past)
+        days = [start + timedelta(days=n) for n in range((day.day - start).days + 1)]
+        past = day.window_before(start)
+        # Plans are made anew by each step: what is behind a checkpoint is not.
+        history = self.checkpoints.add(self._history(start, keys))
+        entries = Query(history).where(f"NOT is_copy AND landing_date >= {literal(start)}")
+        placed = entries.drop("is_copy").extend({"pos": "position"}).plan()
+        base = keyed.rows_before(start)
+        if base is not None:
+            base = self.checkpoints.add(base.join(F.broadcast(keys), "k", "left_semi"))
+        removed = self._removed(past, keys, history)
+        past_cut = None if start == day.day and day.is_all_after else day.truncated(past)
         cut = day.truncated(days)
-        placed = entries.withColumn("pos", F.col("position"))
-        if base is not None and keys is not None:
-            base = base.join(F.broadcast(keys), "k", "left_semi")
         if any(day.facts_on(d).without_position for d in days):
-            events = keyed.keyed(day.events(days))
+            events = keyed.events(days)
             positions = keyed.base_positions(removed, base)
-            placed = keyed.placed(entries, events, days, positions, past_cut)
-        if day.has_split_updates:
-            pairs = keyed.pair_removals()
-            if keys is not None:
-                pairs = pairs.join(F.broadcast(keys), "k", "left_semi")
-            told = {"kind": F.lit(DELETED), "is_late_checked": F.lit(False)}
-            told["landing_date"] = F.lit(day.day)
-            pairs = pairs.withColumns(told).drop("is_removal")
-            placed = placed.unionByName(pairs, allowMissingColumns=True)
+            placed = keyed.placed(placed, events, days, positions, past_cut)
         floor = max([p for p in (cut, past_cut) if p is not None], default=None)
         if floor is not None:
             placed = placed.where(F.col("pos") > literal_position(floor))
         if removed is not None:
             placed = keyed.guarded(placed, removed)
-        if base is None:
-            placed = self._with_values(placed)
-        else:
+        if base is not None:
             if cut is not None:
                 base = base.where(F.col("pos") >= literal_position(cut))
             stands = base.selectExpr("k AS base_k", "pos AS base_pos")
-            newer = placed.join(stands, F.expr("k = base_k AND pos <= base_pos"), "left_anti")
-            stood = self._stood(base, keyed.columns_before(first))
-            placed = self._with_values(newer).unionByName(stood, allowMissingColumns=True)
-        numbered = Query(placed).extend(
+            placed = placed.join(stands, F.expr("k = base_k AND pos <= base_pos"), "left_anti")
+        values = self._with_values(self.checkpoints.add(placed))
+        if base is None:
+            nothing = {c.work: f"CAST(NULL AS {c.spark})" for c in self.columns.own}
+            nothing["stood_source_ts_ms"] = "CAST(NULL AS bigint)"
+            of_all = Query(values).extend(nothing).plan()
+        else:
+            stood = self._stood(base, keyed.columns_before(start))
+            of_all = values.unionByName(stood, allowMissingColumns=True)
+        numbered = Query(of_all).extend(
             {
                 "n": f"CAST(row_number() OVER (PARTITION BY k ORDER BY kind <> '{STOOD}', pos) - 1 "
                 "AS int)"
             }
         )
-        others = [quote(name) for name in placed.columns if name not in ("k", "n")]
+        others = [quote(name) for name in sorted(of_all.columns) if name not in ("k", "n")]
         folded = numbered.then(
             f"AGGREGATE array_sort(collect_list(struct(n, {', '.join(others)})), "
             "(l, r) -> l.n - r.n) AS es, max(pos) AS last GROUP BY k"
@@ -308,6 +258,19 @@ class Folding:
         top = "coalesce(try_element_at(done.q, -1), -1) AS top"
         is_reached = f"exists(es, e -> e.landing_date = {literal(day.day)}) AS is_reached"
         return folded.select("k", "last", "es", "done.taken AS took", top, is_reached).plan()
+
+    def _removed(
+        self, past: Sequence[date], keys: DataFrame, history: DataFrame
+    ) -> DataFrame | None:
+        """`k`, `pos` of what was removed in the days looked back on, without copies."""
+        if list(past) == self.day.window and self.day.is_all_after and not self.day.may_be_unsent:
+            return None
+        removed = self.keyed.removed_on(past) if past else None
+        if removed is None:
+            return None
+        again = history.where("is_copy").selectExpr("k AS copy_k", "position AS copy_at")
+        left = removed.join(again, F.expr("k = copy_k AND pos = copy_at"), "left_anti")
+        return self.checkpoints.add(left.join(F.broadcast(keys), "k", "left_semi"))
 
     def _with_values(self, entries: DataFrame) -> DataFrame:
         """Add `now` and `was`: the values of both images, as the table's columns hold them.
@@ -405,14 +368,13 @@ class Folding:
         else:
             one = "inline(array(get(es, greatest(top, 0))))"
             left = Query(ends).where("is_reached").select("k", "last", "top", one)
-        has_stood = "stood_source_ts_ms" in _names_in(ends)
         stood = f"kind = '{STOOD}' AND top >= 0"
         time = f"CASE WHEN {stood} THEN stood_source_ts_ms ELSE source_ts_ms END"
         picked = left.select(
             "k", "top < 0 AS is_removal", "last AS pos", f"{stood} AS has_stood",
-            f"{time if has_stood else 'source_ts_ms'} AS source_ts_ms",
+            f"{time} AS source_ts_ms",
             "CASE WHEN top >= 0 THEN after END AS after", "schema_id",
-            *(f"{c.work} AS s{c.index}" for c in self.columns.own if has_stood),
+            *(f"{c.work} AS s{c.index}" for c in self.columns.own),
             *(f"{flag(i)} AND top >= 0 AS {flag(i)}" for i in indexes),
             *(self.unchanged.carried(i) for i in indexes),
             *(["CAST(NULL AS string) AS old_image"] if indexes else []),
@@ -420,10 +382,9 @@ class Folding:
         typed = Query(self.columns.typed(picked.plan(), self.unchanged))
         value = {c.index: c.work for c in self.columns.own}
         value |= {i: case((f"{flag(i)} <=> true", f"f{i}"), otherwise=f"c{i}") for i in indexes}
-        if has_stood:
-            value = {i: case(("has_stood", f"s{i}"), otherwise=sql) for i, sql in value.items()}
+        value = {i: case(("has_stood", f"s{i}"), otherwise=sql) for i, sql in value.items()}
         rows = typed.extend({"is_folded": "true"})
-        dropped = ["has_stood", *(f"s{i}" for i in value if has_stood)]
+        dropped = ["has_stood", *(f"s{i}" for i in value)]
         unresolved = 0
         if indexes:
             lacks = " OR ".join(
@@ -446,7 +407,7 @@ class Folding:
         Each round looks twice as far back as the one before.
         """
         carried = [self.unchanged.carried(i) for i in self.unchanged.indexes]
-        same = "coalesce(tx, to_json(compared), '')"
+        same = "compared"
         moved = Query(known).extend(
             {
                 "leaving": f"row_number() OVER (PARTITION BY k, to_k, {same}, kind ORDER BY n)",
@@ -529,23 +490,3 @@ def _text(c: OwnColumn) -> Sql:
     if "<" in c.spark:
         return f"to_json(struct({c.work}))"
     return f"hex({c.work})" if c.spark == "binary" else f"CAST({c.work} AS string)"
-
-
-def _is_of(transactions: Mapping[tuple[str, int, int], date]) -> Sql:
-    """True for entries of some transactions: topic, partition and the hash of each."""
-    lanes: dict[tuple[str, int], list[int]] = {}
-    for topic, partition, tx in transactions:
-        lanes.setdefault((topic, partition), []).append(tx)
-    of_lanes = (
-        f"(topic = {literal(topic)} AND partition = {partition} "
-        f"AND xxhash64(tx) IN ({', '.join(literal(tx) for tx in hashes)}))"
-        for (topic, partition), hashes in lanes.items()
-    )
-    return " OR ".join(of_lanes) or "false"
-
-
-def _names_in(ends: DataFrame) -> list[str]:
-    """The columns of entries in `es`."""
-    kind: Any = ends.schema["es"].dataType
-    names: list[str] = kind.elementType.names
-    return names

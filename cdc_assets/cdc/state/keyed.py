@@ -48,6 +48,19 @@ class Keyed:
         self.truncated = day.truncated([day.day])
         # `k`, `topic`, `landing_date`, `position` of entries that repeat others (O15).
         self.copies: DataFrame | None = None
+        self._kept: tuple[set[date], DataFrame] | None = None
+
+    def keep(self, days: Sequence[date], checkpoints: Checkpoints) -> None:
+        """Read the events of some days once, for all that will ask for them."""
+        events = self.keyed(self.day.events(days), with_new_key=True)
+        self._kept = set(days), checkpoints.add(events)
+
+    def events(self, days: Sequence[date], with_new_key: bool = False) -> DataFrame:
+        """The events of some days, with their keys as :meth:`keyed` adds them."""
+        if self._kept is None or not self._kept[0].issuperset(days):
+            return self.keyed(self.day.events(days), with_new_key)
+        known, events = self._kept
+        return events if known == set(days) else events.where(F.col("landing_date").isin(*days))
 
     def moves(self) -> DataFrame:
         """Upserts and removals of the day, also those that an earlier day's removal beats.
@@ -57,7 +70,7 @@ class Keyed:
             `source_ts_ms`, `link` (the key that the row had before, where it changed).
         """
         day = self.day
-        events = self.keyed(day.events([day.day]))
+        events = self.events([day.day])
         # Above all that landed before, events meet no truncate of it.
         past_cut = None if day.is_all_after else day.truncated(day.window)
         moves = self.without_copies(self._expand(self._linked(events)))
@@ -78,7 +91,7 @@ class Keyed:
         self, moves: DataFrame, unchanged: Unchanged, checkpoints: Checkpoints
     ) -> DataFrame:
         """One row a key: its highest event, and what unchanged columns last carried."""
-        moves = unchanged.add_to(moves)
+        moves = unchanged.add_to(moves, with_old_images=True)
         # What a removal beats writes nothing, yet may hold what its row took to a new key.
         moves = unchanged.inherit(moves, self.removed, self.standing, checkpoints)
         if self.removed is not None:
@@ -245,7 +258,7 @@ class Keyed:
                 f"{is_late_checked('position_basis', 'connector')} AND "
                 f"({is_full} OR NOT startswith(position_basis, '{LSN},'))"
             )
-            image = case((f"op = 'u' AND {is_whole}", "before"))
+            image = case((f"op IN ('u', 'd') AND {is_whole}", "before"))
         common.append(f"{image} AS old_image")
         own = Query(events).where(f"op = 'd' OR ({_UPSERT})").extend({"is_removal": "op = 'd'"})
         kept = [f"CASE WHEN NOT is_removal THEN {name} END AS {name}" for name in ("after", "link")]
@@ -315,7 +328,7 @@ class Keyed:
             # The delete may have landed on a day before.
             others = [d for d in self.day.window if d not in days]
             if any(of_day.ops.get("d") for of_day in self.day.of_days(others)):
-                earlier = self.keyed(self.day.events(others)).where("op = 'd'")
+                earlier = self.events(others).where("op = 'd'")
                 deletes = deletes.unionByName(earlier.selectExpr(*gone))
             deletes = deletes.distinct()
             is_it = F.expr(f"ok = gone AND {elements} <=> gone_at")
@@ -352,7 +365,7 @@ class Keyed:
         past = day.of_days(days)
         if not any(s.removals or s.split_updates for s in past):
             return None
-        events = self.keyed(day.events(days))
+        events = self.events(days)
         removals = events.where("op = 'd'").select("k", "position", *_PLACE)
         left = self.left_keys(events, days)
         removed = self.without_copies(removals.unionByName(left.select("k", "position", *_PLACE)))

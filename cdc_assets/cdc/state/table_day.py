@@ -211,6 +211,14 @@ class TableDay:
             return True
         return not self.is_all_after or self.may_be_unsent or self.may_repeat_earlier
 
+    @property
+    def days_read(self) -> list[date]:
+        """The days whose events are read, oldest first, the day itself among them."""
+        first = min([self.day, *self.open_transactions.values()])
+        if self.looks_back or first < self.day:
+            first = min([first, *self.window_before(first)])
+        return [first + timedelta(days=n) for n in range((self.day - first).days + 1)]
+
     @cached_property
     def bases(self) -> dict[int, str]:
         """What the table's positions are made of in each epoch, by the end of the day (O8)."""
@@ -297,55 +305,55 @@ class TableDay:
         return any(basis.split(",")[0] in KEYS_CHECKED_LATE for basis in bases)
 
     @cached_property
-    def open_transactions(self) -> dict[tuple[str, int, int], date]:
-        """Transactions of the day that may have begun on an earlier one (O16).
+    def open_transactions(self) -> dict[int, date]:
+        """Transactions of the day that began on an earlier one (O16).
 
-        They are those of the last event, or of the highest position, of a partition's earlier
-        days: topic, partition and hash of each, and the first day that holds it.
+        They are those of the last event, or of the highest position, of a partition on an earlier
+        day: the hash of each, and the day from which its keys are folded.
+
+        Raises:
+            MissingDayError: the day before that one has expired.
         """
-        found: dict[tuple[str, int, int], date] = {}
-        for lane in self.day_facts.lanes:
-            for tx in self._ends_before(lane.place, self.day):
-                # A redelivery may begin with another one: then the day's events are asked.
-                if self.may_meet_earlier or tx in (lane.first_tx, lane.lowest_tx):
-                    found[lane.topic, lane.partition, tx] = self._first_day(lane.place, tx)
+        found: dict[int, date] = {}
+        begin = {tx for lane in self.day_facts.lanes for tx in (lane.first_tx, lane.lowest_tx)}
+        for tx in self._ends_before(self.day):
+            # A redelivery may begin with another one: then the day's events are asked.
+            if self.may_meet_earlier or tx in begin:
+                found[tx] = self._fold_from(self._first_day(tx))
         return found
 
-    def fold_from(self, first: date) -> date:
+    def _fold_from(self, first: date) -> date:
         """The day from which keys are folded that hold a transaction which began on `first`.
 
         Another transaction may be cut by that day's beginning, and so on.
-
-        Raises:
-            MissingDayError: the day before it has expired.
         """
         days = [first + timedelta(days=n) for n in range((self.day - first).days + 1)]
+        ends = self._ends_before(first)
         begins = [
-            self._first_day(lane.place, tx)
+            self._first_day(tx)
             for d in days
             for lane in self.facts_on(d).lanes
-            for tx in {lane.first_tx, lane.lowest_tx, lane.last_tx, lane.highest_tx}
-            & self._ends_before(lane.place, first)
+            for tx in {lane.first_tx, lane.lowest_tx, lane.last_tx, lane.highest_tx} & ends
         ]
         earliest = max(min([first, *begins]), self.start)
-        if earliest != first:
-            return self.fold_from(earliest)
+        if earliest < first:
+            return self._fold_from(earliest)
+        first = max(first, self.start)
         before = first - timedelta(days=1)
         if first > self.start and self.state is not None and self.state.is_expired(before):
             raise self.inputs.missing(before)
         return first
 
-    def _ends_before(self, place: tuple[str, int], day: date) -> set[int]:
-        """The transactions at the ends of the `late_days` before a day, in a partition."""
+    def _ends_before(self, day: date) -> set[int]:
+        """The transactions at the ends of partitions in the `late_days` before a day."""
         return {
             tx
             for d in self.window_before(day)
             for lane in self.facts_on(d).lanes
-            if lane.place == place
             for tx in (lane.last_tx, lane.highest_tx)
         }
 
-    def _first_day(self, place: tuple[str, int], tx: int) -> date:
+    def _first_day(self, tx: int) -> date:
         """The first day at whose end a transaction was open, as far as each window reaches."""
         first = self.day
         while True:
@@ -353,19 +361,15 @@ class TableDay:
                 d
                 for d in self.window_before(first)
                 for lane in self.facts_on(d).lanes
-                if lane.place == place and tx in (lane.last_tx, lane.highest_tx)
+                if tx in (lane.last_tx, lane.highest_tx)
             ]
             if not earlier:
                 return first
             first = min(earlier)
 
-    @property
-    def first_in_window(self) -> date:
-        """The first day looked back on whose day before is still there; the day itself if none."""
-        first = max([self.start, *self.window[:1]]) if self.window else self.day
-        before = first - timedelta(days=1)
-        is_there = first <= self.start or (self.state is not None and before in self.state.tags)
-        return first if is_there else self.day
+    def window_since_start(self, day: date) -> list[date]:
+        """Of the `late_days` before a day those whose events the table has met."""
+        return [d for d in self.window_before(day) if d >= self.start and self.facts_on(d).events]
 
     def window_before(self, day: date) -> list[date]:
         """The `late_days` before a day, oldest first."""

@@ -96,11 +96,12 @@ class Unchanged:
         held = f"named_struct('json', {value}, 'schema_id', schema_id, 'row', CAST(NULL AS {kind}))"
         return case((is_sent, held))
 
-    def add_to(self, moves: DataFrame) -> DataFrame:
+    def add_to(self, moves: DataFrame, with_old_images: bool = False) -> DataFrame:
         """Add flags and values of the columns that :meth:`find` found.
 
         Args:
             moves: has `after`, `schema_id` and `is_removal`.
+            with_old_images: and `old_image`; of a removal it has the values that were there.
         """
         if not self.columns:
             return moves
@@ -113,13 +114,17 @@ class Unchanged:
                 unsent = f"({unsent} OR j{index} IS NULL)"
             flags[self.flag(index)] = f"{unsent} AND NOT is_removal"
         carried: dict[str, Sql] = {}
-        for index, _, kind in self.columns.values():
+        for index, name, kind in self.columns.values():
             sent = (
                 f"named_struct('json', j{index}, 'schema_id', schema_id, "
                 f"'row', CAST(NULL AS {kind}))"
             )
             is_sent = f"NOT is_removal AND NOT {self.flag(index)}"
-            carried[self.carried(index)] = case((is_sent, sent))
+            known = [(is_sent, sent)]
+            if with_old_images:
+                of_old = self.value_in("old_image", name, "true")
+                known.append(("is_removal AND old_image IS NOT NULL", of_old))
+            carried[self.carried(index)] = case(*known)
         found = opened.extend(texts).extend(flags).extend(carried)
         return found.drop("row", *texts).plan()
 
@@ -250,21 +255,23 @@ class Unchanged:
         )
         below = (F.col("link") == F.col("old_k")) & (F.col("old_pos") < F.col("pos"))
         same_change = is_one_change("old_pos", "pos", self._has_halves)
-        own = F.expr(f"{same_change} OR old_pos = {of_removal('pos')}")
-        ended = F.max(F.when(F.col("is_gone") & ~own, F.col("old_pos")))
-        last = []
+        own = f"({same_change} OR old_pos = {of_removal('pos')})"
+        left_at = f"max(CASE WHEN is_gone AND {own} THEN old_pos END) OVER (PARTITION BY k, pos)"
+        # Where this change took the row away: what stood before that is what it was.
+        found = Query(movers.join(olds, below)).extend({"left_at": f"coalesce({left_at}, pos)"})
+        aggregates = [
+            f"max(CASE WHEN is_gone AND NOT {own} AND old_pos < left_at THEN old_pos END) AS ended"
+        ]
         for i in self.indexes:
-            at = F.when(F.col(f"o{i}").isNotNull(), F.col("old_pos"))
-            last += [F.max_by(f"o{i}", at).alias(f"o{i}"), F.max(at).alias(f"at{i}")]
-        found = movers.join(olds, below).groupBy("k", "pos").agg(ended.alias("ended"), *last)
-        is_alive = {
-            i: F.col("ended").isNull() | (F.col(f"at{i}") > F.col("ended")) for i in self.indexes
-        }
-        return found.select(
-            "k",
-            "pos",
-            *(F.when(is_alive[i], F.col(f"o{i}")).alias(self.carried(i)) for i in self.indexes),
-        )
+            is_known = f"o{i} IS NOT NULL AND NOT is_gone AND old_pos < left_at"
+            at = case((is_known, "old_pos"))
+            of_image = case((f"o{i} IS NOT NULL AND is_gone AND {own}", "old_pos"))
+            aggregates += [f"max_by(o{i}, {at}) AS o{i}", f"max({at}) AS at{i}"]
+            aggregates.append(f"max_by(o{i}, {of_image}) AS image{i}")
+        last = {i: case((f"ended IS NULL OR at{i} > ended", f"o{i}")) for i in self.indexes}
+        known = (f"coalesce({last[i]}, image{i}) AS {self.carried(i)}" for i in self.indexes)
+        grouped = found.then(f"AGGREGATE {', '.join(aggregates)} GROUP BY k, pos")
+        return grouped.select("k", "pos", *known).plan()
 
     # --- winners
 
