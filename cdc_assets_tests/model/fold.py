@@ -18,6 +18,7 @@ class Held:
     values: dict[str, Any]  # of all columns
     columns: set[str]  # those that it was sent with, or that its table has
     key: dict[str, Any]
+    unsent: set[str] = field(default_factory=set)  # columns that its event left out
 
 
 @dataclass
@@ -33,12 +34,14 @@ class OldRow:
         return self.is_vouched and columns <= self.columns
 
     def equals(self, row: Held, types: dict[str, Type]) -> bool:
-        """Column by column, of those that both have; the key alone says nothing of the row."""
+        """Column by column, of those that both have; the key alone says nothing of the row, and
+        what was not sent equals any."""
         own = {column for column in row.columns if column in types and column not in row.key}
         common = own & self.columns
         if not common:
             return not own
-        return all(self._same(row.values[c], self.values[c], types[c]) for c in common)
+        sent = common - row.unsent
+        return all(self._same(row.values[c], self.values[c], types[c]) for c in sent)
 
     def _same(self, value: Any, old: Any, column_type: Type) -> bool:
         if value is UNKNOWN or old is UNKNOWN or (old is None and self.null_is_any):

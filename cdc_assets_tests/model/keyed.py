@@ -261,9 +261,11 @@ class KeyedTable(Table):
                         if after.half == "after" and self._are_halves(event, after):
                             of_day.departures[id(after)].append(event)
         for way, arrivals in arrived.items():
-            pairs = zip(self._ordered(arrivals), self._ordered(departed[way]), strict=False)
-            for arrival, departure in pairs:
-                of_day.departures[id(arrival.event)].insert(0, departure.event)
+            departures = self._ordered(departed[way])
+            for n, arrival in enumerate(self._ordered(arrivals)):
+                if departures:  # what arrives once more left once more
+                    departure = departures[min(n, len(departures) - 1)]
+                    of_day.departures[id(arrival.event)].insert(0, departure.event)
 
     def _way(self, event: Event, old: Any, new: Any) -> Any:
         return self._identity(old), self._identity(new), elements_of(event)
@@ -448,16 +450,18 @@ class KeyedTable(Table):
     # -- rows --------------------------------------------------------------------------------------
 
     def _built(self, change: Change, taken: Held | None, of_day: Day) -> Held:
-        event, values = change.event, {}
+        event, values, unsent = change.event, {}, set()
         for column in self.types:
             value = self._carried(event, column, of_day.date)
+            if value is UNKNOWN:
+                unsent.add(column)
             values[column] = (
                 self._filled(change, column, taken, of_day) if value is UNKNOWN else value
             )
         columns = set(event.image())
         if self.keep_missing and taken is not None:
             columns |= taken.columns
-        return Held(values, columns, event.key or {})
+        return Held(values, columns, event.key or {}, unsent)
 
     def _carried(self, event: Event, column: str, day: date) -> Any:
         """The value that the event itself brings, UNKNOWN where it says "unchanged"."""
@@ -490,14 +494,15 @@ class KeyedTable(Table):
         """R2: after a key change, what the row had at its old key."""
         event, start = change.event, of_day.folds[self._identity(change.key)].start
         for departure in of_day.departures.get(id(event), []):
-            is_read = self._is_late_checked(event) and departure.day >= start
-            held = self.departed.get(id(departure)) if is_read else None
-            value = held.values.get(column, UNKNOWN) if held else UNKNOWN
+            value: Any = UNKNOWN
+            if departure.day >= start and self._is_vouched(departure):
+                value = self._old_value(departure, column)
+            if value is UNKNOWN and departure.day >= start and self._is_late_checked(event):
+                held = self.departed.get(id(departure))
+                value = held.values.get(column, UNKNOWN) if held else UNKNOWN
             if value is UNKNOWN:
                 old_key = event.old_key if departure is event else departure.key
                 value = self._last_known(old_key or {}, column, change, of_day)
-            if value is UNKNOWN and departure.day >= start and self._is_vouched(departure):
-                value = self._old_value(departure, column)
             if value is not UNKNOWN:
                 return value
         return UNKNOWN

@@ -412,6 +412,7 @@ class Folding:
             {
                 "leaving": f"row_number() OVER (PARTITION BY k, to_k, {same}, kind ORDER BY n)",
                 "arriving": f"row_number() OVER (PARTITION BY k, link, {same}, kind ORDER BY n)",
+                "left_count": f"count(*) OVER (PARTITION BY k, to_k, {same}, kind)",
             }
         )
         frame = self.checkpoints.add(moved.plan())
@@ -422,13 +423,13 @@ class Folding:
             .where(f"kind = '{LEAVES}'")
             .select(
                 "k AS left_k", "to_k AS left_to", f"{same} AS left_at", "leaving AS left_nth",
-                "taken AS left_taken", *held,
+                "left_count AS left_last", "taken AS left_taken", *held,
             )
             .plan()
         )  # fmt: skip
         is_it = F.expr(
             f"kind = '{ARRIVES}' AND link = left_k AND k = left_to AND {same} = left_at "
-            "AND arriving = left_nth"
+            "AND least(arriving, left_last) = left_nth"
         )
         linked = Query(frame.join(left, is_it, "left")).extend(
             {
@@ -437,21 +438,19 @@ class Folding:
                 "from_n": case(("left_taken >= 0", "left_taken"), otherwise="taken"),
             }
         )
-        # Where no row is known an old image says what it was, of the row that left or of its own.
-        image = {
-            self._before(i): f"coalesce(left_{self._before(i)}, {self._before(i)})" for i in indexes
-        }
-        alone = (
-            f"kind IN ('{ARRIVES}', '{UPDATES}') AND (coalesce(from_n, -1) < 0 "
-            "OR (left_k IS NOT NULL AND left_taken < 0))"
-        )
-        told = linked.replace(image).replace(
+        # What left says itself what it was; else, where no row is known, its own old image does.
+        alone = f"kind IN ('{ARRIVES}', '{UPDATES}') AND coalesce(from_n, -1) < 0"
+        told = linked.replace(
             {
-                name: case((alone, f"coalesce({name}, {self._before(i)})"), otherwise=name)
+                name: f"coalesce({name}, CASE WHEN kind = '{ARRIVES}' "
+                f"THEN left_{self._before(i)} END, CASE WHEN {alone} THEN {self._before(i)} END)"
                 for i, name in zip(indexes, carried, strict=True)
             }
         )
-        gone = ("left_k", "left_to", "left_at", "left_nth", "left_taken", "leaving", "arriving")
+        gone = (
+            "left_k", "left_to", "left_at", "left_nth", "left_last", "left_taken", "leaving",
+            "left_count", "arriving",
+        )  # fmt: skip
         others = [f"left_{self._before(i)}" for i in indexes]
         current = self.checkpoints.add(told.drop(*gone, *others).plan())
         lacking = " OR ".join(f"{name} IS NULL" for name in carried)

@@ -269,7 +269,7 @@ class Unchanged:
             aggregates += [f"max_by(o{i}, {at}) AS o{i}", f"max({at}) AS at{i}"]
             aggregates.append(f"max_by(o{i}, {of_image}) AS image{i}")
         last = {i: case((f"ended IS NULL OR at{i} > ended", f"o{i}")) for i in self.indexes}
-        known = (f"coalesce({last[i]}, image{i}) AS {self.carried(i)}" for i in self.indexes)
+        known = (f"coalesce(image{i}, {last[i]}) AS {self.carried(i)}" for i in self.indexes)
         grouped = found.then(f"AGGREGATE {', '.join(aggregates)} GROUP BY k, pos")
         return grouped.select("k", "pos", *known).plan()
 
