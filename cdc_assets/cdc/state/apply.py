@@ -101,7 +101,7 @@ def _winners(
     if keyed.day.may_hold_keys_twice:
         folded = Folding(keyed, columns, unchanged, checkpoints).fold()
     if folded is not None:  # of all other keys the highest position decides
-        moves = moves.join(F.broadcast(folded.keys), "k", "left_anti")
+        moves = moves.join(folded.keys, "k", "left_anti")
     rows = columns.typed(keyed.winners(moves, unchanged, checkpoints), unchanged)
     unresolved = 0
     if unchanged.columns:

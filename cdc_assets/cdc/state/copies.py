@@ -66,7 +66,7 @@ def find_copies(keyed: Keyed, checkpoints: Checkpoints) -> DataFrame | None:
     if past:
         found = own.unionByName(_entries(keyed, past))
     if not is_small(sum(day.facts_on(d).events for d in [*past, day.day])):
-        found = found.join(F.broadcast(_suspects(keyed, own)), "k", "left_semi")
+        found = found.join(_suspects(keyed, own), "k", "left_semi")
     copies = judged(Query(found.repartition("k"))).where("is_copy")
     kept = checkpoints.add(copies.select("k", "topic", "landing_date", "position").plan())
     return None if kept.isEmpty() else kept
@@ -83,11 +83,11 @@ def _entries(keyed: Keyed, days: Sequence[date]) -> DataFrame:
 
 
 def _suspects(keyed: Keyed, own: DataFrame) -> DataFrame:
-    """`k`: keys with an event of the day that ties with another, or with what landed earlier."""
+    """`k`: keys with an event of the day that equals another, or ties with what landed earlier."""
     day = keyed.day
-    groups = ", ".join(("k", "topic", "compared", "can_copy"))
-    tied = Query(own).then(f"AGGREGATE count(*) AS n GROUP BY {groups}").where("can_copy AND n > 1")
-    parts = [tied.select("k").plan()]
+    same = "k, topic, compared, identity, content"
+    repeated = Query(own).where("can_copy").then(f"AGGREGATE count(*) AS n GROUP BY {same}")
+    parts = [repeated.where("n > 1").select("k").plan()]
     if day.may_repeat_earlier:
         by_kafka = is_kafka_placed("position_basis")
         last = literal(day.last_source_time)

@@ -18,11 +18,8 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes import order_facts
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.positions import (
-    LSN,
-    is_late_checked,
-    literal_position,
-)
+from cdc_assets.cdc.positions import LSN, is_late_checked, literal_position
+from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals
 from cdc_assets.cdc.state.columns import OwnColumn, TableColumns
 from cdc_assets.cdc.state.copies import TOLD_BY, judged
@@ -72,15 +69,17 @@ class Folding:
         self.keyed, self.columns, self.unchanged = keyed, columns, unchanged
         self.day: TableDay = keyed.day
         self.checkpoints = checkpoints
+        self.has_few_keys = True
 
     def fold(self) -> Folded | None:
         """Fold the keys of the day that need it; None where none does."""
         found = self.checkpoints.add(self._keys())
-        counts = ("count_if(is_needed) AS needed", "collect_set(start) AS starts")
+        counts = ("count(*) AS n", "count_if(is_needed) AS needed", "collect_set(start) AS starts")
         known = found.selectExpr(*counts).first()
         assert known is not None
         if not known.needed:
             return None
+        self.has_few_keys = is_small(known.n)
         ends = [
             self._ends(start, found.where(F.col("start") == F.lit(start)).select("k"))
             for start in sorted(known.starts)
@@ -127,6 +126,11 @@ class Folding:
         both = Query(reduce(DataFrame.unionByName, parts)).where("k IS NOT NULL")
         known = "min(start) AS start, max(is_needed) AS is_needed"
         return both.then(f"AGGREGATE {known} GROUP BY k").plan()
+
+    def _of_keys(self, frame: DataFrame, keys: DataFrame) -> DataFrame:
+        """Those rows that are of some keys."""
+        # A transaction may have reached more keys than fit into the memory of each worker.
+        return frame.join(F.broadcast(keys) if self.has_few_keys else keys, "k", "left_semi")
 
     # --- their events
 
@@ -185,7 +189,7 @@ class Folding:
             days = [*day.window_since_start(start), *days]
         days = [d for d in days if day.facts_on(d).events]
         events = self.keyed.events(days, with_new_key=True)
-        entries = self._entries(events, days).join(F.broadcast(keys), "k", "left_semi")
+        entries = self._of_keys(self._entries(events, days), keys)
         again = (
             "row_number() OVER (PARTITION BY k, kind, topic, partition, offset, "
             "try_element_at(position, -1) ORDER BY landing_date) > 1"
@@ -218,7 +222,7 @@ class Folding:
         placed = entries.drop("is_copy").extend({"pos": "position"}).plan()
         base = keyed.rows_before(start)
         if base is not None:
-            base = self.checkpoints.add(base.join(F.broadcast(keys), "k", "left_semi"))
+            base = self.checkpoints.add(self._of_keys(base, keys))
         removed = self._removed(past, keys, history)
         past_cut = None if start == day.day and day.is_all_after else day.truncated(past)
         cut = day.truncated(days)
@@ -270,7 +274,7 @@ class Folding:
             return None
         again = history.where("is_copy").selectExpr("k AS copy_k", "position AS copy_at")
         left = removed.join(again, F.expr("k = copy_k AND pos = copy_at"), "left_anti")
-        return self.checkpoints.add(left.join(F.broadcast(keys), "k", "left_semi"))
+        return self.checkpoints.add(self._of_keys(left, keys))
 
     def _with_values(self, entries: DataFrame) -> DataFrame:
         """Add `now` and `was`: the values of both images, as the table's columns hold them.
