@@ -385,7 +385,8 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
             began = time.monotonic()
             with progress.step(name, "changes", _span(days)) as say:
                 progress.expect(lake.day_commits(lake.stage(name, "landing")).records(days))
-                again = changes.made_by_other_rules(lake, name, days)
+                made_before = lake.day_commits(lake.stage(name, "changes"))
+                others = changes.made_by_other_rules(config, name, made_before)
                 changes.make_changes(lake, name, days, force=_is_forced(context))
                 seconds = time.monotonic() - began
                 stages = {t: _stage_days(context, lake, key, days) for t, key in chosen.items()}
@@ -395,8 +396,13 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
                 totals = {k: sum(sum(f[k].values()) for f in figures.values()) for k in PARSED}
                 made = ", ".join(f"{count} {kind}" for kind, count in totals.items())
                 say(_of_days(made, days, next(iter(stages.values()))))
-                if again:
+                if again := [day for day in others if day in days]:
                     say(f"({len(again)} days made again: the rules have changed)")
+                if standing := [day for day in others if day not in days]:
+                    say(
+                        f"({len(standing)} days, {standing[0]} to {standing[-1]}, stand as earlier "
+                        "rules made them; cdc-assets doctor says how to make them again)"
+                    )
             examples = checks.quarantine_examples(lake, name, looked_at)
             findings = {
                 "changes": checks.changes_findings(lake, name, figures, examples),

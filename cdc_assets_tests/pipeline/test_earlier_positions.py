@@ -333,7 +333,8 @@ def test_the_first_event_after_the_version_before_wins_and_a_late_one_loses(
     found = _differences(lake, source, stories, DAYS)
     assert not found, "\n" + "\n".join(found)
     # They stand, and it is said which they are.
-    assert made_by_other_rules(lake, source, DAYS) == [EARLIER]
+    made = lake.day_commits(lake.stage(source, "changes"))
+    assert made_by_other_rules(lake.config, source, made) == [EARLIER]
     (warning,) = [f for f in catalog(Context(config=lake.config)) if "earlier rules" in f.found]
     assert warning.status is Status.warning
     assert warning.found == f"{source}: 1 days, {EARLIER} to {EARLIER}, were made by earlier rules"

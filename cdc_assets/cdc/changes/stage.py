@@ -122,11 +122,14 @@ def _refuse_removed(
             )
 
 
-def made_by_other_rules(lake: Lake, name: str, days: Sequence[date]) -> list[date]:
-    """Those days whose changes an older version or configuration made: they are made again."""
-    made = lake.day_commits(lake.stage(name, "changes"))
-    rules = rules_fingerprint(lake.config, name)
-    return [day for day in days if day in made and made[day].inputs.get("rules") != rules]
+def made_by_other_rules(config: Config, name: str, made: Mapping[date, DayCommit]) -> list[date]:
+    """The days whose changes an older version or configuration made, oldest first.
+
+    Args:
+        made: the days of `changes`.
+    """
+    rules = rules_fingerprint(config, name)
+    return sorted(day for day, commit in made.items() if commit.inputs.get("rules") != rules)
 
 
 def rules_fingerprint(config: Config, name: str) -> str:

@@ -101,9 +101,8 @@ def _conflicts(config: Config, table: reads.LakeTable, opened: Table) -> Iterato
 
 def _made_by_other_rules(config: Config, source: str, opened: Table) -> Iterator[Finding]:
     """Days whose changes an older version or configuration made: they stand as they are."""
-    rules = changes.rules_fingerprint(config, source)
     made = reads.day_commits(opened)
-    earlier = sorted(day for day, commit in made.items() if commit.inputs.get("rules") != rules)
+    earlier = changes.made_by_other_rules(config, source, made)
     if not earlier:
         return
     landing = reads.day_commits(reads.open_table(config, reads.own_table(source, "landing")))
