@@ -1484,7 +1484,7 @@ class TxLog(Log):
             self._inserted(self._whole(row), source)
 
     def update(self, old: Row, new: Row, **source: Any) -> None:
-        """The key stays."""
+        """One update with both images, also of the key (D10)."""
         self._statement()
         self._next_row()
         self._updated(self._whole(old), self._whole(new), source)
@@ -1500,12 +1500,6 @@ class TxLog(Log):
         self._statement()
         self._next_row()
         self._moved(self._whole(old), self._whole(new), source)
-
-    def update_key(self, old: Row, new: Row, **source: Any) -> None:
-        """An update of the key as one update with both images (D10)."""
-        self._statement()
-        self._next_row()
-        self._updated(self._whole(old), self._whole(new), source)
 
     def shift(self, *rows: Row, by: int = 1, unsent: Sequence[str] = ()) -> None:
         """``id = id + by`` in one statement.

@@ -447,14 +447,14 @@ def keys_change_by_the_images_of_updates(log: TxLog) -> list[Rows]:
     log.insert(row(1, "a"), row(2, "b"), row(11, "a"), row(12, "b"), row(21, "a"))
     log.next_day()
     log.begin()
-    log.update_key(row(1, "a"), row(2, "a"))
-    log.update_key(row(2, "b"), row(3, "b"))
+    log.update(row(1, "a"), row(2, "a"))
+    log.update(row(2, "b"), row(3, "b"))
     log.begin()
-    log.update_key(row(11, "a"), row(12, "a"))
-    log.update_key(row(12, "b"), row(11, "b"))
+    log.update(row(11, "a"), row(12, "a"))
+    log.update(row(12, "b"), row(11, "b"))
     log.begin()
-    log.update_key(row(21, "a"), row(22, "A"))
-    log.update_key(row(22, "A"), row(23, "A"))
+    log.update(row(21, "a"), row(22, "A"))
+    log.update(row(22, "A"), row(23, "A"))
     return [
         [row(1, "a"), row(2, "b"), row(11, "a"), row(12, "b"), row(21, "a")],
         [row(2, "a"), row(3, "b"), row(11, "b"), row(12, "a"), row(23, "A")],
@@ -719,9 +719,9 @@ def a_day_ends_between_key_changes_by_image(log: TxLog) -> list[Rows]:
     log.insert(row(1, "a"), row(2, "b"))
     log.next_day()
     log.begin()
-    log.update_key(row(1, "a"), row(2, "a"))
+    log.update(row(1, "a"), row(2, "a"))
     log.next_day()
-    log.update_key(row(2, "b"), row(3, "b"))
+    log.update(row(2, "b"), row(3, "b"))
     return [[row(1, "a"), row(2, "b")], [row(2, "a")], [row(2, "a"), row(3, "b")]]
 
 
@@ -896,17 +896,23 @@ def a_day_holds_nothing_but_a_redelivery_within_a_shift(log: TxLog) -> list[Rows
     ]
 
 
+def _restart_over_two_days(log: TxLog) -> None:
+    """Of the last two changes the first is sent again, the second and then the first on the days
+    after."""
+    log.redeliver(2, 1)
+    log.next_day()
+    log.redeliver(1)
+    log.next_day()
+    log.redeliver(2, 1)
+
+
 @story("O5", *WITH_IDENTITY)
 def a_restart_over_a_day_s_end_ends_in_the_last_state(log: TxLog) -> list[Rows]:
     log.begin()
     log.insert(row(1, "A"))
     log.begin()
     log.update(row(1, "A"), row(1, "B"))
-    log.redeliver(2, 1)
-    log.next_day()
-    log.redeliver(1)
-    log.next_day()
-    log.redeliver(2, 1)
+    _restart_over_two_days(log)
     rows = [row(1, "B")]
     return [rows, rows, rows]
 
@@ -916,11 +922,7 @@ def a_restart_within_a_transaction_ends_in_the_last_state(log: TxLog) -> list[Ro
     log.begin()
     log.insert(row(1, "A"))
     log.update(row(1, "A"), row(1, "B"))
-    log.redeliver(2, 1)
-    log.next_day()
-    log.redeliver(1)
-    log.next_day()
-    log.redeliver(2, 1)
+    _restart_over_two_days(log)
     rows = [row(1, "B")]
     return [rows, rows, rows]
 
@@ -930,11 +932,7 @@ def a_restart_where_nothing_identifies_ends_as_last_delivered(log: TxLog) -> lis
     log.begin()
     log.insert(row(1, "A"))
     log.update(row(1, "A"), row(1, "B"))
-    log.redeliver(2, 1)
-    log.next_day()
-    log.redeliver(1)
-    log.next_day()
-    log.redeliver(2, 1)
+    _restart_over_two_days(log)
     return [[row(1, "A")], [row(1, "B")], [row(1, "A")]]
 
 
