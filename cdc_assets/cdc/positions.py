@@ -169,7 +169,7 @@ def transaction_of(basis: Sql, tx_id: Sql, transaction: Sql) -> Sql:
     return case(
         (f"{basis} = '{LSN}'", own),
         (f"{basis} = '{SCN}'", f"coalesce({tx_id}, {transaction})"),
-        otherwise=f"coalesce({transaction}, {tx_id})",
+        otherwise=transaction,
     )
 
 
@@ -286,6 +286,19 @@ def is_late_checked(basis: Sql, connector: Sql) -> Sql:
     names = [name for of in KEYS_CHECKED_LATE for name in CONNECTORS[of]]
     bases = [",".join([of, *TAIL]) for of in KEYS_CHECKED_LATE]
     return f"({is_one_of(basis, bases)} OR {is_one_of(f'lower({connector})', names)})"
+
+
+def has_whole_rows(basis: Sql, connector: Sql, is_full: bool) -> Sql:
+    """True for events whose `before`, where there is one, is the whole old row (O16).
+
+    Args:
+        is_full: PostgreSQL's replica identity is FULL.
+    """
+    is_postgresql = (
+        f"coalesce(startswith({basis}, '{LSN},') OR lower({connector}) = 'postgresql', false)"
+    )
+    is_known = literal(True) if is_full else f"NOT {is_postgresql}"
+    return f"({is_late_checked(basis, connector)} AND {is_known})"
 
 
 def is_kafka_placed(basis: Sql) -> Sql:

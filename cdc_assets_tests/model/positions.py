@@ -110,8 +110,7 @@ def _set_transaction(
     if event.connector in ("postgresql", "oracle"):
         event.tx_id = event.tx = transaction_id if tx_id is None else tx_id
         return
-    event.tx_id = tx_id if transaction_id is None else transaction_id
-    event.tx = transaction_id
+    event.tx_id = event.tx = transaction_id
     if CONNECTORS.get(event.connector or "") == COMMIT_LSN and any(elements):
         event.tx = json_text(elements)
 

@@ -72,12 +72,19 @@ def entries(events: Query, group: Sequence[Sql], key: Sql, old_key: Sql) -> Quer
     Returns:
         `group`, and as hashes `key_hash`, `elements`, `identified` (elements and identity), `tx`,
         `lane` (topic and partition), `row` and `row_before`; `arrives`, `departs`, `updates`,
-        `offset`.
+        `says` (a header says that a row left, which its delete should, too: D9), `offset`.
     """
     leaves = f"{LEAVES_KEY} AND {old_key} IS NOT NULL AND NOT ({old_key} <=> {key})"
     arrives = f"op = 'c' OR (op = 'u' AND {old_key} IS NOT NULL AND NOT ({old_key} <=> {key}))"
-    at_key = f"struct(xxhash64({key}) AS hash, {arrives} AS arrives, op = 'd' AS departs)"
-    at_old = f"struct(xxhash64({old_key}) AS hash, false AS arrives, true AS departs)"
+    says = f"{SAYS_OLD_KEY} AND {old_key} IS NOT NULL AND NOT ({old_key} <=> {key})"
+
+    def at(of: Sql, arrives: Sql, departs: Sql, says: Sql) -> Sql:
+        return (
+            f"struct(xxhash64({of}) AS hash, {arrives} AS arrives, {departs} AS departs, "
+            f"{says} AS says)"
+        )
+
+    at_key = at(key, arrives, "op = 'd'", "false")
     # A split update's first half and a truncate are of no key alone.
     is_entry = (
         "position IS NOT NULL AND (op = 'd' OR (op IN ('c', 'u') AND after IS NOT NULL)) "
@@ -89,7 +96,11 @@ def entries(events: Query, group: Sequence[Sql], key: Sql, old_key: Sql) -> Quer
         {
             "compared": compared_elements(),
             "can_copy": may_be_copied(),
-            "at": case((leaves, f"array({at_key}, {at_old})"), otherwise=f"array({at_key})"),
+            "at": case(
+                (leaves, f"array({at_key}, {at(old_key, 'false', 'true', 'false')})"),
+                (says, f"array({at_key}, {at(old_key, 'false', 'false', 'true')})"),
+                otherwise=f"array({at_key})",
+            ),
             "in_tx": transaction(),
         }
     )
@@ -116,7 +127,8 @@ def entries(events: Query, group: Sequence[Sql], key: Sql, old_key: Sql) -> Quer
         "row_before",
         "arrives",
         "departs",
-        "op = 'u' AND NOT arrives AND NOT departs AS updates",
+        "says",
+        "op = 'u' AND NOT arrives AND NOT departs AND NOT says AS updates",
     )
 
 
@@ -135,12 +147,14 @@ def keys_to_fold(found: DataFrame, group: Sequence[str]) -> DataFrame:
     of_key = ", ".join([*group, "key_hash"])
     tied = (
         Query(found)
+        .where("NOT says")
         .then(f"AGGREGATE count(*) AS n GROUP BY {of_key}, identified")
         .where("n > 1")
         .select(*group, "key_hash", f"1 AS {TIED}", f"0 AS {SCATTERED}", f"0 AS {CROSSED}")
     )
     scattered = (
         Query(found)
+        .where("NOT says")
         .then(f"AGGREGATE min(lane) < max(lane) AS is_scattered GROUP BY {of_key}, elements")
         .where("is_scattered")
         .select(*group, "key_hash", f"0 AS {TIED}", f"1 AS {SCATTERED}", f"0 AS {CROSSED}")
@@ -162,12 +176,13 @@ def keys_to_fold(found: DataFrame, group: Sequence[str]) -> DataFrame:
         .where("tx IS NOT NULL")
         .then(
             "AGGREGATE count_if(arrives) AS arrived, count_if(departs) AS departed, "
+            "count_if(says) AS said, "
             "count_if(updates AND row_before IS NOT NULL) AS compared, "
             f"{left_over} AS left_over, max_by(row, offset) AS newest, "
             f"{left_first} AS left_first GROUP BY {of_key}, tx"
         )
         .where(
-            "arrived > 0 AND ((departed > 0 AND NOT left_first) "
+            "arrived > 0 AND ((departed > 0 AND NOT left_first) OR said > departed "
             "OR (compared > 0 AND left_over <> newest))"
         )
         .select(*group, "key_hash", f"0 AS {TIED}", f"0 AS {SCATTERED}", f"1 AS {CROSSED}")

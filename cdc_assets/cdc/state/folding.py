@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes import order_facts
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.positions import LSN, is_late_checked, literal_position
+from cdc_assets.cdc.positions import has_whole_rows, is_late_checked, literal_position
 from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals
 from cdc_assets.cdc.state.columns import OwnColumn, TableColumns
@@ -39,7 +39,7 @@ from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, Unchanged
 _PLACE = ("landing_date", "topic", "partition", "offset", "kafka_time")
 # What copies and transactions are told by, beside images and times.
 _TOLD_BY = (
-    "position_basis", "identity", "tx", "is_late_checked", "is_postgresql", "nulls_say_nothing",
+    "position_basis", "identity", "tx", "is_late_checked", "has_whole_rows", "nulls_say_nothing",
     *TOLD_BY,
 )  # fmt: skip
 _NO_VALUES = "CAST(array() AS array<struct<column: int, value: string>>)"
@@ -142,6 +142,7 @@ class Folding:
             leaving row takes), `position`, `before`, `after`, `schema_id`, `source_ts_ms`,
             `content` (a hash), `tx`, `is_late_checked`, and what copies are told by.
         """
+        is_full = self.day.config.replica_identity == "full"
         changes_key = "op = 'u' AND ok IS NOT NULL AND NOT (ok <=> k)"
         at_key = case(
             ("op = 'r'", f"'{READ}'"),
@@ -156,8 +157,7 @@ class Folding:
                 "kind": at_key,
                 "tx": order_facts.transaction(),
                 "is_late_checked": is_late_checked("position_basis", "connector"),
-                "is_postgresql": f"coalesce(startswith(position_basis, '{LSN},') "
-                "OR lower(connector) = 'postgresql', false)",
+                "has_whole_rows": has_whole_rows("position_basis", "connector", is_full),
                 # SQL Server sends no old value of a large column.
                 "nulls_say_nothing": "coalesce(lower(connector) = 'sqlserver', false)",
                 **TOLD_BY,
@@ -283,8 +283,6 @@ class Folding:
         `was_names` are all that the images have. `is_whole` is true where `before` may be taken for
         the whole old row.
         """
-        is_full = literal(self.day.config.replica_identity == "full")
-        whole = f"is_late_checked AND before IS NOT NULL AND (NOT is_postgresql OR {is_full})"
         key_names = literals(self.columns.key_names)
         opened = (
             Query(entries)
@@ -296,7 +294,7 @@ class Folding:
             )
             .extend(
                 {
-                    "is_whole": f"coalesce({whole}, false)",
+                    "is_whole": "has_whole_rows AND before IS NOT NULL",
                     "is_removal": "after IS NULL",
                 }
             )

@@ -17,10 +17,9 @@ from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, SECOND_HALVES
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.names import column, quote
 from cdc_assets.cdc.positions import (
-    LSN,
     cut_before,
     directly_after,
-    is_late_checked,
+    has_whole_rows,
     latest,
     literal_position,
     of_removal,
@@ -253,11 +252,8 @@ class Keyed:
         image = "CAST(NULL AS string)"
         if self.day.may_be_unsent:
             # The whole old row has what an update did not send (R2).
-            is_full = literal(self.day.config.replica_identity == "full")
-            is_whole = (
-                f"{is_late_checked('position_basis', 'connector')} AND "
-                f"({is_full} OR NOT startswith(position_basis, '{LSN},'))"
-            )
+            is_full = self.day.config.replica_identity == "full"
+            is_whole = has_whole_rows("position_basis", "connector", is_full)
             image = case((f"op IN ('u', 'd') AND {is_whole}", "before"))
         common.append(f"{image} AS old_image")
         own = Query(events).where(f"op = 'd' OR ({_UPSERT})").extend({"is_removal": "op = 'd'"})
