@@ -483,9 +483,14 @@ class KeyedTable(Table):
 
     def _filled(self, change: Change, column: str, taken: Held | None, of_day: Day) -> Any:
         """R2: the value of the row that departed, else of the row that the event took."""
-        value = self._departed_value(change, column, of_day)
+        value = self._said_value(change, column, of_day)
         if value is UNKNOWN and taken is not None:
             value = taken.values.get(column, UNKNOWN)
+        return value
+
+    def _said_value(self, change: Change, column: str, of_day: Day) -> Any:
+        """What an event that did not send a value says of it: by its old image, by its old key."""
+        value = self._departed_value(change, column, of_day)
         if value is UNKNOWN and self._is_vouched(change.event):
             value = self._old_value(change.event, column)
         return value
@@ -523,7 +528,7 @@ class KeyedTable(Table):
                 return UNKNOWN
             value = self._carried(change.event, column, of_day.date)
             if value is UNKNOWN:
-                value = self._departed_value(change, column, of_day)
+                value = self._said_value(change, column, of_day)
             if value is not UNKNOWN:
                 return value
         return UNKNOWN

@@ -111,7 +111,9 @@ def _counts(records: DataFrame, source: SourceConfig) -> DataFrame:
 def _order_of_tables(records: DataFrame) -> DataFrame:
     """How many keys of each table need more than positions to be ordered."""
     changes = Query(records).where("destination = 'changes'")
-    found = entries(changes, _OF_TABLE, "key", "old_key").plan()
+    # A header may have a number of the key as text.
+    keys = ("replace(key, '\"')", "replace(old_key, '\"')")
+    found = entries(changes, _OF_TABLE, *keys).plan()
     folded = keys_to_fold(found.repartition(*_OF_TABLE, "key_hash"), _OF_TABLE)
     counted = ", ".join(f"sum({name}) AS {name}" for name in (TIED, SCATTERED, CROSSED))
     return (

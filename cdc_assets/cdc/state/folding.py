@@ -108,7 +108,6 @@ class Folding:
             at_it = F.expr("key_hash IN (xxhash64(k), xxhash64(ok))")
             add(events.join(hashes, at_it, "left_semi"), literal(day.day))
         if day.open_transactions:
-            first = min(day.open_transactions.values())
             tx = f"xxhash64({order_facts.transaction()})"
             start = case(
                 *(
@@ -116,13 +115,17 @@ class Folding:
                     for known, of_tx in day.open_transactions.items()
                 )
             )
-            days = [first + timedelta(days=n) for n in range((day.day - first).days + 1)]
-            of_days = Query(self.keyed.events(days)).extend({"start": start})
-            add(of_days.where("start IS NOT NULL").plan(), "start")
+            opened = Query(events).extend({"start": start}).where("start IS NOT NULL")
+            add(opened.plan(), "start")
         if self.unchanged.columns and self.unchanged.has_links:
             # The value of a row that left another key may be that of one that was folded.
-            links = events.where("op IN ('c', 'u') AND ok IS NOT NULL AND NOT (ok <=> k)")
-            add(links, literal(day.day), is_needed=False)
+            links = "op IN ('c', 'u') AND ok IS NOT NULL AND NOT (ok <=> k)"
+            add(events.where(links), literal(day.day), is_needed=False)
+            if day.open_transactions:
+                first = min(day.open_transactions.values())
+                days = [first + timedelta(days=n) for n in range((day.day - first).days)]
+                before = Query(self.keyed.events(days)).where(links).extend({"start": start})
+                add(before.where("start IS NOT NULL").plan(), "start", is_needed=False)
         both = Query(reduce(DataFrame.unionByName, parts)).where("k IS NOT NULL")
         known = "min(start) AS start, max(is_needed) AS is_needed"
         return both.then(f"AGGREGATE {known} GROUP BY k").plan()
@@ -440,12 +443,12 @@ class Folding:
                 "from_n": case(("left_taken >= 0", "left_taken"), otherwise="taken"),
             }
         )
-        # What left says itself what it was; else, where no row is known, its own old image does.
-        alone = f"kind IN ('{ARRIVES}', '{UPDATES}') AND coalesce(from_n, -1) < 0"
+        # An old image says what the row was, that of the row that left or its own.
         told = linked.replace(
             {
                 name: f"coalesce({name}, CASE WHEN kind = '{ARRIVES}' "
-                f"THEN left_{self._before(i)} END, CASE WHEN {alone} THEN {self._before(i)} END)"
+                f"THEN left_{self._before(i)} END, "
+                f"CASE WHEN kind IN ('{ARRIVES}', '{UPDATES}') THEN {self._before(i)} END)"
                 for i, name in zip(indexes, carried, strict=True)
             }
         )
@@ -476,14 +479,7 @@ class Folding:
             )
             names = ("p_k", "p_n", "p_from_k", "p_from_n", *(f"p_{name}" for name in carried))
             current = self.checkpoints.add(step.drop(*names).plan())
-        last = {
-            name: case(
-                (f"kind IN ('{ARRIVES}', '{UPDATES}')", f"coalesce({name}, {self._before(i)})"),
-                otherwise=name,
-            )
-            for i, name in zip(indexes, carried, strict=True)
-        }
-        return Query(current).replace(last).drop("from_k", "from_n").plan()
+        return Query(current).drop("from_k", "from_n").plan()
 
 
 def _text(c: OwnColumn) -> Sql:

@@ -101,7 +101,7 @@ class Unchanged:
 
         Args:
             moves: has `after`, `schema_id` and `is_removal`.
-            with_old_images: and `old_image`; of a removal it has the values that were there.
+            with_old_images: and `old_image`, which has what was not sent, and what a removal took.
         """
         if not self.columns:
             return moves
@@ -122,8 +122,7 @@ class Unchanged:
             is_sent = f"NOT is_removal AND NOT {self.flag(index)}"
             known = [(is_sent, sent)]
             if with_old_images:
-                of_old = self.value_in("old_image", name, "true")
-                known.append(("is_removal AND old_image IS NOT NULL", of_old))
+                known.append(("old_image IS NOT NULL", self.value_in("old_image", name, "true")))
             carried[self.carried(index)] = case(*known)
         found = opened.extend(texts).extend(flags).extend(carried)
         return found.drop("row", *texts).plan()
