@@ -407,10 +407,7 @@ class Folding:
         return rows.replace(changed).drop(*dropped).plan(), unresolved
 
     def _with_unsent(self, known: DataFrame) -> DataFrame:
-        """Give what was not sent the value of the row that was taken, or left another key (R2).
-
-        Each round looks twice as far back as the one before.
-        """
+        """Give what was not sent the value of the row that was taken, or left another key (R2)."""
         carried = [self.unchanged.carried(i) for i in self.unchanged.indexes]
         same = "compared"
         moved = Query(known).extend(
@@ -457,10 +454,30 @@ class Folding:
             "left_count", "arriving",
         )  # fmt: skip
         others = [f"left_{self._before(i)}" for i in indexes]
-        current = self.checkpoints.add(told.drop(*gone, *others).plan())
+        kept = told.extend({"first_k": "from_k", "first_n": "from_n"}).drop(*gone, *others)
+        current = self._taken_over(self.checkpoints.add(kept.plan()), carried)
+        # Where what is known to have left says nothing, the newest of its own key.
+        lacking = f"kind = '{ARRIVES}' AND ({' OR '.join(f'{name} IS NULL' for name in carried)})"
+        may_look_further = f"{lacking} AND taken >= 0 AND first_k <> k"
+        if not current.where(may_look_further).isEmpty():
+            again = Query(current).replace(
+                {
+                    "from_k": case((may_look_further, "k"), otherwise="first_k"),
+                    "from_n": case((may_look_further, "taken"), otherwise="first_n"),
+                }
+            )
+            current = self._taken_over(again.plan(), carried)
+        return Query(current).drop("from_k", "from_n", "first_k", "first_n").plan()
+
+    def _taken_over(self, entries: DataFrame, carried: Sequence[str]) -> DataFrame:
+        """Give each entry what it lacks of the entry `from_k`, `from_n`, and of those before it.
+
+        Each round looks twice as far back as the one before.
+        """
+        current = entries
         lacking = " OR ".join(f"{name} IS NULL" for name in carried)
+        is_open = f"kind IN ('{ARRIVES}', '{UPDATES}') AND from_n >= 0 AND ({lacking})"
         for _ in range(_ROUNDS):
-            is_open = f"kind IN ('{ARRIVES}', '{UPDATES}') AND from_n >= 0 AND ({lacking})"
             if current.where(is_open).isEmpty():
                 break
             renamed = ", ".join(f"{name} AS p_{name}" for name in carried)
@@ -479,7 +496,7 @@ class Folding:
             )
             names = ("p_k", "p_n", "p_from_k", "p_from_n", *(f"p_{name}" for name in carried))
             current = self.checkpoints.add(step.drop(*names).plan())
-        return Query(current).drop("from_k", "from_n").plan()
+        return current
 
 
 def _text(c: OwnColumn) -> Sql:
