@@ -1,4 +1,4 @@
-"""The Spark pipeline against the plain-Python model, over many small worlds (worlds.py).
+"""The Spark pipeline against the plain-Python model, over many small worlds (worlds).
 
 What is compared, of every world: the destination and reason of each record, all changes, every day
 of the table, lag. Spark reads all worlds in one run, each as a table of a source with its settings.
