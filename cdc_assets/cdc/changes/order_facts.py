@@ -145,20 +145,30 @@ def keys_to_fold(found: DataFrame, group: Sequence[str]) -> DataFrame:
         and leave within one transaction.
     """
     of_key = ", ".join([*group, "key_hash"])
+    own = Query(found).where("NOT says")
     tied = (
-        Query(found)
-        .where("NOT says")
-        .then(f"AGGREGATE count(*) AS n GROUP BY {of_key}, identified")
+        own.then(f"AGGREGATE count(*) AS n GROUP BY {of_key}, identified")
         .where("n > 1")
         .select(*group, "key_hash", f"1 AS {TIED}", f"0 AS {SCATTERED}", f"0 AS {CROSSED}")
     )
     scattered = (
-        Query(found)
-        .where("NOT says")
-        .then(f"AGGREGATE min(lane) < max(lane) AS is_scattered GROUP BY {of_key}, elements")
+        own.then(f"AGGREGATE min(lane) < max(lane) AS is_scattered GROUP BY {of_key}, elements")
         .where("is_scattered")
         .select(*group, "key_hash", f"0 AS {TIED}", f"1 AS {SCATTERED}", f"0 AS {CROSSED}")
     )
+    both = tied.plan().unionAll(scattered.plan())
+    crossed = Query(crossed_keys(found, group))
+    flags = (f"0 AS {TIED}", f"0 AS {SCATTERED}", f"1 AS {CROSSED}")
+    return both.unionAll(crossed.select(*group, "key_hash", *flags).plan())
+
+
+def crossed_keys(found: DataFrame, group: Sequence[str]) -> DataFrame:
+    """`group`, `key_hash` of keys at which rows arrive and leave within one transaction.
+
+    Args:
+        found, group: as those of :func:`keys_to_fold`.
+    """
+    of_key = ", ".join([*group, "key_hash"])
     # Updates that follow one another have the row before them as `before`, so that all but the last
     # row stand twice. Where one is left over, an update was of another row that held the key.
     left_over = (
@@ -185,9 +195,9 @@ def keys_to_fold(found: DataFrame, group: Sequence[str]) -> DataFrame:
             "arrived > 0 AND ((departed > 0 AND NOT left_first) OR said > departed "
             "OR (compared > 0 AND left_over <> newest))"
         )
-        .select(*group, "key_hash", f"0 AS {TIED}", f"0 AS {SCATTERED}", f"1 AS {CROSSED}")
+        .select(*group, "key_hash")
     )
-    return tied.plan().unionAll(scattered.plan()).unionAll(crossed.plan())
+    return crossed.plan()
 
 
 @dataclass(frozen=True)

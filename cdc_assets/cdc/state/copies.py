@@ -14,7 +14,7 @@ from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.positions import elements_in, is_kafka_placed, real_part
 from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Query, literal
-from cdc_assets.cdc.state.keyed import Keyed
+from cdc_assets.cdc.state.keyed import IS_MOVE, Keyed
 
 # What tells a copy from another change, beside its place.
 TOLD_BY = {
@@ -75,7 +75,7 @@ def find_copies(keyed: Keyed, checkpoints: Checkpoints) -> DataFrame | None:
 def _entries(keyed: Keyed, days: Sequence[date]) -> DataFrame:
     """What the events of some days do to keys: the columns that copies are told by."""
     events = Query(keyed.events(days)).extend(TOLD_BY).plan()
-    own = events.where("op = 'd' OR (op IN ('c', 'u', 'r') AND after IS NOT NULL)")
+    own = events.where(IS_MOVE)
     entries = own.select(*_ENTRY)
     if any(of_day.moves for of_day in keyed.day.of_days(days)):
         entries = entries.unionByName(keyed.left_keys(events, days).select(*_ENTRY))

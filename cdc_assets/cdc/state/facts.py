@@ -73,8 +73,6 @@ def bases_of(days: Iterable[DayFacts], known: Mapping[int, str]) -> dict[int, st
 class Lane:
     """A table's events of a day in one partition of a topic: transactions, as hashes (O16)."""
 
-    topic: str
-    partition: int
     first_tx: int
     last_tx: int
     lowest_tx: int
@@ -101,7 +99,6 @@ class DayFacts:
     truncate_ranges: tuple[PositionRange, ...] = ()
     source_times: tuple[int, int] | None = None  # first and last of events with a position (ms)
     tied: int = 0  # keys with events that nothing of the source tells apart (O15)
-    scattered: int = 0  # keys with events of equal elements in several partitions (O8)
     crossed: int = 0  # keys at which rows arrive and leave in one transaction (O16)
     is_paired: bool = True  # each key change by header has its delete and its create (D9)
     is_order_known: bool = True  # false of days made before these were counted
@@ -251,7 +248,6 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
         truncate_ranges=_ranges(fact for fact in facts if fact.op == "t"),
         source_times=_source_times(facts),
         tied=sum(fact.tied or 0 for fact in order),
-        scattered=sum(fact.scattered or 0 for fact in order),
         crossed=sum(fact.crossed or 0 for fact in order),
         is_paired=_key_changes(facts, "cu") == _key_changes(facts, "d"),
         is_order_known=all(fact.key_changes is not None for fact in facts),
@@ -270,7 +266,7 @@ def _key_changes(facts: Iterable[Row], ops: str) -> tuple[int, int]:
 
 
 def _lane(fact: Row) -> Lane:
-    names = ("topic", "partition", "first_tx", "last_tx", "lowest_tx", "highest_tx")
+    names = ("first_tx", "last_tx", "lowest_tx", "highest_tx")
     return Lane(*(fact[name] for name in names))
 
 

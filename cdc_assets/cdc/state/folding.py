@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from functools import reduce
 
 from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ from cdc_assets.cdc.state.entry_queue import (
     UPDATES,
     fold_entries,
 )
-from cdc_assets.cdc.state.keyed import Keyed
+from cdc_assets.cdc.state.keyed import IS_MOVE, Keyed
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, Unchanged
 
@@ -103,8 +103,7 @@ class Folding:
 
         if day.day_facts.crossed or not day.day_facts.is_order_known:
             hashed = order_facts.entries(Query(events), (), "k", "ok").plan()
-            crossed = order_facts.keys_to_fold(hashed, ()).where(f"{order_facts.CROSSED} > 0")
-            hashes = F.broadcast(crossed.select("key_hash").distinct())
+            hashes = F.broadcast(order_facts.crossed_keys(hashed, ()).distinct())
             at_it = F.expr("key_hash IN (xxhash64(k), xxhash64(ok))")
             add(events.join(hashes, at_it, "left_semi"), literal(day.day))
         if day.open_transactions:
@@ -123,7 +122,7 @@ class Folding:
             add(events.where(links), literal(day.day), is_needed=False)
             if day.open_transactions:
                 first = min(day.open_transactions.values())
-                days = [first + timedelta(days=n) for n in range((day.day - first).days)]
+                days = day.days_from(first)[:-1]
                 before = Query(self.keyed.events(days)).where(links).extend({"start": start})
                 add(before.where("start IS NOT NULL").plan(), "start", is_needed=False)
         both = Query(reduce(DataFrame.unionByName, parts)).where("k IS NOT NULL")
@@ -154,7 +153,7 @@ class Folding:
             ("op = 'd' AND new_key IS NOT NULL", f"'{LEAVES}'"),
             otherwise=f"'{DELETED}'",
         )
-        opened = Query(events).where("op = 'd' OR (op IN ('c', 'u', 'r') AND after IS NOT NULL)")
+        opened = Query(events).where(IS_MOVE)
         told = opened.extend(
             {
                 "kind": at_key,
@@ -187,7 +186,7 @@ class Folding:
             The entries, and `is_copy`: a redelivered change, or a record that landed before.
         """
         day = self.day
-        days = [start + timedelta(days=n) for n in range((day.day - start).days + 1)]
+        days = day.days_from(start)
         if start < day.day or day.may_repeat_earlier:
             days = [*day.window_since_start(start), *days]
         days = [d for d in days if day.facts_on(d).events]
@@ -217,7 +216,7 @@ class Folding:
             left (-1: none); `last`, the highest position; `is_reached`, by an event of the day.
         """
         day, keyed = self.day, self.keyed
-        days = [start + timedelta(days=n) for n in range((day.day - start).days + 1)]
+        days = day.days_from(start)
         past = day.window_before(start)
         # Plans are made anew by each step: what is behind a checkpoint is not.
         history = self.checkpoints.add(self._history(start, keys))
@@ -226,7 +225,7 @@ class Folding:
         base = keyed.rows_before(start)
         if base is not None:
             base = self.checkpoints.add(self._of_keys(base, keys))
-        removed = self._removed(past, keys, history)
+        removed = self._removed(start, keys, history)
         past_cut = None if start == day.day and day.is_all_after else day.truncated(past)
         cut = day.truncated(days)
         if any(day.facts_on(d).without_position for d in days):
@@ -266,13 +265,11 @@ class Folding:
         is_reached = f"exists(es, e -> e.landing_date = {literal(day.day)}) AS is_reached"
         return folded.select("k", "last", "es", "done.taken AS took", top, is_reached).plan()
 
-    def _removed(
-        self, past: Sequence[date], keys: DataFrame, history: DataFrame
-    ) -> DataFrame | None:
+    def _removed(self, start: date, keys: DataFrame, history: DataFrame) -> DataFrame | None:
         """`k`, `pos` of what was removed in the days looked back on, without copies."""
-        if list(past) == self.day.window and self.day.is_all_after and not self.day.may_be_unsent:
-            return None
-        removed = self.keyed.removed_on(past) if past else None
+        day, keyed = self.day, self.keyed
+        is_today = start == day.day
+        removed = keyed.removed if is_today else keyed.removed_on(day.window_before(start))
         if removed is None:
             return None
         again = history.where("is_copy").selectExpr("k AS copy_k", "position AS copy_at")

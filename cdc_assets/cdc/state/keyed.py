@@ -35,6 +35,7 @@ from cdc_assets.cdc.values.readers import At, grown, of_member, read_key
 _PLACE = ("landing_date", "topic", "partition", "offset", "kafka_time")
 # A row is there after it; the BEFOR half of a split update writes none (W3).
 _UPSERT = "op IN ('c', 'u', 'r') AND after IS NOT NULL"
+IS_MOVE = f"op = 'd' OR ({_UPSERT})"  # it does something to its key
 
 
 class Keyed:
@@ -256,7 +257,7 @@ class Keyed:
             is_whole = has_whole_rows("position_basis", "connector", is_full)
             image = case((f"op IN ('u', 'd') AND {is_whole}", "before"))
         common.append(f"{image} AS old_image")
-        own = Query(events).where(f"op = 'd' OR ({_UPSERT})").extend({"is_removal": "op = 'd'"})
+        own = Query(events).where(IS_MOVE).extend({"is_removal": "op = 'd'"})
         kept = [f"CASE WHEN NOT is_removal THEN {name} END AS {name}" for name in ("after", "link")]
         moves = own.select("k", "is_removal", "position", *kept, *common).where("k IS NOT NULL")
         if not self.day.day_facts.moves:

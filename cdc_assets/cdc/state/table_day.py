@@ -217,7 +217,7 @@ class TableDay:
         first = min([self.day, *self.open_transactions.values()])
         if self.looks_back or first < self.day:
             first = min([first, *self.window_before(first)])
-        return [first + timedelta(days=n) for n in range((self.day - first).days + 1)]
+        return self.days_from(first)
 
     @cached_property
     def bases(self) -> dict[int, str]:
@@ -327,7 +327,7 @@ class TableDay:
 
         Another transaction may be cut by that day's beginning, and so on.
         """
-        days = [first + timedelta(days=n) for n in range((self.day - first).days + 1)]
+        days = self.days_from(first)
         ends = self._ends_before(first)
         begins = [
             self._first_day(tx)
@@ -366,6 +366,10 @@ class TableDay:
             if not earlier:
                 return first
             first = min(earlier)
+
+    def days_from(self, first: date) -> list[date]:
+        """The days from one on up to the day itself."""
+        return [first + timedelta(days=n) for n in range((self.day - first).days + 1)]
 
     def window_since_start(self, day: date) -> list[date]:
         """Of the `late_days` before a day those whose events the table has met."""

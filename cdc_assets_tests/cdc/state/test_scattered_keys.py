@@ -72,15 +72,15 @@ def test_events_that_kafka_alone_orders_are_a_warning(
     log = CanalTxLog("canal", table=TABLE, landing=Landing(ev.DAY))
     log.begin()
     log.insert({"id": 1, "v": "a"})
-    ev_records = log.landed[ev.DAY]
+    first = log.landed[ev.DAY][0]
     again = ev.canal_message(
         "UPDATE",
         [{"id": "1", "v": "c"}],
         [{"v": "a"}],
         table=TABLE,
-        topic=ev_records[0].topic,
+        topic=first.topic,
         partition=1,
-        timestamp_ms=ev_records[0].timestamp_ms,
+        timestamp_ms=first.timestamp_ms,
     )
     log.landing.put(again)
     source = lakes.write_source(
