@@ -309,7 +309,7 @@ def test_a_position_on_another_basis_is_late_and_counted(told: Told) -> None:  #
     for day in DAYS:
         found = _finding(told, name, day, "positions_comparable")
         assert (found.passed, found.metadata["events_on_another_basis"]) == (False, 1)
-        assert found.metadata["basis"] == "epoch 0: lsn"
+        assert found.metadata["basis"] == "epoch 0: lsn,partition,offset,place"
 
 
 def test_columns_that_no_table_can_have_are_left_out_and_named(told: Told) -> None:
