@@ -83,7 +83,11 @@ TABLE = (
         "Each key written on this day exists exactly once (audited before publishing).",
     ),
     Check("keys_readable", "Every event's key fits the table's key columns."),
-    Check("keys_agree", "No row image contradicts the key of its event.", WARN),
+    Check(
+        "keys_agree",
+        "No row image contradicts the key of its event, and none meets another row at its key.",
+        WARN,
+    ),
     Check(
         "positions_comparable",
         "Every event's position is made of the same source elements as the table's.",
@@ -514,7 +518,15 @@ def table_findings(state: TableState, day: date, report: DayReport) -> list[Find
             not report.unreadable_keys,
             {"unreadable_keys": report.unreadable_keys},
         ),
-        Finding("keys_agree", not report.contradicted, {"contradicted": report.contradicted}),
+        Finding(
+            "keys_agree",
+            not (report.contradicted or report.arrived_on_rows or report.before_of_others),
+            {
+                "contradicted": report.contradicted,
+                "arrived_on_rows": report.arrived_on_rows,
+                "before_of_others": report.before_of_others,
+            },
+        ),
         Finding(
             "positions_comparable",
             not report.other_basis,

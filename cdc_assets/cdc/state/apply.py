@@ -18,6 +18,7 @@ from cdc_assets.cdc.state.columns import TableColumns
 from cdc_assets.cdc.state.copies import find_copies
 from cdc_assets.cdc.state.folding import Folding
 from cdc_assets.cdc.state.keyed import Keyed
+from cdc_assets.cdc.state.met_rows import count_met_rows
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unkeyed import Unkeyed
 from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, Unchanged
@@ -82,6 +83,7 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
             **_judge_values(day, rows, found, columns),
             "unresolved": unresolved,
             **_unreadable_keys(day, columns),
+            **count_met_rows(keyed),
             "keys_audited": found["n"],
         }
 

@@ -310,6 +310,14 @@ class Keyed:
         removal = F.lit(True).alias("is_removal")
         return pairs.select(F.col("before_k").alias("k"), removal, "pos", "source_ts_ms").distinct()
 
+    def pair_arrivals(self) -> DataFrame:
+        """`k`, `pos` (that of the first half), `is_removal` of the day's rows that pairs bring."""
+        pairs = self._pairs().where(F.col("after_day") == F.lit(self.day.day))
+        first = pairs.groupBy("sequence", F.col("after_k").alias("k")).agg(
+            F.min("pos").alias("pos")
+        )
+        return first.select("k", "pos", F.lit(False).alias("is_removal"))
+
     def left_keys(self, events: DataFrame, days: Sequence[date]) -> DataFrame:
         """The old keys of key changes, as removals: `k`, and their place before the row's (O4).
 

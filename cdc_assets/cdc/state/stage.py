@@ -54,6 +54,8 @@ class DayReport:
     earlier_bases: Mapping[str, str] = field(default_factory=dict)
     contradicted: int = 0
     unreadable_keys: int = 0
+    arrived_on_rows: int = 0
+    before_of_others: int = 0
     keys_audited: int = 0
     rules_changed: bool = False
     seconds: float = 0.0
