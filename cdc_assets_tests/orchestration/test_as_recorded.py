@@ -15,6 +15,7 @@ from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
+from cdc_assets.orchestration import progress
 from cdc_assets.orchestration.assets import build_assets
 from cdc_assets.orchestration.checks import AUDIT
 from cdc_assets_tests import events as ev
@@ -220,6 +221,17 @@ def test_changed_settings_have_days_recorded_anew(runs: Runs) -> None:
     for day in DAYS:
         assert "sample" not in runs.newest(ITEMS, day)
         assert runs.newest(ITEMS, day)["dagster/row_count"].value
+
+
+def test_a_run_says_which_days_stand_as_earlier_rules_made_them(runs: Runs) -> None:
+    """Other settings are other rules, as a new version's are."""
+    other = runs.with_settings(unavailable_value="another placeholder")
+    told: list[progress.Step] = []
+    with progress.listen(told.append):
+        assert other.run(DAYS[-1:]).success
+    (said,) = {step.text for step in told if step.stage == "changes" and "earlier" in step.text}
+    assert f"2 days, {DAYS[0]} to {DAYS[1]}, stand as earlier rules made them" in said
+    assert "1 days made again: the rules have changed" in said
 
 
 def test_a_forced_run_and_one_of_the_open_day_start_spark(

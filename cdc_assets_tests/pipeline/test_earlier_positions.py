@@ -339,3 +339,8 @@ def test_the_first_event_after_the_version_before_wins_and_a_late_one_loses(
     assert warning.status is Status.warning
     assert warning.found == f"{source}: 1 days, {EARLIER} to {EARLIER}, were made by earlier rules"
     assert f"--source {source} --from {EARLIER} --to {TODAY}" in warning.remedy
+    # What doctor says makes them again, under today's rules.
+    lakes.run_all(lake, source, [EARLIER, TODAY])
+    made = lake.day_commits(lake.stage(source, "changes"))
+    assert made_by_other_rules(lake.config, source, made) == []
+    assert not _differences(lake, source, stories, DAYS)
