@@ -99,12 +99,19 @@ def messages_of_one_instant_follow_their_offsets_not_their_rows_in_them(t: Telle
     t.says("DELETE", others, es=es)
 
 
-@story([(1, "a")], [(1, "b")])
-def a_message_that_is_sent_again_undoes_nothing(t: Teller) -> None:  # O5
+@story([(1, "a")], [(1, "a")])
+def a_message_that_is_sent_again_counts_until_the_rest_has_landed(t: Teller) -> None:  # O15
     first = t.says("INSERT", [{"id": 1, "name": "a"}])
     t.landing.on(D2)
     t.says("UPDATE", [{"id": 1, "name": "b"}], [{"name": "a"}])
     t.landing.again(first)
+
+
+@story([(1, "a")], [(1, "b")])
+def messages_that_are_all_sent_again_undo_nothing(t: Teller) -> None:  # O5, O15
+    first = t.says("INSERT", [{"id": 1, "name": "a"}])
+    t.landing.on(D2)
+    t.landing.again(first, t.says("UPDATE", [{"id": 1, "name": "b"}], [{"name": "a"}]))
 
 
 @story([(3, "c")])
@@ -120,8 +127,8 @@ def rows_of_a_table_without_key_are_all_kept_also_equal_ones_of_one_message(t: T
     t.says("INSERT", [{"id": 1, "name": "a"}, *both], keys=None)
 
 
-@story([(1, "a"), (2, "b"), (3, "c")], key="none")
-def messages_without_key_that_are_sent_again_add_nothing(t: Teller) -> None:  # O14
+@story([(1, "a"), (1, "a"), (2, "b"), (2, "b"), (3, "c"), (3, "c")], key="none")
+def messages_without_key_that_are_sent_again_are_rows_again(t: Teller) -> None:  # O14
     first = t.says("INSERT", [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}], keys=None)
     t.landing.again(first, t.says("INSERT", [{"id": 3, "name": "c"}], keys=None))
 
