@@ -113,12 +113,11 @@ def _order_of_tables(records: DataFrame) -> DataFrame:
     changes = Query(records).where("destination = 'changes'")
     # A header may have a number of the key as text.
     keys = ("replace(key, '\"')", "replace(old_key, '\"')")
-    found = entries(changes, _OF_TABLE, *keys).plan()
-    folded = keys_to_fold(found.repartition(*_OF_TABLE, "key_hash"), _OF_TABLE)
-    counted = ", ".join(f"sum({name}) AS {name}" for name in (TIED, SCATTERED, CROSSED))
+    found = entries(changes, _OF_TABLE, *keys)
+    counted = {name: f"count_if({name})" for name in (TIED, SCATTERED, CROSSED)}
     return (
-        Query(folded)
-        .then(f"AGGREGATE {counted} GROUP BY {', '.join(_OF_TABLE)}")
+        keys_to_fold(found, _OF_TABLE)
+        .aggregate(_OF_TABLE, counted)
         .extend({"destination": literal(ORDER)})
         .plan()
     )
@@ -130,14 +129,17 @@ def _order_of_partitions(records: DataFrame) -> DataFrame:
     changes = Query(records).where(
         f"destination = 'changes' AND position IS NOT NULL AND {transaction()} IS NOT NULL"
     )
-    of_lane = ", ".join([*_OF_TABLE, "topic", "partition"])
+    of_lane = (*_OF_TABLE, "topic", "partition")
     return (
-        changes.select(of_lane, "offset", "position", f"{tx} AS tx")
-        .then(
-            "AGGREGATE min_by(tx, offset) AS first_tx, "
-            "max_by(tx, offset) AS last_tx, min_by(tx, position) AS lowest_tx, "
-            "max_by(tx, position) AS highest_tx "
-            f"GROUP BY {of_lane}"
+        changes.select(*of_lane, "offset", "position", f"{tx} AS tx")
+        .aggregate(
+            of_lane,
+            {
+                "first_tx": "min_by(tx, offset)",
+                "last_tx": "max_by(tx, offset)",
+                "lowest_tx": "min_by(tx, position)",
+                "highest_tx": "max_by(tx, position)",
+            },
         )
         .extend({"destination": literal(ORDER)})
         .plan()

@@ -105,11 +105,15 @@ def entries(events: Query, group: Sequence[Sql], key: Sql, old_key: Sql) -> Quer
         }
     )
     names = [*group, "op", "compared", "can_copy", "in_tx", "position_basis"]
-    exploded = opened.then(
-        f"SELECT {', '.join(names)}, inline(at), xxhash64(topic, partition) AS lane, offset, "
-        f"{case(('can_copy', identified), otherwise=one_event)} AS identified, position, "
-        "xxhash64(after) AS row, "
-        "CASE WHEN before IS NOT NULL THEN xxhash64(before) END AS row_before"
+    exploded = opened.select(
+        *names,
+        "inline(at)",
+        "xxhash64(topic, partition) AS lane",
+        "offset",
+        f"{case(('can_copy', identified), otherwise=one_event)} AS identified",
+        "position",
+        "xxhash64(after) AS row",
+        "CASE WHEN before IS NOT NULL THEN xxhash64(before) END AS row_before",
     )
     elements = case(
         (is_kafka_placed("position_basis"), "xxhash64(element_at(position, -4))"),
@@ -132,72 +136,72 @@ def entries(events: Query, group: Sequence[Sql], key: Sql, old_key: Sql) -> Quer
     )
 
 
-def keys_to_fold(found: DataFrame, group: Sequence[str]) -> DataFrame:
+# Updates that follow one another have the row before them as `before`, so that all but the last row
+# stand twice. Where one is left over, an update was of another row that held the key.
+_LEFT_OVER = (
+    "bit_xor(CASE WHEN arrives OR updates THEN row END) ^ "
+    "coalesce(bit_xor(CASE WHEN updates THEN row_before END), 0L)"
+)
+# One row goes, then another one comes: never are there two.
+_LEFT_FIRST = (
+    "coalesce(count_if(arrives) = 1 AND count_if(departs) = 1 AND min(lane) = max(lane) "
+    "AND max(CASE WHEN departs THEN offset END) < min(CASE WHEN arrives THEN offset END), "
+    "false)"
+)
+# Aggregates of a key's entries of one transaction.
+_OF_TRANSACTION = {
+    "in_transaction": "count(tx)",
+    "arrived": "count_if(arrives)",
+    "departed": "count_if(departs)",
+    "said": "count_if(says)",
+    "compared": "count_if(updates AND row_before IS NOT NULL)",
+    "left_over": _LEFT_OVER,
+    "newest": "max_by(row, offset)",
+    "left_first": _LEFT_FIRST,
+}
+_IS_CROSSED = (
+    "coalesce(in_transaction > 0 AND arrived > 0 AND ((departed > 0 AND NOT left_first) "
+    "OR said > departed OR (compared > 0 AND left_over <> newest)), false)"
+)
+
+
+def keys_to_fold(found: Query, group: Sequence[str]) -> Query:
     """Keys whose highest position may not decide.
 
     Args:
-        found: :func:`entries`, distributed by `group` and key.
+        found: :func:`entries`.
         group: the names of what tells tables and days apart.
 
     Returns:
-        `group`, `key_hash`, and as 0 or 1: `tied`, two entries that nothing of the source tells
+        `group`, `key_hash`, and true or false: `tied`, two entries that nothing of the source tells
         apart; `scattered`, entries of equal elements in several partitions; `crossed`, rows arrive
         and leave within one transaction.
     """
-    of_key = ", ".join([*group, "key_hash"])
-    own = Query(found).where("NOT says")
-    tied = (
-        own.then(f"AGGREGATE count(*) AS n GROUP BY {of_key}, identified")
-        .where("n > 1")
-        .select(*group, "key_hash", f"1 AS {TIED}", f"0 AS {SCATTERED}", f"0 AS {CROSSED}")
+    own_lane = case(("NOT says", "lane"))
+    counted = {
+        "own": "count_if(NOT says)",
+        "is_scattered": f"coalesce(min({own_lane}) < max({own_lane}), false)",
+        **_OF_TRANSACTION,
+    }
+    groups = ("identified", "elements", "tx")
+    known = found.aggregate_sets([*group, "key_hash"], groups, counted).select(
+        *group,
+        "key_hash",
+        f"nth = 0 AND own > 1 AS {TIED}",
+        f"nth = 1 AND is_scattered AS {SCATTERED}",
+        f"nth = 2 AND {_IS_CROSSED} AS {CROSSED}",
     )
-    scattered = (
-        own.then(f"AGGREGATE min(lane) < max(lane) AS is_scattered GROUP BY {of_key}, elements")
-        .where("is_scattered")
-        .select(*group, "key_hash", f"0 AS {TIED}", f"1 AS {SCATTERED}", f"0 AS {CROSSED}")
-    )
-    both = tied.plan().unionAll(scattered.plan())
-    crossed = Query(crossed_keys(found, group))
-    flags = (f"0 AS {TIED}", f"0 AS {SCATTERED}", f"1 AS {CROSSED}")
-    return both.unionAll(crossed.select(*group, "key_hash", *flags).plan())
+    return known.where(f"{TIED} OR {SCATTERED} OR {CROSSED}")
 
 
-def crossed_keys(found: DataFrame, group: Sequence[str]) -> DataFrame:
-    """`group`, `key_hash` of keys at which rows arrive and leave within one transaction.
+def crossed_keys(found: Query) -> DataFrame:
+    """`key_hash` of keys at which rows arrive and leave within one transaction.
 
     Args:
-        found, group: as those of :func:`keys_to_fold`.
+        found: :func:`entries` of one table.
     """
-    of_key = ", ".join([*group, "key_hash"])
-    # Updates that follow one another have the row before them as `before`, so that all but the last
-    # row stand twice. Where one is left over, an update was of another row that held the key.
-    left_over = (
-        "bit_xor(CASE WHEN arrives OR updates THEN row END) ^ "
-        "coalesce(bit_xor(CASE WHEN updates THEN row_before END), 0L)"
-    )
-    # One row goes, then another one comes: never are there two.
-    left_first = (
-        "coalesce(count_if(arrives) = 1 AND count_if(departs) = 1 AND min(lane) = max(lane) "
-        "AND max(CASE WHEN departs THEN offset END) < min(CASE WHEN arrives THEN offset END), "
-        "false)"
-    )
-    crossed = (
-        Query(found)
-        .where("tx IS NOT NULL")
-        .then(
-            "AGGREGATE count_if(arrives) AS arrived, count_if(departs) AS departed, "
-            "count_if(says) AS said, "
-            "count_if(updates AND row_before IS NOT NULL) AS compared, "
-            f"{left_over} AS left_over, max_by(row, offset) AS newest, "
-            f"{left_first} AS left_first GROUP BY {of_key}, tx"
-        )
-        .where(
-            "arrived > 0 AND ((departed > 0 AND NOT left_first) OR said > departed "
-            "OR (compared > 0 AND left_over <> newest))"
-        )
-        .select(*group, "key_hash")
-    )
-    return crossed.plan()
+    of_tx = found.where("tx IS NOT NULL").aggregate(("key_hash", "tx"), _OF_TRANSACTION)
+    return of_tx.where(_IS_CROSSED).select("key_hash").plan()
 
 
 @dataclass(frozen=True)
@@ -232,6 +236,7 @@ def scattered_keys(
         return {}
     by_kafka = is_kafka_placed("position_basis")
     place = "struct(topic, partition)"
+    of_tie = ("landing_date", "table_name", "key", "tied", "by_kafka")
     found = (
         Query(changes)
         .where(f"({chosen}) AND position IS NOT NULL AND key IS NOT NULL AND op <> 't'")
@@ -246,18 +251,15 @@ def scattered_keys(
             }
         )
         # A copy takes the place of the event that it repeats (O15).
-        .then(
-            f"AGGREGATE min_by({place}, struct(landing_date, offset)) AS lane "
-            "GROUP BY landing_date, table_name, key, tied, by_kafka, identity, content"
+        .aggregate(
+            (*of_tie, "identity", "content"),
+            {"lane": f"min_by({place}, struct(landing_date, offset))"},
         )
-        .then(
-            "AGGREGATE sort_array(collect_set(lane)) AS lanes "
-            "GROUP BY landing_date, table_name, key, tied, by_kafka"
-        )
+        .aggregate(of_tie, {"lanes": "sort_array(collect_set(lane))"})
         .where("size(lanes) > 1")
-        .then(
-            "AGGREGATE count(DISTINCT key) AS keys, min_by(struct(key, lanes), key) AS example "
-            "GROUP BY landing_date, table_name, by_kafka"
+        .aggregate(
+            ("landing_date", "table_name", "by_kafka"),
+            {"keys": "count(DISTINCT key)", "example": "min_by(struct(key, lanes), key)"},
         )
         .plan()
         .orderBy("landing_date", "table_name")

@@ -85,8 +85,8 @@ def _entries(keyed: Keyed, days: Sequence[date]) -> DataFrame:
 def _suspects(keyed: Keyed, own: DataFrame) -> DataFrame:
     """`k`: keys with an event of the day that equals another, or ties with what landed earlier."""
     day = keyed.day
-    same = "k, topic, compared, identity, content"
-    repeated = Query(own).where("can_copy").then(f"AGGREGATE count(*) AS n GROUP BY {same}")
+    same = ("k", "topic", "compared", "identity", "content")
+    repeated = Query(own).where("can_copy").aggregate(same, {"n": "count(*)"})
     parts = [repeated.where("n > 1").select("k").plan()]
     if day.may_repeat_earlier:
         by_kafka = is_kafka_placed("position_basis")

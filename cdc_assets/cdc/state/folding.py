@@ -102,8 +102,8 @@ class Folding:
             parts.append(chosen.selectExpr(f"{start} AS start", needed, both))
 
         if day.day_facts.crossed or not day.day_facts.is_order_known:
-            hashed = order_facts.entries(Query(events), (), "k", "ok").plan()
-            hashes = F.broadcast(order_facts.crossed_keys(hashed, ()).distinct())
+            hashed = order_facts.entries(Query(events), (), "k", "ok")
+            hashes = F.broadcast(order_facts.crossed_keys(hashed).distinct())
             at_it = F.expr("key_hash IN (xxhash64(k), xxhash64(ok))")
             add(events.join(hashes, at_it, "left_semi"), literal(day.day))
         if day.open_transactions:
@@ -126,8 +126,8 @@ class Folding:
                 before = Query(self.keyed.events(days)).where(links).extend({"start": start})
                 add(before.where("start IS NOT NULL").plan(), "start", is_needed=False)
         both = Query(reduce(DataFrame.unionByName, parts)).where("k IS NOT NULL")
-        known = "min(start) AS start, max(is_needed) AS is_needed"
-        return both.then(f"AGGREGATE {known} GROUP BY k").plan()
+        known = {"start": "min(start)", "is_needed": "max(is_needed)"}
+        return both.aggregate(("k",), known).plan()
 
     def _of_keys(self, frame: DataFrame, keys: DataFrame) -> DataFrame:
         """Those rows that are of some keys."""
@@ -257,10 +257,10 @@ class Folding:
             }
         )
         others = [quote(name) for name in sorted(of_all.columns) if name not in ("k", "n")]
-        folded = numbered.then(
-            f"AGGREGATE array_sort(collect_list(struct(n, {', '.join(others)})), "
-            "(l, r) -> l.n - r.n) AS es, max(pos) AS last GROUP BY k"
-        ).extend({"done": fold_entries("es", is_key_alone=not self._values)})
+        entries_of = f"collect_list(struct(n, {', '.join(others)}))"
+        of_key = {"es": f"array_sort({entries_of}, (l, r) -> l.n - r.n)", "last": "max(pos)"}
+        done = fold_entries("es", is_key_alone=not self._values)
+        folded = numbered.aggregate(("k",), of_key).extend({"done": done})
         top = "coalesce(try_element_at(done.q, -1), -1) AS top"
         is_reached = f"exists(es, e -> e.landing_date = {literal(day.day)}) AS is_reached"
         return folded.select("k", "last", "es", "done.taken AS took", top, is_reached).plan()

@@ -99,12 +99,12 @@ class Keyed:
         what = ["is_removal", "pos", "after", "schema_id", "source_ts_ms", *unchanged.flags]
         if unchanged.columns:
             what.append("old_image")
-        of_key = [
-            f"max_by(struct({', '.join(what)}), pos) AS w",
-            "max(CASE WHEN is_removal THEN pos END) AS removed_pos",
-            *unchanged.aggregates(),
-        ]
-        grouped = Query(moves).then(f"AGGREGATE {', '.join(of_key)} GROUP BY k")
+        of_key = {
+            "w": f"max_by(struct({', '.join(what)}), pos)",
+            "removed_pos": "max(CASE WHEN is_removal THEN pos END)",
+            **unchanged.aggregates(),
+        }
+        grouped = Query(moves).aggregate(("k",), of_key)
         winners = grouped.select("k", "w.*", "removed_pos", *unchanged.carried_names)
         return winners.replace(unchanged.settled()).plan()
 

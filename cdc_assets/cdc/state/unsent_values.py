@@ -136,10 +136,10 @@ class Unchanged:
             for index, name, _ in own.values()
             if not self._keep_missing
         }
-        counts = ["count_if(link IS NOT NULL) AS links"]
-        counts += [f"count_if({sql}) AS {flag}" for flag, sql in unsent.items()]
+        counts = {"links": "count_if(link IS NOT NULL)"}
+        counts |= {flag: f"count_if({sql})" for flag, sql in unsent.items()}
         opened = Query(moves).extend({"row": "try_parse_json(after)"})
-        found = opened.then(f"AGGREGATE {', '.join(counts)}").plan().first()
+        found = opened.aggregate((), counts).plan().first()
         assert found is not None
         self.has_links = bool(found.links)
         if self._keep_missing:
@@ -258,29 +258,28 @@ class Unchanged:
         left_at = f"max(CASE WHEN is_gone AND {own} THEN old_pos END) OVER (PARTITION BY k, pos)"
         # Where this change took the row away: what stood before that is what it was.
         found = Query(movers.join(olds, below)).extend({"left_at": f"coalesce({left_at}, pos)"})
-        aggregates = [
-            f"max(CASE WHEN is_gone AND NOT {own} AND old_pos < left_at THEN old_pos END) AS ended"
-        ]
+        gone_before = f"is_gone AND NOT {own} AND old_pos < left_at"
+        aggregates = {"ended": f"max({case((gone_before, 'old_pos'))})"}
         for i in self.indexes:
             is_known = f"o{i} IS NOT NULL AND NOT is_gone AND old_pos < left_at"
             at = case((is_known, "old_pos"))
             of_image = case((f"o{i} IS NOT NULL AND is_gone AND {own}", "old_pos"))
-            aggregates += [f"max_by(o{i}, {at}) AS o{i}", f"max({at}) AS at{i}"]
-            aggregates.append(f"max_by(o{i}, {of_image}) AS image{i}")
+            aggregates |= {f"o{i}": f"max_by(o{i}, {at})", f"at{i}": f"max({at})"}
+            aggregates[f"image{i}"] = f"max_by(o{i}, {of_image})"
         last = {i: case((f"ended IS NULL OR at{i} > ended", f"o{i}")) for i in self.indexes}
         known = (f"coalesce(image{i}, {last[i]}) AS {self.carried(i)}" for i in self.indexes)
-        grouped = found.then(f"AGGREGATE {', '.join(aggregates)} GROUP BY k, pos")
+        grouped = found.aggregate(("k", "pos"), aggregates)
         return grouped.select("k", "pos", *known).plan()
 
     # --- winners
 
-    def aggregates(self) -> list[Sql]:
+    def aggregates(self) -> dict[str, Sql]:
         """The last value known of each column, per key, and where."""
-        found = []
+        found: dict[str, Sql] = {}
         for index in self.indexes:
             value, at = self.carried(index), self.carried_pos(index)
             known = f"CASE WHEN {value} IS NOT NULL THEN pos END"
-            found += [f"max_by({value}, {known}) AS {value}", f"max({known}) AS {at}"]
+            found |= {value: f"max_by({value}, {known})", at: f"max({known})"}
         return found
 
     def settled(self) -> dict[str, Sql]:
