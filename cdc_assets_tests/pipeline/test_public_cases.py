@@ -262,8 +262,9 @@ def outcomes(lake: Lake) -> dict[str, dict[Place, Outcome]]:
         for destination in ("changes", "control", "quarantine"):
             for row in lakes.stage_rows(lake, _source(name), destination):
                 images = {n: lakes.json_value(row.get(n)) for n in IMAGES}
-                order = (row.get("position") or [0, 0, 0])[2] if name == "canal" else 0
-                place = (row["topic"], row["partition"], row["offset"], order % 2**20)
+                # A Canal message has many rows, which are ordered by their place in it.
+                number = (row.get("position") or [0])[-1] // 2 if name == "canal" else 0
+                place = (row["topic"], row["partition"], row["offset"], number)
                 assert place not in of_format, f"{place} went to two destinations"
                 row |= {"destination": destination, "table": row["table_name"], **images}
                 of_format[place] = row
