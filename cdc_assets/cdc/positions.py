@@ -319,6 +319,12 @@ def start_of_day(day: Sql, timezone: str) -> Sql:
     return f"unix_millis(to_utc_timestamp(CAST({day} AS timestamp), {literal(timezone)}))"
 
 
+def time_in_kafka(processed_ts_ms: Sql, *otherwise: Sql) -> Sql:
+    """The Kafka timestamp of an event, or what stands in for it where none landed (O11), ms."""
+    own = "CASE WHEN kafka_ts_ms >= 0 THEN kafka_ts_ms END"
+    return f"coalesce({', '.join([own, processed_ts_ms, *otherwise])})"
+
+
 def with_kafka_time(position: Sql, basis: Sql, kafka_time: Sql) -> Sql:
     """A position in which the Kafka timestamp stands in, with this one (ms)."""
     raised = f"concat(array({_element(kafka_time)}), slice({position}, 2, size({position})))"

@@ -28,7 +28,7 @@ from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sql
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
-from cdc_assets.cdc.positions import epoch_of, start_of_day
+from cdc_assets.cdc.positions import epoch_of, start_of_day, time_in_kafka
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.placeholders import placeholder_cores
 
@@ -125,13 +125,11 @@ def _order_of_tables(records: DataFrame) -> DataFrame:
 
 def _order_of_partitions(records: DataFrame) -> DataFrame:
     """The transactions at the ends of each table's events in a partition (O16)."""
-    tx = f"xxhash64({transaction()})"
-    changes = Query(records).where(
-        f"destination = 'changes' AND position IS NOT NULL AND {transaction()} IS NOT NULL"
-    )
+    placed = Query(records).where("destination = 'changes' AND position IS NOT NULL")
+    changes = placed.extend({"in_tx": transaction()}).where("in_tx IS NOT NULL")
     of_lane = (*_OF_TABLE, "topic", "partition")
     return (
-        changes.select(*of_lane, "offset", "position", f"{tx} AS tx")
+        changes.select(*of_lane, "offset", "position", "xxhash64(in_tx) AS tx")
         .aggregate(
             of_lane,
             {
@@ -196,9 +194,11 @@ def _in_todays_form(
 ) -> DataFrame:
     """Changes of some days, as :func:`facts_of` asks for them."""
     rows = lake.spark.table(lake.stage(name, "changes")).where(landed_on(days))
-    end = start_of_day("landing_date + 1", lake.config.timezone)
-    kafka_time = f"least(CASE WHEN kafka_ts_ms >= 0 THEN kafka_ts_ms END, {end} - 1)"
-    turned = changes_from_earlier(kafka_time)
+    start, end = (
+        start_of_day(day, lake.config.timezone) for day in ("landing_date", "landing_date + 1")
+    )
+    kafka_time = time_in_kafka("processed_ts_ms", start)
+    turned = changes_from_earlier(f"least({kafka_time}, {end} - 1)")
     marks = {
         "destination": "'changes'",
         "reason": "CAST(NULL AS string)",

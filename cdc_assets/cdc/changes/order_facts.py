@@ -23,6 +23,8 @@ from cdc_assets.cdc.positions import (
 )
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of, literal
 
+# What a copy has, too, beside what identifies it (O15).
+CONTENT = "xxhash64(op, before, after, old_key, new_key)"
 # What is counted of the entries of each group.
 TIED, SCATTERED, CROSSED = "tied", "scattered", "crossed"
 # An update whose images have different keys takes the old row away itself (D10). Otherwise a header
@@ -247,7 +249,7 @@ def scattered_keys(
                     (by_kafka, "slice(position, 1, 1)"),
                     otherwise=f"slice(position, 1, size(position) - {len(TAIL)})",
                 ),
-                "content": "xxhash64(op, before, after, old_key, new_key)",
+                "content": CONTENT,
             }
         )
         # A copy takes the place of the event that it repeats (O15).

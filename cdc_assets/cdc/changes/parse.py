@@ -129,8 +129,7 @@ def parse(
             "_has_position": "NOT is_tombstone AND NOT coalesce(e_is_snapshot, false) "
             "AND (e_kind = 'row' OR e_op = 'message')",
             "says_order": "coalesce(array_max(ordered) > 0, false)",
-            "kafka_time": "coalesce(CASE WHEN kafka_ts_ms >= 0 THEN kafka_ts_ms END, "
-            "e_processed_ts_ms)",
+            "kafka_time": positions.time_in_kafka("e_processed_ts_ms"),
         }
     )
     first_half = is_one_of("e_source_op", own.first_halves)

@@ -20,7 +20,7 @@ from cdc_assets.cdc.state.keyed import IS_MOVE, Keyed
 TOLD_BY = {
     "compared": order_facts.compared_elements(),
     "can_copy": f"coalesce(position IS NOT NULL AND {order_facts.may_be_copied()}, false)",
-    "content": "xxhash64(op, before, after, old_key, new_key)",
+    "content": order_facts.CONTENT,
 }
 _ENTRY = (
     "k", "landing_date", "topic", "partition", "offset", "position", "identity", "position_basis",

@@ -31,6 +31,7 @@ from cdc_assets.cdc.positions import (
     is_all_after,
     on_basis,
     start_of_day,
+    time_in_kafka,
 )
 from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
@@ -391,11 +392,9 @@ class TableDay:
             `kafka_time`, the Kafka timestamp or what stands in for it (ms).
         """
         changed = self.lake.stage_days(self.name, "changes", days)
+        start = start_of_day("landing_date", self.lake.config.timezone)
         events = Query(changed.where(F.col("table_name") == self.table)).extend(
-            {
-                "kafka_time": "coalesce(CASE WHEN kafka_ts_ms >= 0 THEN kafka_ts_ms END, "
-                f"processed_ts_ms, {start_of_day('landing_date', self.lake.config.timezone)})"
-            }
+            {"kafka_time": time_in_kafka("processed_ts_ms", start)}
         )
         if self.has_earlier_changes(days):
             end = start_of_day("landing_date + 1", self.lake.config.timezone)
