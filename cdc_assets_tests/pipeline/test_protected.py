@@ -39,7 +39,7 @@ from cdc_assets_tests.lakes import (
 from cdc_assets_tests.paths import REPOSITORY
 
 SALT = "a salt of these tests"
-DAYS = [date(2026, 11, 1) + timedelta(days=n) for n in range(6)]
+DAYS = [date(2026, 11, 1) + timedelta(days=n) for n in range(4)]
 PROTECTED: dict[str, dict[str, dict[str, list[str]]]] = {
     "inventory": {
         "public.customers": {

@@ -45,6 +45,8 @@ from cdc_assets_tests.worlds import (
 pytestmark = pytest.mark.slow
 
 WORLDS = int(os.environ.get("CDC_WORLDS", "10"))
+# Who does not hunt waits for each second one alone.
+CHOSEN = slice(None) if "CDC_WORLDS" in os.environ else slice(None, None, 2)
 SEED = int(os.environ.get("CDC_SEED", "1"))
 SHRINK = int(os.environ.get("CDC_SHRINK", "8"))
 SHARES = (  # of ten worlds
@@ -287,7 +289,7 @@ def shrink(run: Run, world: World, rounds: int) -> tuple[World, list[str]]:
 def test_worlds_are_what_the_model_says(
     lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    compare(Runner(lake_of, tmp_path_factory.mktemp("worlds")), draw(WORLDS, SEED))
+    compare(Runner(lake_of, tmp_path_factory.mktemp("worlds")), draw(WORLDS, SEED)[CHOSEN])
 
 
 def test_worlds_are_the_same_where_plans_are_compiled_and_adaptive(
