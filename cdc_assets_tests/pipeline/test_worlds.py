@@ -297,10 +297,10 @@ def test_worlds_are_the_same_where_plans_are_compiled_and_adaptive(
 ) -> None:
     """As they are on large days; of registries Avro's, whose records alone are not JSON.
 
-    Each fifth of the worlds: to compile takes most of the time.
+    Each seventh of the worlds: to compile takes most of the time.
     """
     drawn = draw(WORLDS // 2, SEED, REGISTRY_SHARES[:1])
-    compare(Runner(large_lake_of, tmp_path_factory.mktemp("large")), drawn[1::5])
+    compare(Runner(large_lake_of, tmp_path_factory.mktemp("large")), drawn[1::7])
 
 
 def compare(run: Runner, drawn: list[World]) -> None:
