@@ -149,13 +149,14 @@ def read_all(broker: st.Broker, topics: tuple[str, ...]) -> Iterator[Record]:
             TopicPartition(t, p, 0) for t in topics if t in known for p in known[t].partitions
         ]
         consumer.assign(places)
-        left = len(places)
+        # One that still grows says several times that it has been read to its end.
+        left = {(place.topic, place.partition) for place in places}
         while left:
             message = consumer.poll(30)
             if message is None:
                 raise st.StackError(f"{topics}: nothing for 30 s")
             if message.error():
-                left -= 1
+                left.discard((message.topic(), message.partition()))
                 continue
             kind, ms = message.timestamp()
             yield Record(
