@@ -45,8 +45,8 @@ from cdc_assets_tests.worlds import (
 pytestmark = pytest.mark.slow
 
 WORLDS = int(os.environ.get("CDC_WORLDS", "10"))
-# Who does not hunt waits for each third one alone.
-CHOSEN = slice(None) if "CDC_WORLDS" in os.environ else slice(None, None, 3)
+# Who does not hunt waits for each third one alone, of six formats.
+CHOSEN = slice(None) if "CDC_WORLDS" in os.environ else slice(2, None, 3)
 SEED = int(os.environ.get("CDC_SEED", "1"))
 SHRINK = int(os.environ.get("CDC_SHRINK", "8"))
 SHARES = (  # of ten worlds

@@ -7,7 +7,6 @@ floor reads these few rows and none of its changes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import date
 
@@ -29,8 +28,8 @@ from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sq
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
 from cdc_assets.cdc.positions import epoch_of, start_of_day, time_in_kafka
-from cdc_assets.cdc.sqltext import Query, Sql, case, literal
-from cdc_assets.cdc.values.placeholders import placeholder_cores
+from cdc_assets.cdc.sqltext import Query, case, literal
+from cdc_assets.cdc.values.placeholders import may_hold_placeholder
 
 TABLE, COMMENT = "facts", "counts of the records of each day by destination, table and op"
 
@@ -80,7 +79,7 @@ def _counts(records: DataFrame, source: SourceConfig) -> DataFrame:
         "old_key IS NOT NULL AS is_move",
         "before IS NULL AS has_no_before",
         "schema_id IS NULL AND after IS NOT NULL AS is_untyped",
-        f"{_may_be_unsent(source)} AS may_be_unsent",
+        f"{may_hold_placeholder('after', source.unavailable_value)} AS may_be_unsent",
         "row_number",
         f"{case((is_change, 'json_object_keys(key)'))} AS names",
         f"{change} AS key_change",
@@ -142,15 +141,6 @@ def _order_of_partitions(records: DataFrame) -> DataFrame:
         .extend({"destination": literal(ORDER)})
         .plan()
     )
-
-
-def _may_be_unsent(source: SourceConfig) -> Sql:
-    """May `after` hold a value that was not sent (R2)? A pattern without signs is found fast."""
-    found = (
-        f"after RLIKE {literal(re.escape(core))}"
-        for core in placeholder_cores(source.unavailable_value)
-    )
-    return f"coalesce({' OR '.join(found)}, false)"
 
 
 def read_facts(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes import order_facts
 from cdc_assets.cdc.positions import LSN
-from cdc_assets.cdc.sqltext import Query, Sql, literal
+from cdc_assets.cdc.sqltext import Query
 from cdc_assets.cdc.state.keyed import IS_MOVE, Keyed
-from cdc_assets.cdc.values.placeholders import placeholder_cores
+from cdc_assets.cdc.values.placeholders import may_hold_placeholder
 
 # They carry changes of databases of any kind, and do not say of which.
 _OF_ANY_DATABASE = ("ogg", "dataworks")
@@ -64,14 +62,10 @@ def _before_of_others(keyed: Keyed) -> int:
     known = placed.extend(
         {"met": f"lag(after) OVER ({in_order})", "met_tx": f"lag(tx) OVER ({in_order})"}
     )
-    # What was not sent, and what only one of the two has, tells nothing.
+    # What was not sent (R2), and what only one of the two has, tells nothing.
+    unsent = (may_hold_placeholder(n, day.source.unavailable_value) for n in ("met", "before"))
     differs = (
         "tx <> met_tx AND before <> met AND json_object_keys(before) = json_object_keys(met) "
-        f"AND NOT ({_may_be_unsent('met', keyed)}) AND NOT ({_may_be_unsent('before', keyed)})"
+        f"AND NOT ({' OR '.join(unsent)})"
     )
     return known.plan().where(F.expr(differs)).count()
-
-
-def _may_be_unsent(image: Sql, keyed: Keyed) -> Sql:
-    cores = placeholder_cores(keyed.day.source.unavailable_value)
-    return " OR ".join(f"{image} RLIKE {literal(re.escape(core))}" for core in cores)
