@@ -20,6 +20,7 @@ from typing import Any
 
 import yaml
 
+from cdc_assets.cdc.spark import SHORT_RUN
 from cdc_assets_tests.conftest import SPARK
 from cdc_assets_tests.e2e.stack import Process, free_port, wait_for
 from cdc_assets_tests.paths import REPOSITORY
@@ -61,7 +62,8 @@ def write_project(folder: Path) -> dict[str, Any]:
             )
     config = {
         "lake": {"warehouse": "warehouse"},
-        "spark": {**SPARK, "spark.driver.memory": "2g"},
+        # Each run is a process of its own, that makes a few days and ends.
+        "spark": {**SPARK, **SHORT_RUN, "spark.driver.memory": "2g"},
         "start_date": DAYS[0],
         # Nothing is made but what a test asks for.
         "automation": {"daily_at": None, "new_files": False},
