@@ -30,7 +30,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from cdc_assets.cdc.errors import ConfigError
-from cdc_assets.cdc.names import TableName, TablePattern, is_table_pattern
+from cdc_assets.cdc.names import TableName, TablePattern, is_table_pattern, parts_in
 from cdc_assets.cdc.strict_yaml import YamlPath, kind_of, path_of, read_yaml, written_of
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -326,6 +326,8 @@ def _is_pattern(name: Any, table: Any) -> bool:
     return table is False or is_table_pattern(str(name))
 
 
+# The formats of connectors that read several databases with schemas (D4).
+WITH_DATABASES = ("debezium", "debezium-flat")
 # The settings of debezium-flat.
 _OF_FLAT = (
     "add_fields", "add_fields_prefix", "add_headers", "add_headers_prefix", "table_from_topic"
@@ -439,6 +441,34 @@ class SourceConfig(_Model):
         description="The entries of `tables` that are patterns or `false`, here None.",
     )
 
+    has_databases: bool = Field(
+        default=False,
+        alias="tables",
+        exclude=True,
+        description="The entries of `tables` have three parts, the first of them a database.",
+    )
+
+    @field_validator("has_databases", mode="before")
+    @classmethod
+    def _three_parts(cls, value: Any, info: ValidationInfo) -> bool:
+        if not isinstance(value, Mapping):
+            return False
+        of_parts = {parts_in(str(name)): str(name) for name in value}
+        if 3 not in of_parts:
+            return False
+        if 2 in of_parts:
+            raise ValueError(
+                f"{of_parts[2]!r} has two parts and {of_parts[3]!r} has three. A source that reads "
+                "several databases names all its tables in three: <database>.<schema>.<table>"
+            )
+        format = info.data.get("format", "debezium")
+        if format not in WITH_DATABASES:
+            raise ValueError(
+                f"{of_parts[3]!r} has three parts, which are for the formats "
+                f"{' and '.join(WITH_DATABASES)}; format is {format}. Write <namespace>.<table>"
+            )
+        return True
+
     @field_validator("tables", mode="before")
     @classmethod
     def _defaults(cls, value: Any) -> Any:
@@ -514,13 +544,13 @@ class SourceConfig(_Model):
     def _names(cls, value: dict[str, TableConfig]) -> dict[str, TableConfig]:
         seen: dict[TableName, str] = {}
         for text in value:
-            name = TableName.parse(text)
+            name = TableName.configured(text)
             if name in seen:
                 raise ValueError(
                     f"{seen[name]!r} and {text!r} are two spellings of one table, {name}; keep one"
                 )
             seen[name] = text
-        return {str(TableName.parse(text)): table for text, table in value.items()}
+        return {str(TableName.configured(text)): table for text, table in value.items()}
 
     @field_validator("table_patterns")
     @classmethod
@@ -529,7 +559,7 @@ class SourceConfig(_Model):
     ) -> dict[str, TableConfig | None]:
         for text, table in value.items():
             if TablePattern.parse(text).is_exact:
-                name = str(TableName.parse(text))
+                name = str(TableName.configured(text))
                 if name in info.data.get("tables", ()):
                     raise ValueError(
                         f"{name!r} and {text!r} are two spellings of one table, {name}; keep one"

@@ -35,6 +35,10 @@ def is_column_name(name: str) -> bool:
     return bool(name) and name not in _TAKEN
 
 
+# Of a source that reads several databases a namespace is a database and its schema.
+_OF_DATABASE = "__"
+
+
 class TableName(NamedTuple):
     """A source table: two parts, shown as ``namespace.table``."""
 
@@ -51,8 +55,23 @@ class TableName(NamedTuple):
         Raises:
             ValueError: the text has not exactly two parts.
         """
-        namespace, table = _two_parts(text)
+        namespace, table = _parts(text, 2)
         return cls(namespace.text, table.text)
+
+    @classmethod
+    def of_database(cls, database: str, schema: str, table: str) -> TableName:
+        """A table of a source that reads several databases (FORMATS D4)."""
+        return cls(f"{database}{_OF_DATABASE}{schema}", table)
+
+    @classmethod
+    def configured(cls, text: str) -> TableName:
+        """As :meth:`parse`, also of ``database.schema.table``.
+
+        Raises:
+            ValueError: the text has neither two nor three parts.
+        """
+        *namespace, table = (part.text for part in _parts(text, 2, 3))
+        return cls(_OF_DATABASE.join(namespace), table)
 
 
 def _part(name: str) -> str:
@@ -103,16 +122,19 @@ class TablePattern(NamedTuple):
     def parse(cls, text: str) -> TablePattern:
         """Read ``namespace.table`` with wildcards outside quotes; without any it is one table.
 
+        ``database.schema.table``, too.
+
         Raises:
-            ValueError: the text has not exactly two parts.
+            ValueError: the text has neither two nor three parts.
         """
-        parts = _two_parts(text)
-        namespace, table = (
+        parts = _parts(text, 2, 3)
+        *namespace, table = (
             "".join(_REGEX[p] if n % 2 else re.escape(p) for n, p in enumerate(part.pieces))
             for part in parts
         )
         literals = 1 + sum(len(piece) for part in parts for piece in part.pieces[::2])
-        return cls(namespace, table, literals, not any(part.is_wild for part in parts))
+        is_exact = not any(part.is_wild for part in parts)
+        return cls(_OF_DATABASE.join(namespace), table, literals, is_exact)
 
 
 def is_table_pattern(text: str) -> bool:
@@ -120,9 +142,22 @@ def is_table_pattern(text: str) -> bool:
     return any(part.is_wild for part in _split(text))
 
 
-def config_key(table: str) -> str:
-    """A table as cdc.yaml names it: a part that holds a wildcard stands in quotes."""
-    parts = TableName.parse(table)
+def parts_in(text: str) -> int:
+    """How many parts a table's name has; 0 where it is none."""
+    return len(_split(text))
+
+
+def config_key(table: str, database: str | None = None) -> str:
+    """A table as cdc.yaml names it: a part that holds a wildcard stands in quotes.
+
+    Args:
+        table: ``namespace.table``.
+        database: whose schema the namespace is, of a source that reads several: the first of
+            three parts.
+    """
+    parts: tuple[str, ...] = TableName.parse(table)
+    if database is not None:
+        parts = (database, parts[0].removeprefix(database + _OF_DATABASE), parts[1])
     quoted = ('"' + part.replace('"', '""') + '"' for part in parts)
     return ".".join(
         text if _WILDCARD.search(part) else _part(part)
@@ -130,11 +165,12 @@ def config_key(table: str) -> str:
     )
 
 
-def _two_parts(text: str) -> list[_Part]:
+def _parts(text: str, *counts: int) -> list[_Part]:
     parts = _split(text)
-    if len(parts) != 2 or not all(part.text for part in parts):
+    if len(parts) not in counts or not all(part.text for part in parts):
+        also = " (of several databases: <database>.<schema>.<table>)" if 3 in counts else ""
         raise ValueError(
-            f"{text!r} is not <namespace>.<table>; "
+            f"{text!r} is not <namespace>.<table>{also}; "
             'write a part that holds a dot in quotes, as in public."a.b"'
         )
     return parts
@@ -156,6 +192,11 @@ def _split(text: str) -> list[_Part]:
         if not rest.startswith("."):
             return []
         rest = rest[1:]
+
+
+def namespace_of_database_sql(database: str, schema: str) -> str:
+    """The namespace of :meth:`TableName.of_database`, of two SQL expressions."""
+    return f"concat({database}, '{_OF_DATABASE}', {schema})"
 
 
 def table_name_sql(namespace: str, table: str) -> str:

@@ -41,7 +41,7 @@ from cdc_assets.cdc.lake.errors import is_landing_read
 from cdc_assets.cdc.landing.files import LANDED, day_of, list_day, read_days, unreadable
 from cdc_assets.cdc.landing.kafka import read_latest
 from cdc_assets.cdc.landing.kafka_client import failed
-from cdc_assets.cdc.names import TableName, config_key
+from cdc_assets.cdc.names import TableName
 from cdc_assets.cli.inspect import NO_DAY, read_file
 
 KAFKA_RECORDS = 1000
@@ -300,8 +300,8 @@ def proposed(found: Findings, place: Place) -> dict[str, Any]:
     proposals = [p for p in propose(found) if not p.blocked]
     namespaces = by_pattern(proposals)
     tables = {
-        **{pattern_of(namespace): {} for namespace in namespaces},
-        **{config_key(p.table.name): p.config for p in proposals if _is_listed(p, namespaces)},
+        **{pattern_of(n, of[0].database): {} for n, of in namespaces.items()},
+        **{p.key: p.config for p in proposals if _is_listed(p, namespaces)},
     }
     source = {"format": found.format, "landing": place.landing_block, "tables": tables}
     return {"sources": {place.name: source}}
@@ -324,7 +324,7 @@ def as_yaml(found: Findings, place: Place, bounds: Sequence[str] = ()) -> str:
     for namespace, tables in namespaces.items():
         own = sum(_is_listed(p, namespaces) for p in tables)
         lines += _comments([_adopts(tables, own)], indent)
-        lines += _dumped({pattern_of(namespace): {}}, indent)
+        lines += _dumped({pattern_of(namespace, tables[0].database): {}}, indent)
     for proposal in proposals:
         if not (proposal.blocked or _is_listed(proposal, namespaces)):
             continue
@@ -334,7 +334,7 @@ def as_yaml(found: Findings, place: Place, bounds: Sequence[str] = ()) -> str:
             lines += _comments(notes, indent)
             continue
         lines += _comments(notes, indent)
-        lines += _dumped({config_key(proposal.table.name): proposal.config}, indent)
+        lines += _dumped({proposal.key: proposal.config}, indent)
     if place.source:
         gone = sorted(set(place.source.tables) - set(found.tables))
         lines += _comments(
@@ -363,7 +363,7 @@ def as_rows(found: Findings, place: Place) -> Iterator[dict[str, Any]]:
             "source": place.name,
             "format": found.format,
             "landing": place.landing,
-            "table": table.name,
+            "table": proposal.key,
             "records": table.records,
             "ops": dict(table.ops),
             "first_day": _shown_day(table.first),

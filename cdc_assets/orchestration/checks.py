@@ -25,6 +25,7 @@ from cdc_assets.cdc.lag import MAX_MS
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
+from cdc_assets.cdc.names import TableName, config_key
 from cdc_assets.cdc.positions import epoch_of, in_epoch
 from cdc_assets.cdc.sqltext import case
 from cdc_assets.cdc.state.stage import DayReport
@@ -93,6 +94,7 @@ TABLE = (
         "Every event's position is made of the same source elements as the table's.",
         WARN,
     ),
+    Check("one_database", "Every event is of the database that the table is of."),
     Check("built_on_day_before", "The day was built on the current version of the day before."),
     Check("late_within_window", "No event arrived later than late_days.", WARN),
     Check("values_representable", "Every value fits its column.", WARN),
@@ -536,6 +538,7 @@ def table_findings(state: TableState, day: date, report: DayReport) -> list[Find
                 or "no event with a position yet",
             },
         ),
+        _database_finding(report),
         Finding(
             "built_on_day_before",
             built_on in (None, before),
@@ -556,6 +559,31 @@ def table_findings(state: TableState, day: date, report: DayReport) -> list[Find
         ),
         listed("schema_compatible", list(report.incompatible)),
     ]
+
+
+def _database_finding(report: DayReport) -> Finding:
+    """D4: events of another database wait in `changes` for a table of their own."""
+    schema, table = TableName.parse(report.table)
+    own = {} if report.database is None else {report.database: 0}
+    cure = [
+        config_key(str(TableName.of_database(db, schema, table)), db)
+        for db in sorted({**own, **report.other_databases})
+    ]
+    return Finding(
+        "one_database",
+        not report.other_databases,
+        {
+            "database": report.database or "none is said",
+            **{f"events_of_{db}": n for db, n in report.other_databases.items()},
+            "events_of_other_databases": sum(report.other_databases.values()),
+        },
+        description=(
+            "events of other databases are left in changes; name all tables of the source in three "
+            f"parts: {', '.join(cure)}"
+            if report.other_databases
+            else None
+        ),
+    )
 
 
 def lag_findings(rows: Sequence[Mapping[str, Any]], slo_ms: int | None) -> list[Finding]:

@@ -272,6 +272,24 @@ def test_flattened_records_are_a_format_of_their_own(  # D18
     assert list(config["tables"]) == ["commerce.orders", "public.customers"]
 
 
+def test_several_databases_are_told_apart_by_names_of_three_parts(  # D4
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    landing = Landing()
+    for database in ("shop_eu", "shop_us"):
+        at = "0000002a:00000001:0001"
+        source = {**ev.sqlserver_source(at, at), "db": database, "name": "erp"}
+        options = {"table": ("dbo", "orders"), "topic": f"erp.{database}.orders", "source": source}
+        landing.put(ev.created({"id": 1, "v": database}, types={"id": "int32"}, **options))
+    _, source, text = discovered(spark, tmp_path, landing)
+    assert list(source["tables"]) == ["shop_eu.dbo.orders", "shop_us.dbo.orders"]
+    assert "several databases (shop_eu, shop_us)" in text
+    (again,) = parse_config(
+        {"start_date": ev.DAY, "sources": {"shop": source}}, tmp_path
+    ).sources.values()
+    assert list(again.tables) == ["shop_eu__dbo.orders", "shop_us__dbo.orders"]
+
+
 def test_dataworks_names_the_key_in_each_message(spark: SparkSession, tmp_path: Path) -> None:
     log = DataWorksLog()
     log.insert(id=1, name="a")

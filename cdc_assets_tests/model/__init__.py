@@ -88,7 +88,7 @@ def tables(source: dict[str, Any], landed: Landed) -> dict[date, dict[str, list[
                 own = [
                     e
                     for e in events.get(day, [])
-                    if e.destination == "changes" and e.table_name == name
+                    if e.destination == "changes" and e.table_name == name and not e.is_sent_again
                 ]
                 state.place(own)
                 if day < start:

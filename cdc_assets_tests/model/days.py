@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from cdc_assets_tests.model.documents import json_text, unavailable_value
-from cdc_assets_tests.model.positions import KAFKA_TIME, OTHER_BASIS, SOURCE_TIME, epoch_of
+from cdc_assets_tests.model.positions import KAFKA_TIME, OTHER_BASIS, SOURCE_TIME
 from cdc_assets_tests.model.records import Event, InferredTypeError, KeyTypeError
 from cdc_assets_tests.model.streams import kafka_order
 from cdc_assets_tests.model.values import (
@@ -96,15 +96,14 @@ class Table:
         found: dict[int, Counter[str]] = defaultdict(Counter)
         streamed = [event for event in events if event.position is not None]
         for event in streamed:
-            found[epoch_of(self.source, event)][event.position_basis] += 1
+            found[event.epoch][event.position_basis] += 1
         for epoch, counts in found.items():
             most = max(counts, key=lambda b: (counts[b], not b.startswith(STAND_INS), b))
             self.bases.setdefault(epoch, most)
         for event in streamed:
-            epoch = epoch_of(self.source, event)
-            is_other = event.position_basis != self.bases[epoch]
+            is_other = event.position_basis != self.bases[event.epoch]
             below = (OTHER_BASIS,) if is_other else ()
-            event.full_position = (epoch, *below, *(event.position or ()))
+            event.full_position = (event.epoch, *below, *(event.position or ()))
 
     def _in_window(self, then: date, day: date) -> bool:
         return day - timedelta(days=self.late_days) <= then < day

@@ -221,7 +221,31 @@ def instant_ms(value: str | datetime) -> int:
 
 
 def table_configs(source: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {name: config or {} for name, config in (source.get("tables") or {}).items()}
+    listed = (source.get("tables") or {}).items()
+    if not has_databases(source):
+        return {name: config or {} for name, config in listed}
+    found = {}
+    for text, config in listed:
+        database, schema, table = _parts(text)
+        found[full_name(f"{database}__{schema}", table)] = config or {}
+    return found
+
+
+def has_databases(source: dict[str, Any]) -> bool:
+    """D4: names of three parts, the first of them a database."""
+    return any(len(_parts(text)) == 3 for text in source.get("tables") or {})
+
+
+def of_database(database: Any, schema: Any) -> str | None:
+    """The namespace of a schema of one of several databases."""
+    if name_of(database) is None or name_of(schema) is None:
+        return None
+    return f"{database}__{schema}"
+
+
+def _parts(text: str) -> list[str]:
+    found = re.findall(r'"((?:[^"]|"")*)"|([^."]+)', text)
+    return [plain or quoted.replace('""', '"') for quoted, plain in found]
 
 
 def full_name(namespace: str, table: str) -> str:

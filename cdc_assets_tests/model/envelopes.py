@@ -17,6 +17,7 @@ from cdc_assets_tests.model.documents import (
     dict_of,
     double_text,
     full_name,
+    has_databases,
     instant_ms,
     int_of,
     json_text,
@@ -24,10 +25,12 @@ from cdc_assets_tests.model.documents import (
     mongodb_id,
     mongodb_text,
     name_of,
+    of_database,
     parse_json,
     table_configs,
     unavailable_value,
 )
+from cdc_assets_tests.model.epochs import set_epochs
 from cdc_assets_tests.model.keys import judge_keys, set_keys
 from cdc_assets_tests.model.positions import (
     KAFKA_TIME,
@@ -87,6 +90,7 @@ def read_events(
     if found and not misfits:
         return read_events(source, landed, found)
     number_runs([event for _, events in days for event in events])
+    set_epochs(source, days)
     return days
 
 
@@ -149,7 +153,12 @@ def _read_record(
         elif source.get("format") == "debezium-mongodb":
             _read_mongodb(source, document, event)
         elif source.get("format", "debezium") == "debezium":
-            _read_debezium(document, event, unsent=unavailable_value(source))
+            _read_debezium(
+                document,
+                event,
+                unsent=unavailable_value(source),
+                in_databases=has_databases(source),
+            )
         else:
             READERS[source["format"]](document, event)
     except QuarantinedError as error:
@@ -183,10 +192,15 @@ def _unwrap(document: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _read_debezium(
-    document: dict[str, Any], event: Event, *, lindorm: bool = False, unsent: str | None = None
+    document: dict[str, Any],
+    event: Event,
+    *,
+    lindorm: bool = False,
+    unsent: str | None = None,
+    in_databases: bool = False,
 ) -> None:
     schema, payload = _unwrap(document)
-    _read_event(schema, payload, event, lindorm=lindorm, unsent=unsent)
+    _read_event(schema, payload, event, lindorm=lindorm, unsent=unsent, in_databases=in_databases)
 
 
 def _read_event(
@@ -197,6 +211,7 @@ def _read_event(
     lindorm: bool = False,
     ops: tuple[str, ...] = ("c", "u", "d", "r", "t", "m"),
     unsent: str | None = None,
+    in_databases: bool = False,
 ) -> None:
     if payload is None:
         event.is_tombstone = True
@@ -208,8 +223,11 @@ def _read_event(
     event.source_ts_ms = long_of(source.get("ts_ms"))
     event.processed_ts_ms = long_of(payload.get("ts_ms"))
     other = "keyspace" if source.get("connector") == "vitess" else "db"
-    namespace = "namespace" if lindorm else other if source.get("schema") is None else "schema"
-    _set_table(event, source.get(namespace), source.get("table"))  # D4, L2
+    own = "namespace" if lindorm else other if source.get("schema") is None else "schema"
+    namespace = source.get(own)
+    if in_databases:
+        namespace = of_database(source.get("db"), source.get("schema"))
+    _set_table(event, namespace, source.get("table"))  # D4, L2
 
     if op is None:
         _read_without_op(payload, event)
@@ -416,7 +434,10 @@ def _read_flat(source: dict[str, Any], document: Any, event: Event) -> None:
         says_more = any(header not in headers.names_of("op") for header in known)
         if not (meta("op") in ("d", None) and says_more) and meta("op") != "t":
             event.is_tombstone = True
-            _set_table(event, topic.get("schema") or topic.get("db"), topic.get("table"))
+            namespace = topic.get("schema") or topic.get("db")
+            if has_databases(source):
+                namespace = of_database(topic.get("db"), topic.get("schema"))
+            _set_table(event, namespace, topic.get("table"))
             return
         derived = "d"
     elif not isinstance(row, dict):
@@ -446,8 +467,10 @@ def _read_flat(source: dict[str, Any], document: Any, event: Event) -> None:
     event.op, event.source_op = ("d" if deleted else op), name_of(meta("op"))
     connector = _flat_connector(meta)
     other = "keyspace" if connector == "vitess" else "db"
-    namespace = other if meta_of_source("schema") is None else "schema"
-    _set_table(event, meta_of_source(namespace), meta_of_source("table"))
+    namespace = meta_of_source(other if meta_of_source("schema") is None else "schema")
+    if has_databases(source):
+        namespace = of_database(meta_of_source("db"), meta_of_source("schema"))
+    _set_table(event, namespace, meta_of_source("table"))
     if event.table_name is None:
         raise QuarantinedError("missing_table")
     captured = meta("source.value_capture_type")

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from itertools import pairwise
 from typing import Any
 
-from cdc_assets_tests.model.documents import instant_ms, json_text, long_of
+from cdc_assets_tests.model.documents import instant_ms, json_text, long_of, parse_json
 from cdc_assets_tests.model.records import Event, Record
 
 BINLOG, COMMIT_LSN = "file,pos", "commit_lsn"
@@ -89,7 +89,35 @@ def set_source(event: Event, source: dict[str, Any], transaction: dict[str, Any]
         members["transaction.id"] = transaction["id"]
         members["transaction.total_order"] = number
     event.identity = identity_of(members)
+    _set_stream(event, source, basis)
     _set_transaction(event, _text(source.get("txId")), _text(transaction.get("id")), elements)
+
+
+def _set_stream(event: Event, source: dict[str, Any], basis: str) -> None:
+    """O11: whose the event is, and the element that never falls but by a new server."""
+    name = source.get("name")
+    if isinstance(name, str) and name:
+        database = (_text(source.get("db")) or "",) if basis == COMMIT_LSN else ()
+        event.stream = (event.connector or "", name, *database)
+    if basis in (BINLOG, COMMIT_LSN):
+        elements = event.own_elements
+    elif basis == "lsn":
+        elements = (_commit_before(source.get("sequence")),)
+    else:
+        return
+    if any(elements):
+        event.stream_element = tuple(number or 0 for number in elements)
+
+
+def _commit_before(sequence: Any) -> int | None:
+    """The first element of PostgreSQL's `sequence` (O3)."""
+    if not isinstance(sequence, str):
+        return None
+    try:
+        listed = parse_json(sequence.encode())
+    except ValueError:
+        return None
+    return long_of(listed[0]) if isinstance(listed, list) and listed else None
 
 
 def identity_of(members: dict[str, Any]) -> dict[str, str]:
@@ -118,6 +146,11 @@ def _set_transaction(
 # -- positions ------------------------------------------------------------------------------------
 
 
+def end_of(day: date) -> int:
+    """The last millisecond of a day."""
+    return _start_ms(day + timedelta(days=1)) - 1
+
+
 def set_positions(days: Iterable[tuple[date, list[Event]]]) -> None:
     """O4; None for snapshot reads and tombstones (O6)."""
     for day, events in days:
@@ -139,7 +172,7 @@ def _position(event: Event) -> tuple[int, ...]:
 def _set_times(day: date, events: list[Event]) -> None:
     """The Kafka timestamp, or what stands in for it; and as a position has it (O8): within the
     landing day, and at least that of every lower offset of the partition."""
-    end = _start_ms(day + timedelta(days=1)) - 1
+    end = end_of(day)
     lanes: dict[Any, list[Event]] = defaultdict(list)
     for event in events:
         if not event.record.malformed_line:
@@ -173,13 +206,6 @@ def lane_of(record: Record) -> tuple[str, int]:
 
 def offset_of(record: Record) -> int:
     return record.offset or 0
-
-
-def epoch_of(source: dict[str, Any], event: Event) -> int:
-    """O11: how many instants of `position_reset` the event's Kafka timestamp has reached."""
-    timestamp = event.record.timestamp_ms
-    resets = [instant_ms(instant) for instant in source.get("position_reset") or []]
-    return sum(1 for reset in resets if timestamp is not None and timestamp >= reset)
 
 
 def compared_elements(full_position: tuple[int, ...], basis: str) -> tuple[int, ...]:

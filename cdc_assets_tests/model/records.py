@@ -122,6 +122,10 @@ class Event:
     own_elements: tuple[int | None, ...] = ()  # before anything stands in for them
     basis: str = ""  # what the elements are; those of different bases can't be compared (O8)
     identity: dict[str, str] = field(default_factory=dict)  # elements that identify besides
+    stream: tuple[str, ...] | None = None  # connector and server, of some the database (O11)
+    stream_element: tuple[int, ...] | None = None  # what is judged of it
+    epoch: int = 0
+    is_sent_again: bool = False  # by a new server, with the GTID that it had
     tx: str | None = None  # O16
     tx_id: str | None = None
     landed_ms: int = 0  # the Kafka timestamp, or what stands in for it

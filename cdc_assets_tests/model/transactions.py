@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import Any
 
-from cdc_assets_tests.model.positions import epoch_of, lane_of
+from cdc_assets_tests.model.positions import lane_of
 from cdc_assets_tests.model.records import Event
 from cdc_assets_tests.model.streams import row_order
 
@@ -24,13 +24,13 @@ class OpenTransactions:
             for event in landed:
                 if event.destination == "changes" and event.position is not None:
                     lanes.setdefault(lane_of(event.record), []).append(event)
-            listed = (self._listed(source, own) for own in lanes.values())
+            listed = (self._listed(own) for own in lanes.values())
             self.days[day] = set[str | None]().union(*listed)
 
     @staticmethod
-    def _listed(source: dict[str, Any], events: list[Event]) -> set[str | None]:
+    def _listed(events: list[Event]) -> set[str | None]:
         last = max(events, key=row_order)
-        highest = max(events, key=lambda e: (epoch_of(source, e), e.position))
+        highest = max(events, key=lambda e: (e.epoch, e.position))
         return {last.tx, highest.tx}
 
     def first_day(self, event: Event) -> date:

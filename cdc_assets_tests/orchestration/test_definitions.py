@@ -376,6 +376,7 @@ def test_checks_are_evaluated_a_day_each(ran: tuple[Any, Lake]) -> None:
             "keys_readable",
             "keys_agree",
             "positions_comparable",
+            "one_database",
             "built_on_day_before",
             "late_within_window",
             "values_representable",

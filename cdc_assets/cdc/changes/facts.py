@@ -23,7 +23,7 @@ from cdc_assets.cdc.changes.order_facts import (
     keys_to_fold,
     transaction,
 )
-from cdc_assets.cdc.config import SourceConfig
+from cdc_assets.cdc.config import WITH_DATABASES, SourceConfig
 from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sql
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
@@ -35,8 +35,8 @@ TABLE, COMMENT = "facts", "counts of the records of each day by destination, tab
 
 ORDER = "order"  # the destination of facts that are of a table's events as a whole
 _ALIKE = (
-    "landing_date", "destination", "table_name", "op", "source_op", "reason", "epoch", "basis",
-    "schema_id",
+    "landing_date", "destination", "table_name", "db", "op", "source_op", "reason", "epoch",
+    "basis", "schema_id",
 )  # fmt: skip
 _OF_TABLE = ("landing_date", "table_name")
 
@@ -70,8 +70,11 @@ def _counts(records: DataFrame, source: SourceConfig) -> DataFrame:
         (says_old, f"xxhash64(old_key, key, {compared_elements()})"),
         (says_new, f"xxhash64(key, new_key, {compared_elements()})"),
     )
+    # Of other formats it tells no tables apart (D4).
+    db = "db" if source.format in WITH_DATABASES else "CAST(NULL AS string) AS db"
     seen = records.selectExpr(
         *("landing_date", "destination", "table_name", "op", "source_op", "reason", "schema_id"),
+        db,
         f"CASE WHEN position IS NOT NULL THEN {epoch} END AS epoch",
         "CASE WHEN position IS NOT NULL THEN position_basis END AS basis",
         "position",

@@ -140,6 +140,8 @@ def rules_fingerprint(config: Config, name: str) -> str:
     rules: list[Any] = [READER_VERSION, source.format, resets, tables, source.unavailable_value]
     if source.landing.registry is not None:
         rules.append("registry")
+    if source.has_databases:
+        rules.append("databases")
     if source.flat_rules is not None:
         rules.append(source.flat_rules)
     if source.is_protected:

@@ -19,10 +19,11 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.parse import with_texts
 from cdc_assets.cdc.changes.reading import Reading, read_records
-from cdc_assets.cdc.config import LandingConfig, RegistryConfig, SourceConfig
+from cdc_assets.cdc.config import WITH_DATABASES, LandingConfig, RegistryConfig, SourceConfig
 from cdc_assets.cdc.envelopes.connect import with_document
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, has_signature
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
+from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.registry.decode import Decoding
 from cdc_assets.cdc.registry.kept import fetched_decoding
 from cdc_assets.cdc.sqltext import Query
@@ -62,6 +63,7 @@ class Table:
     """What was seen of one table; images are counted over its row events."""
 
     name: str
+    databases: Counter[str] = field(default_factory=Counter)  # those that its events say
     ops: Counter[str] = field(default_factory=Counter)
     halves: int = 0  # first halves of split updates, which no op counts
     first: date | None = None
@@ -108,6 +110,7 @@ class Findings:
     control: Counter[str] = field(default_factory=Counter)
     tombstones: int = 0
     bad: dict[str, Bad] = field(default_factory=lambda: defaultdict(Bad))
+    has_databases: bool = False  # tables are named with their databases (D4)
 
 
 def bare_source(
@@ -137,8 +140,8 @@ def look_at(
     """
     settings = {} if placeholder is None else {"unavailable_value": placeholder}
 
-    def read_as(format_name: str) -> tuple[SourceConfig, Reading]:
-        source = bare_source(format_name, registry, **settings)
+    def read_as(format_name: str, **more: Any) -> tuple[SourceConfig, Reading]:
+        source = bare_source(format_name, registry, **settings, **more)
         return source, read_records(landing, source, checkpoints, decoding)
 
     with local_checkpoints() as checkpoints, ThreadPoolExecutor(1) as pool:
@@ -156,13 +159,11 @@ def look_at(
         found = Findings(best_format(tried), tried)
         if reading is None or found.format != guess:
             reading = read_as(found.format)
-        source, records = reading
-        parsed = checkpoints.add(_slim(records.parsed))
-        counting = pool.submit(_counted_records, parsed)
-        schemas = records.landed_schemas(source)
-        members = _counted_members(parsed, schemas, source)
-        _add_records(found, counting.result())
-        _add_members(found, members, schemas, source)
+        counted = _count(*reading, checkpoints, pool)
+        if counted.has_databases:
+            found.has_databases = True
+            counted = _count(*read_as(found.format, tables={"*.*.*": {}}), checkpoints, pool)
+        counted.add_to(found)
     return found
 
 
@@ -255,11 +256,52 @@ def best_format(tried: Sequence[Tried]) -> str:
 # --- records
 
 
+@dataclass(frozen=True)
+class _Counted:
+    """What was read, counted by record and by member."""
+
+    source: SourceConfig
+    schemas: KnownSchemas
+    records: list[Row]
+    members: list[Row]
+
+    @property
+    def has_databases(self) -> bool:
+        """Are the tables of several databases that have schemas, each read as one (D4)?"""
+        if self.source.format not in WITH_DATABASES or self.source.has_databases:
+            return False
+        named = (row for row in self.records if row.table_name is not None)
+        # Without a schema a database is the namespace itself.
+        databases = {
+            db
+            for row in named
+            for db in row.databases
+            if db and db not in TableName.parse(row.table_name)
+        }
+        return len(databases) > 1
+
+    def add_to(self, found: Findings) -> None:
+        """Add what was counted."""
+        _add_records(found, self.records)
+        _add_members(found, self.members, self.schemas, self.source)
+
+
+def _count(
+    source: SourceConfig, reading: Reading, checkpoints: Checkpoints, pool: ThreadPoolExecutor
+) -> _Counted:
+    """Count what was read: two jobs, side by side."""
+    parsed = checkpoints.add(_slim(reading.parsed))
+    counting = pool.submit(_counted_records, parsed)
+    schemas = reading.landed_schemas(source)
+    members = _counted_members(parsed, schemas, source)
+    return _Counted(source, schemas, counting.result(), members)
+
+
 def _slim(parsed: DataFrame) -> DataFrame:
     """The columns of the passes below."""
     return parsed.selectExpr(
         *("landing_date", "topic", "partition", "offset", "kind", "reason", "detail"),
-        *("table_name", "op", "source_op", "schema_id", "before", "after"),
+        *("table_name", "db", "op", "source_op", "schema_id", "before", "after"),
         "coalesce(unnamed_key_kind, 'named') AS key_state",
         "json_object_keys(key_raw) AS key_names",
         "unnamed_key_text AS bare_key",
@@ -284,6 +326,7 @@ def _counted_records(parsed: DataFrame) -> list[Row]:
             F.min("landing_date").alias("first"),
             F.max("landing_date").alias("last"),
             F.collect_set("topic").alias("topics"),
+            F.collect_set("db").alias("databases"),
             F.count_if(has_before).alias("olds"),
             F.count_if((F.col("op") == "u") & (F.size(missing) == 0)).alias("whole_names"),
             F.count_if(F.col("bare_key").isNotNull() & F.col("after").isNotNull()).alias(
@@ -326,6 +369,7 @@ def _add_to_table(table: Table, row: Any) -> None:
     table.first = min(filter(None, (table.first, row.first)), default=None)
     table.last = max(filter(None, (table.last, row.last)), default=None)
     table.topics |= set(row.topics)
+    table.databases.update(row.databases)
     if row.op == "t":
         return
     table.olds += row.olds

@@ -36,6 +36,12 @@ class Proposal:
     config: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     blocked: str | None = None
+    database: str | None = None  # of a source that reads several (D4)
+
+    @property
+    def key(self) -> str:
+        """The table as cdc.yaml names it."""
+        return config_key(self.table.name, self.database)
 
     @property
     def needs_settings(self) -> bool:
@@ -50,6 +56,8 @@ def propose(found: Findings) -> list[Proposal]:
     proposals = []
     for name in sorted(found.tables):
         proposal = Proposal(found.tables[name])
+        if found.has_databases:
+            proposal.database = _database_of(proposal.table)
         is_full = not whole_old_rows and _sends_whole_old_rows(proposal.table)
         _key(proposal, own.names_keys, is_full)
         if not whole_old_rows:
@@ -66,6 +74,13 @@ def propose(found: Findings) -> list[Proposal]:
     return proposals
 
 
+def _database_of(table: Table) -> str | None:
+    """That of which the namespace is a schema."""
+    namespace = TableName.parse(table.name).namespace
+    fitting = [db for db in table.databases if namespace.startswith(f"{db}__")]
+    return max(fitting, key=len, default=None)
+
+
 def by_pattern(proposals: Sequence[Proposal]) -> dict[str, list[Proposal]]:
     """The namespaces with so many tables that one pattern stands for them, each with its tables."""
     found: dict[str, list[Proposal]] = {}
@@ -76,9 +91,9 @@ def by_pattern(proposals: Sequence[Proposal]) -> dict[str, list[Proposal]]:
     return {name: tables for name, tables in found.items() if len(tables) >= _MANY}
 
 
-def pattern_of(namespace: str) -> str:
+def pattern_of(namespace: str, database: str | None = None) -> str:
     """The pattern that adopts all tables of a namespace."""
-    return config_key(str(TableName(namespace, "t"))).removesuffix("t") + "*"
+    return config_key(str(TableName(namespace, "t")), database).removesuffix("t") + "*"
 
 
 def notes_of(found: Findings) -> list[str]:
@@ -88,6 +103,11 @@ def notes_of(found: Findings) -> list[str]:
         f"format {found.format}, judged by the row events that each reader finds in a sample: "
         f"{tried}"
     ]
+    if found.has_databases:
+        notes.append(
+            f"several databases ({', '.join(_all_databases(found))}): tables have names of three "
+            "parts, and those of all databases are told apart"
+        )
     halves = sum(table.halves for table in found.tables.values())
     counts = [f"{sum(table.records for table in found.tables.values())} changes"]
     if halves:
@@ -109,6 +129,10 @@ def notes_of(found: Findings) -> list[str]:
         if found.tombstones
     ]
     return notes
+
+
+def _all_databases(found: Findings) -> list[str]:
+    return sorted({db for table in found.tables.values() for db in table.databases})
 
 
 def _bad_count(found: Findings) -> str:

@@ -17,7 +17,7 @@ from cdc_assets.cdc.envelopes.envelope import (
     table_and_row,
 )
 from cdc_assets.cdc.envelopes.images import with_images
-from cdc_assets.cdc.names import table_name_sql
+from cdc_assets.cdc.names import TableName, namespace_of_database_sql, table_name_sql
 from cdc_assets.cdc.sqltext import (
     Query,
     Sql,
@@ -94,21 +94,26 @@ class Source:
     basis: Sql = f"'{positions.SOURCE_TIME}'"
 
 
-def read_debezium(records: Query, unavailable_value: str) -> Query:
+def read_debezium(records: Query, unavailable_value: str, in_databases: bool = False) -> Query:
     """Read Debezium events of any connector.
 
     Args:
         records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
         unavailable_value: stands in `after` for a value that was not sent (FORMATS R2).
+        in_databases: tables are of several databases (D4).
 
     Returns:
         The records with the columns of `Envelope`.
     """
-    return read_envelopes(records, ROW_OPS, False, unavailable_value)
+    return read_envelopes(records, ROW_OPS, False, unavailable_value, in_databases)
 
 
 def read_envelopes(
-    records: Query, row_ops: tuple[str, ...], lindorm: bool, unavailable_value: str | None = None
+    records: Query,
+    row_ops: tuple[str, ...],
+    lindorm: bool,
+    unavailable_value: str | None = None,
+    in_databases: bool = False,
 ) -> Query:
     """Read events of Debezium's shape; Lindorm's have `namespace` for the schema."""
     parts = with_parts(with_event(records).extend({"e": member(kind=EVENT)}), row_ops)
@@ -125,7 +130,9 @@ def read_envelopes(
         now_again = _whole_of_spanner(now_again, again[0], unavailable_value)
     imaged = with_images(parts, "e.before", now, (again[0], now_again))
     may_be_message = "false" if lindorm else "true"
-    return read_envelope(imaged, source_of(), row_ops, member("op"), may_be_message, lindorm)
+    return read_envelope(
+        imaged, source_of(), row_ops, member("op"), may_be_message, lindorm, in_databases
+    )
 
 
 def _whole_of_spanner(after: Sql, before: Sql, unavailable_value: str) -> Sql:
@@ -199,6 +206,7 @@ def read_envelope(
     sent_op: Sql,
     may_be_message: Sql,
     lindorm: bool = False,
+    in_databases: bool = False,
 ) -> Query:
     """Judge and name the parts of Debezium events.
 
@@ -213,12 +221,15 @@ def read_envelope(
         sent_op: the op as it was sent (VARIANT).
         may_be_message: where op `m` is a logical message (D13).
         lindorm: the table is `source.namespace`.
+        in_databases: it is of one of several databases, each with schemas of its own (D4).
     """
     of_source = source.text
     # A schema that is there and no text names no table; only without one the database does.
     own = "namespace" if lindorm else "schema"
     namespace = source.name(own)
-    if not lindorm:
+    if in_databases:
+        namespace = namespace_of_database_sql(source.name("db"), namespace)
+    elif not lindorm:
         namespace = case(
             (f"{of_source(own)} IS NOT NULL", namespace),
             # Of Vitess `db` is empty.
@@ -279,7 +290,7 @@ def read_envelope(
     mark = of_source("snapshot")
     return Envelope(
         reason="v_reason",
-        detail=rarely("v_reason IS NOT NULL", _detail(source, sent_op, lindorm)),
+        detail=rarely("v_reason IS NOT NULL", _detail(source, sent_op, lindorm, in_databases)),
         kind=case(
             (f"e IS NULL AND coalesce(is_variant_null({member()}), false)", "'tombstone'"),
             ("v_control IS NOT NULL", "'control'"),
@@ -375,7 +386,7 @@ def _lacks_row(source: Source) -> Sql:
     return f"v_op_text = 'u' AND {source.text('connector')} = 'spanner' AND NOT {captured}"
 
 
-def _detail(source: Source, sent_op: Sql, lindorm: bool) -> Sql:
+def _detail(source: Source, sent_op: Sql, lindorm: bool, in_databases: bool) -> Sql:
     unread = unread_connector(source.text("connector"))
     captured = source.text("value_capture_type")
     no_row = (
@@ -393,7 +404,10 @@ def _detail(source: Source, sent_op: Sql, lindorm: bool) -> Sql:
             "v_reason = 'unknown_op'",
             f"coalesce({unread}, concat('op ', substring(to_json({sent_op}), 1, 40)))",
         ),
-        ("v_reason = 'missing_table'", f"coalesce({unread}, {_missing_table(lindorm)})"),
+        (
+            "v_reason = 'missing_table'",
+            f"coalesce({unread}, {_missing_table(lindorm, in_databases)})",
+        ),
         (
             "v_reason = 'missing_image'",
             f"coalesce({unread}, CASE WHEN after_row IS NOT NULL THEN {no_row} END, "
@@ -415,8 +429,9 @@ def unread_connector(connector: Sql) -> Sql:
     )
 
 
-def _missing_table(lindorm: bool) -> Sql:
-    wanted = literal("namespace" if lindorm else "schema (or db)")
+def _missing_table(lindorm: bool, in_databases: bool) -> Sql:
+    own = "db or schema, which names of three parts need," if in_databases else "schema (or db)"
+    wanted = literal("namespace" if lindorm else own)
     missing = (
         f"concat_ws(' and ', CASE WHEN v_namespace IS NULL THEN {wanted} END, "
         "CASE WHEN v_table IS NULL THEN 'table' END)"
@@ -430,21 +445,35 @@ def event_in(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return document if is_bare or "payload" not in document else object_in(document, "payload")
 
 
-def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:
+def _table_and_row(document: Mapping[str, Any], in_databases: bool) -> TableAndRow | None:
     event = event_in(document)
     source = object_in(event, "source")
-    namespace = source.get("schema") or source.get("db") or source.get("keyspace")
+    namespace = namespace_in(source.get, in_databases)
     return table_and_row(namespace, source.get("table"), event.get("after"))
 
 
-def _format(unavailable_value: str) -> Format:
+def namespace_in(said: Callable[[str], Any], in_databases: bool) -> Any:
+    """The namespace of an event's table.
+
+    Args:
+        said: a member of the event's `source`.
+        in_databases: it is of one of several databases.
+    """
+    if not in_databases:
+        return said("schema") or said("db") or said("keyspace")
+    database, schema = said("db"), said("schema")
+    is_known = isinstance(database, str) and isinstance(schema, str) and database and schema
+    return TableName.of_database(database, schema, "").namespace if is_known else None
+
+
+def _format(unavailable_value: str, in_databases: bool = False) -> Format:
     return Format(
         "debezium",
-        partial(read_debezium, unavailable_value=unavailable_value),
+        partial(read_debezium, unavailable_value=unavailable_value, in_databases=in_databases),
         signatures=(("source.table",), ("payload.source.table",)),
         columns_of_schema=columns_of_images,
-        table_and_row=_table_and_row,
-        configured=lambda source: _format(source.unavailable_value),
+        table_and_row=partial(_table_and_row, in_databases=in_databases),
+        configured=lambda source: _format(source.unavailable_value, source.has_databases),
     )
 
 

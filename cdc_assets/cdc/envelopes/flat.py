@@ -27,13 +27,14 @@ from cdc_assets.cdc.envelopes.debezium import (
     SOURCE_TEXTS,
     Source,
     member,
+    namespace_in,
     read_envelope,
     unread_connector,
     with_event,
 )
 from cdc_assets.cdc.envelopes.envelope import Format, TableAndRow, object_in, table_and_row
 from cdc_assets.cdc.envelopes.images import with_images
-from cdc_assets.cdc.names import quote, table_name_sql
+from cdc_assets.cdc.names import namespace_of_database_sql, quote, table_name_sql
 from cdc_assets.cdc.sqltext import (
     Query,
     Sql,
@@ -115,6 +116,7 @@ class _Rules:
     all_of: str | None
     topic: str | None
     groups: Mapping[str, int]
+    in_databases: bool = False  # tables are of several databases (D4)
 
     @property
     def listed(self) -> list[str]:
@@ -297,8 +299,13 @@ def _read_flat(records: Query, rules: _Rules) -> Query:
     sent_op = case(("is_flat", string_of("f.op")), otherwise="e_source_op")
     basis = positions.basis_of_members(_of_source)
     source = Source(text=_text_of_source, name=_name_of_source, basis=basis)
-    read = read_envelope(imaged, source, ROW_OPS, "v_op", "NOT is_flat")
-    topic_name = table_name_sql("coalesce(topic_schema, topic_db)", "topic_table")
+    read = read_envelope(
+        imaged, source, ROW_OPS, "v_op", "NOT is_flat", in_databases=rules.in_databases
+    )
+    of_topic = "coalesce(topic_schema, topic_db)"
+    if rules.in_databases:
+        of_topic = namespace_of_database_sql("topic_db", "topic_schema")
+    topic_name = table_name_sql(of_topic, "topic_table")
     return read.replace(
         {
             "e_source_op": sent_op,
@@ -312,8 +319,9 @@ def _read_flat(records: Query, rules: _Rules) -> Query:
 
 def _detail(rules: _Rules) -> Sql:
     """Which fields a record lacks, and what adds them or stands in."""
+    namespace = literal("__db or __schema" if rules.in_databases else "__schema (or __db)")
     missing = (
-        "concat_ws(' and ', CASE WHEN v_namespace IS NULL THEN '__schema (or __db)' END, "
+        f"concat_ws(' and ', CASE WHEN v_namespace IS NULL THEN {namespace} END, "
         "CASE WHEN v_table IS NULL THEN '__table' END)"
     )
     if rules.topic is None:
@@ -405,7 +413,7 @@ def _table_and_row(document: Mapping[str, Any], rules: _Rules) -> TableAndRow | 
     if not marks & event.keys() or said("op") == "d" or event.get(DELETED) == "true":
         return None
     row = {name: event[name] for name in event if rules.is_column(name)}
-    namespace = said("source.schema") or said("source.db") or said("source.keyspace")
+    namespace = namespace_in(lambda name: said(f"source.{name}"), rules.in_databases)
     return table_and_row(namespace, said("source.table"), row)
 
 
@@ -431,6 +439,7 @@ def _configured(source: SourceConfig) -> Format:
             all_of=None if fields else source.add_fields_prefix,
             topic=source.table_from_topic,
             groups=source.topic_groups,
+            in_databases=source.has_databases,
         )
     )
 

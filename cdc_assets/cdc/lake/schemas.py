@@ -137,6 +137,7 @@ FACTS = _schema(
     ("last_tx", _LONG, "hash of the transaction of the last event there"),
     ("lowest_tx", _LONG, "hash of the transaction of the event at the lowest position there"),
     ("highest_tx", _LONG, "hash of the transaction of the event at the highest position there"),
+    *_only(CHANGES, "db"),
 )
 
 LAG = _schema(

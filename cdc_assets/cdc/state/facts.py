@@ -103,6 +103,16 @@ class DayFacts:
     is_paired: bool = True  # each key change by header has its delete and its create (D9)
     is_order_known: bool = True  # false of days made before these were counted
     lanes: tuple[Lane, ...] = ()
+    databases: Mapping[str, int] = field(default_factory=dict)  # events of each that one names (D4)
+    parts: tuple[Row, ...] = field(default=(), repr=False, compare=False)  # all facts of the day
+
+    def of_database(self, database: str | None) -> DayFacts:
+        """What the events of one database hold, and those that name none; None: all."""
+        if database is None or self.databases.keys() <= {database}:
+            return self
+        return _whole_day(
+            [f for f in self.parts if f.destination == ORDER or f.db in (None, database)]
+        )
 
     @property
     def is_vague(self) -> bool:
@@ -252,7 +262,17 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
         is_paired=_key_changes(facts, "cu") == _key_changes(facts, "d"),
         is_order_known=all(fact.key_changes is not None for fact in facts),
         lanes=tuple(_lane(fact) for fact in order if fact.topic is not None),
+        databases=_databases(facts),
+        parts=tuple(parts),
     )
+
+
+def _databases(facts: Iterable[Row]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for fact in facts:
+        if fact.db:
+            counts[fact.db] += fact.records
+    return dict(sorted(counts.items()))
 
 
 def _key_changes(facts: Iterable[Row], ops: str) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.errors import AuditError, ConcurrentRunError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import INPUTS, REPORT, DayBranch, TableState
-from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.names import TableName, config_key
 from cdc_assets.cdc.positions import literal_position
 from cdc_assets.cdc.state import apply
 from cdc_assets.cdc.state.columns import TableColumns
@@ -50,6 +50,8 @@ class DayReport:
     highest: Sequence[int] | None = None
     bases: Mapping[str, str] = field(default_factory=dict)
     other_basis: int = 0
+    database: str | None = None
+    other_databases: Mapping[str, int] = field(default_factory=dict)
     earlier_until: str | None = None
     earlier_bases: Mapping[str, str] = field(default_factory=dict)
     contradicted: int = 0
@@ -89,6 +91,7 @@ def make_table_day(
         if state.refs.get("main") != state.tags[max(state.tags)]:
             lake.mend_main(table_day.identifier)
         return _report_of(inputs.summary)
+    _check_databases(table_day)
     _check_quarantine(table_day)
     base = table_day.base
     columns = TableColumns(table_day)
@@ -149,6 +152,8 @@ def _build(
         rows_before=day.rows_before,
         events=day.day_facts.events,
         ops=day.day_facts.ops,
+        database=day.database,
+        other_databases=day.other_databases,
         incompatible=columns.incompatible,
         too_late=_too_late(day),
         highest=day.highest,
@@ -221,6 +226,24 @@ def _written(day: TableDay, branch: DayBranch) -> dict[str, int]:
         "bytes_added": total("added-files-size"),
         "files_added": total("added-data-files") + total("added-delete-files"),
     }
+
+
+def _check_databases(day: TableDay) -> None:
+    """Rows of several databases are never made one table (D4)."""
+    if day.database is None and day.databases:
+        named = ", ".join(config_key(_in_database(day, db), db) for db in day.databases)
+        raise AuditError(
+            day.label,
+            day.day,
+            f"its events are of several databases ({', '.join(day.databases)}), whose rows would "
+            "overwrite each other. Name all tables of the source in three parts, in cdc.yaml under "
+            f"sources.{day.name}.tables: {named}",
+        )
+
+
+def _in_database(day: TableDay, database: str) -> str:
+    schema, table = TableName.parse(day.table)
+    return str(TableName.of_database(database, schema, table))
 
 
 def _check_quarantine(day: TableDay) -> None:

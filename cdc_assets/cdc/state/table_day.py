@@ -69,6 +69,7 @@ class TableDay:
         self.window = window_of(lake.config, name, day)
         self.pair_window = pair_window_of(lake.config, name, day)
         self._is_kafka = self._is_placed_by_kafka()
+        self.database = self._database()
         self.day_facts = self.facts_on(day)
         self.past = [self.facts_on(d) for d in self.window]
         self.identifier = lake.state(name, TableName.parse(table))
@@ -132,6 +133,30 @@ class TableDay:
                 found["highest"] = from_earlier(highest, basis, self._is_kafka)
         return found
 
+    # --- whose its events are
+
+    def _database(self) -> str | None:
+        """The database that the table is of; None where no event has said one, or several did.
+
+        It is that of its first events (D4), which each day's report says again.
+        """
+        recorded: str | None = self._before.get("database")
+        return recorded or (self.databases[0] if len(self.databases) == 1 else None)
+
+    @property
+    def databases(self) -> list[str]:
+        """The databases that events of the day and of those looked back on name."""
+        return sorted({db for d in [*self.window, self.day] for db in self._landed_on(d).databases})
+
+    @property
+    def other_databases(self) -> dict[str, int]:
+        """Events of the day that are of other databases than the table, by database."""
+        found = self._landed_on(self.day).databases
+        return {db: events for db, events in found.items() if db != self.database}
+
+    def _landed_on(self, day: date) -> DayFacts:
+        return self.facts.of_days.get((self.table, day), DayFacts())
+
     # --- rows whose position has the earlier form
 
     def _is_placed_by_kafka(self) -> bool:
@@ -192,8 +217,7 @@ class TableDay:
 
     def facts_on(self, day: date) -> DayFacts:
         """What metadata says of the table's events on a day, positions in today's form."""
-        found = self.facts.of_days.get((self.table, day))
-        return DayFacts() if found is None else found.in_todays_form(self._is_kafka)
+        return self._landed_on(day).of_database(self.database).in_todays_form(self._is_kafka)
 
     @property
     def may_be_unsent(self) -> bool:
@@ -393,9 +417,10 @@ class TableDay:
         """
         changed = self.lake.stage_days(self.name, "changes", days)
         start = start_of_day("landing_date", self.lake.config.timezone)
-        events = Query(changed.where(F.col("table_name") == self.table)).extend(
-            {"kafka_time": time_in_kafka("processed_ts_ms", start)}
-        )
+        own = Query(changed.where(F.col("table_name") == self.table))
+        if any(self._landed_on(d).databases.keys() - {self.database} for d in days):
+            own = own.where(f"db IS NULL OR db = {literal(self.database)}")
+        events = own.extend({"kafka_time": time_in_kafka("processed_ts_ms", start)})
         if self.has_earlier_changes(days):
             end = start_of_day("landing_date + 1", self.lake.config.timezone)
             events = events.replace(changes_from_earlier(f"least(kafka_time, {end} - 1)"))
@@ -404,8 +429,8 @@ class TableDay:
         ranges = [r for d in days for r in self.facts_on(d).ranges]
         if any(self.bases.get(r.epoch) != r.basis for r in ranges):
             # O8: an event on another basis is older than all of its table's.
-            own = on_basis("position", "position_basis", self.bases)
-            events = events.replace({"position": case(("position IS NOT NULL", own))})
+            placed = on_basis("position", "position_basis", self.bases)
+            events = events.replace({"position": case(("position IS NOT NULL", placed))})
         return events.plan()
 
     def has_earlier_changes(self, days: Sequence[date]) -> bool:
