@@ -147,6 +147,18 @@ def parts_in(text: str) -> int:
     return len(_split(text))
 
 
+def with_database(text: str) -> str | None:
+    """``database.schema.table``, also behind a source's name, as the lake names that table.
+
+    None for a name of fewer parts.
+    """
+    parts = [part.text for part in _split(text)]
+    if len(parts) < 3:
+        return None
+    *source, database, schema, table = parts
+    return ".".join([*source, str(TableName.of_database(database, schema, table))])
+
+
 def config_key(table: str, database: str | None = None) -> str:
     """A table as cdc.yaml names it: a part that holds a wildcard stands in quotes.
 

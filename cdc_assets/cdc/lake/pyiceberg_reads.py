@@ -42,7 +42,7 @@ from cdc_assets.cdc.lake.commits import (
     is_day,
 )
 from cdc_assets.cdc.landing.lines import LandedRecord, instant_text, text_of
-from cdc_assets.cdc.names import TableName, escape
+from cdc_assets.cdc.names import TableName, escape, with_database
 from cdc_assets.cdc.spark import CATALOG, sqlite_folder
 
 if TYPE_CHECKING:
@@ -92,16 +92,17 @@ def find_table(config: Config, text: str, source: str | None = None) -> LakeTabl
     """The table that a user means.
 
     `inventory.public.customers`; `public.customers` or `customers` where one source has it;
-    `inventory.changes` for a source's own table. Quotes around a part that holds a dot may
-    be left out where that leaves no doubt.
+    `inventory.changes` for a source's own table; names of three parts as cdc.yaml has them. Quotes
+    around a part that holds a dot may be left out where that leaves no doubt.
 
     Raises:
         UnknownTableError: no table has that name, or several have.
     """
     known = [t for t in known_tables(config) if source is None or t.source == source]
     for spelled in (_exactly, _without_quotes):
+        written = {spelled(text), spelled(with_database(text) or text)}
         for names in (_full_name, _own_name, _last_part):
-            found = [t for t in known if spelled(text) in {spelled(n) for n in names(t)}]
+            found = [t for t in known if written & {spelled(n) for n in names(t)}]
             if len(found) == 1:
                 return found[0]
             if found:

@@ -10,6 +10,7 @@ import pytest
 
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.errors import AuditError, ConfigError
+from cdc_assets.cdc.lake.pyiceberg_reads import find_table
 from cdc_assets.orchestration.checks import Finding, table_findings
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
@@ -128,6 +129,14 @@ def test_a_pattern_of_three_parts_adopts_tables_of_databases() -> None:
     assert source.has_databases
     assert source.pattern_of(US) == "shop_*.dbo.*"
     assert source.pattern_of("other__dbo.orders") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["shop_eu.dbo.orders", "s.shop_eu.dbo.orders", EU, f"s.{EU}", f"lake.s.{EU}"]
+)
+def test_a_table_is_found_by_its_name_in_cdc_yaml_and_in_the_lake(text: str) -> None:
+    found = find_table(config_of("shop_eu.dbo.orders", "shop_us.dbo.orders"), text)
+    assert (found.source, found.name) == ("s", EU)
 
 
 @pytest.mark.parametrize(
