@@ -28,6 +28,7 @@ NAMES = (
     "mysql-compressed-transaction",
     "oracle-key-shift",
     "oracle-rs-id",
+    "sqlserver-two-databases",
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.cases]
