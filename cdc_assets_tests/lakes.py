@@ -222,6 +222,7 @@ CHANGE_FIELDS = (
     "processed_ts_ms",
     "is_snapshot",
     "position",
+    "stream_element",
 )
 
 

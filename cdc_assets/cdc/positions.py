@@ -25,7 +25,7 @@ from datetime import datetime
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.sqltext import Sql, case, is_one_of, literal, literals, whole
+from cdc_assets.cdc.sqltext import Sql, case, get, is_one_of, literal, literals, whole
 
 _POSITION = "array<bigint>"
 _NUMBER_WIDTH, _NUMBER_PARTS = 13, 3
@@ -65,8 +65,8 @@ KAFKA_PLACED = (BINLOG, KAFKA_TIME)
 KEYS_CHECKED_LATE = (LSN, COMMIT_LSN, SCN)
 # What of a Debezium event's `source` orders or identifies it, beside `ts_ms`.
 SOURCE_MEMBERS = (
-    "lsn", "pos", "row", "gtid", "commit_lsn", "change_lsn", "event_serial_no", "commit_scn",
-    "scn", "rs_id", "ssn", "lcr_position", "commit_ts", "ord",
+    "lsn", "sequence", "pos", "row", "gtid", "commit_lsn", "change_lsn", "event_serial_no",
+    "commit_scn", "scn", "rs_id", "ssn", "lcr_position", "commit_ts", "ord",
 )  # fmt: skip
 _IDENTIFYING = {
     BINLOG: ("gtid", "row"),
@@ -147,6 +147,38 @@ def debezium_identity(
     members["transaction.id"] = case((is_numbered, transaction))
     members["transaction.total_order"] = case((is_numbered, f"CAST({total_order} AS string)"))
     return identity_of(members)
+
+
+def last_commit(basis: Sql, sequence: Sql) -> Sql:
+    """The commit before a PostgreSQL event, the first element of its `sequence` (O3): BIGINT."""
+    first = get(f"try_parse_json({sequence})", "$[0]", "string")
+    return case((f"{basis} = '{LSN}'", whole(first)))
+
+
+def stream_element(basis: Sql, ordered: Sql, says_order: Sql, last_commit: Sql) -> Sql:
+    """What falls by a redelivery or a new server alone (O11): ARRAY<BIGINT>.
+
+    Null where an event has nothing of the kind. An LSN falls, too, and so does Oracle's SCN.
+
+    Args:
+        basis: what the source elements are.
+        ordered: these, as they are compared; `says_order`: one of them says something.
+        last_commit: :func:`last_commit`.
+    """
+    return case(
+        (f"{basis} IN ({literals((BINLOG, COMMIT_LSN))}) AND {says_order}", ordered),
+        (f"{last_commit} > 0", f"array({last_commit})"),
+    )
+
+
+def stream_of(connector: Sql, server: Sql, db: Sql) -> Sql:
+    """Whose positions an event has (O11), as JSON; null where it does not say a server."""
+    of_databases = f"lower({connector}) IN ({literals(CONNECTORS[COMMIT_LSN])})"
+    names = case(
+        (of_databases, f"array(lower({connector}), {server}, coalesce({db}, ''))"),
+        otherwise=f"array(coalesce(lower({connector}), ''), {server})",
+    )
+    return case((f"{server} <> ''", f"to_json({names})"))
 
 
 def identity_of(members: Mapping[str, Sql]) -> Sql:

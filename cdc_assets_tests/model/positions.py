@@ -99,14 +99,11 @@ def _set_stream(event: Event, source: dict[str, Any], basis: str) -> None:
     if isinstance(name, str) and name:
         database = (_text(source.get("db")) or "",) if basis == COMMIT_LSN else ()
         event.stream = (event.connector or "", name, *database)
-    if basis in (BINLOG, COMMIT_LSN):
-        elements = event.own_elements
-    elif basis == "lsn":
-        elements = (_commit_before(source.get("sequence")),)
-    else:
-        return
-    if any(elements):
-        event.stream_element = tuple(number or 0 for number in elements)
+    if basis in (BINLOG, COMMIT_LSN) and event.basis == basis:
+        event.stream_element = event.elements
+    commit = _commit_before(source.get("sequence")) if basis == "lsn" else None
+    if commit is not None and commit > 0:
+        event.stream_element = (commit,)
 
 
 def _commit_before(sequence: Any) -> int | None:

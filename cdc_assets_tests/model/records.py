@@ -51,6 +51,7 @@ class Classified:
     position_basis: str | None = None
     identity: str | None = None
     tx_id: str | None = None
+    stream_element: tuple[int, ...] | None = None
 
 
 class TableError(Exception):
@@ -200,4 +201,5 @@ class Event:
             position_basis=None if self.position is None else self.position_basis,
             identity=self.identity_text if self.identity and is_change else None,
             tx_id=self.tx_id if is_change else None,
+            stream_element=None if self.position is None else self.stream_element,
         )

@@ -27,7 +27,7 @@ from cdc_assets.cdc.config import WITH_DATABASES, SourceConfig
 from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sql
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
-from cdc_assets.cdc.positions import epoch_of, start_of_day, time_in_kafka
+from cdc_assets.cdc.positions import epoch_of, start_of_day, stream_of, time_in_kafka
 from cdc_assets.cdc.sqltext import Query, case, literal
 from cdc_assets.cdc.values.placeholders import may_hold_placeholder
 
@@ -41,16 +41,21 @@ _ALIKE = (
 _OF_TABLE = ("landing_date", "table_name")
 
 
-def facts_of(records: DataFrame, source: SourceConfig) -> DataFrame:
+def facts_of(records: DataFrame, source: SourceConfig, timezone: str) -> DataFrame:
     """The facts of some records.
 
     Args:
         records: has `destination`, `reason`, `row_number` and else the columns of `CHANGES`.
+        timezone: that of the days.
 
     Returns:
         The columns of `FACTS`.
     """
-    parts = (_counts(records, source), _order_of_tables(records), _order_of_partitions(records))
+    parts = (
+        _counts(records, source),
+        _order_of_tables(records),
+        _partitions(records, timezone),
+    )
     counted, *others = (part.to(columns.FACTS) for part in parts)
     for other in others:
         counted = counted.unionAll(other)
@@ -125,20 +130,59 @@ def _order_of_tables(records: DataFrame) -> DataFrame:
     )
 
 
-def _order_of_partitions(records: DataFrame) -> DataFrame:
-    """The transactions at the ends of each table's events in a partition (O16)."""
-    placed = Query(records).where("destination = 'changes' AND position IS NOT NULL")
-    changes = placed.extend({"in_tx": transaction()}).where("in_tx IS NOT NULL")
-    of_lane = (*_OF_TABLE, "topic", "partition")
-    return (
-        changes.select(*of_lane, "offset", "position", "xxhash64(in_tx) AS tx")
-        .aggregate(
-            of_lane,
+def _partitions(records: DataFrame, timezone: str) -> DataFrame:
+    """Each table's events in a partition, by stream.
+
+    What tells a redelivery from a new server (O11), and the transactions at their ends (O16).
+    """
+    start, end = (start_of_day(day, timezone) for day in ("landing_date", "landing_date + 1"))
+    lane = ("landing_date", "topic", "partition", "stream")
+    in_order = (
+        f"OVER (PARTITION BY {', '.join(lane)} ORDER BY offset "
+        "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    )
+    placed = "position IS NOT NULL"
+    changes = (
+        Query(records)
+        .where("destination = 'changes'")
+        .extend(
             {
-                "first_tx": "min_by(tx, offset)",
-                "last_tx": "max_by(tx, offset)",
-                "lowest_tx": "min_by(tx, position)",
-                "highest_tx": "max_by(tx, position)",
+                "stream": stream_of("connector", "server", "db"),
+                "time": f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)",
+                "own_time": case((placed, "source_ts_ms")),
+                "in_tx": case((placed, transaction())),
+            }
+        )
+        .select(
+            *(*lane, "table_name", "offset", "time", "position", "stream_element", "own_time"),
+            f"max(stream_element) {in_order} AS highest_before",
+            case(("in_tx IS NOT NULL", "xxhash64(in_tx)")) + " AS tx",
+        )
+    )
+    falls = "stream_element < highest_before"
+    by_element = case(("stream_element IS NOT NULL", "struct(stream_element, offset)"))
+    by_offset, by_position = (case(("tx IS NOT NULL", of)) for of in ("offset", "position"))
+    return (
+        changes.aggregate(
+            (*lane, "table_name"),
+            {
+                "records": f"count_if({placed})",
+                "judged": "count(stream_element)",
+                "first_offset": "min(offset)",
+                "last_offset": "max(offset)",
+                "first_kafka_ms": f"min({case((placed, 'time'))})",
+                "last_kafka_ms": "max(time)",
+                "lowest": "min(stream_element)",
+                "highest": "max(stream_element)",
+                "highest_offset": f"max_by(offset, {by_element})",
+                "highest_kafka_ms": f"max_by(time, {by_element})",
+                "last_source_ts_ms": "max(own_time)",
+                "falls": f"count_if({falls})",
+                "falls_last_source_ts_ms": f"max({case((falls, 'own_time'))})",
+                "first_tx": f"min_by(tx, {by_offset})",
+                "last_tx": f"max_by(tx, {by_offset})",
+                "lowest_tx": f"min_by(tx, {by_position})",
+                "highest_tx": f"max_by(tx, {by_position})",
             },
         )
         .extend({"destination": literal(ORDER)})
@@ -167,13 +211,14 @@ def read_facts(
         found += _of(rows, tables).collect()
     source = lake.config.source(name)
     if without:
-        found += facts_of(_in_todays_form(lake, name, without, tables), source).collect()
+        rows = _in_todays_form(lake, name, without, tables)
+        found += facts_of(rows, source, lake.config.timezone).collect()
     # Of days made by an earlier version nothing was said of transactions: of the last one, whose
     # end may have cut one, they are counted now (O16).
     earlier = [f.landing_date for f in found if f.destination == "changes" and not _has_order(f)]
     if earlier and source.format in ("debezium", "debezium-flat"):
         rows = _in_todays_form(lake, name, [max(earlier)], tables)
-        found += _order_of_partitions(rows).to(columns.FACTS).collect()
+        found += _partitions(rows, lake.config.timezone).to(columns.FACTS).collect()
     return found
 
 

@@ -196,6 +196,12 @@ def parse(
         "source_elements": case(("_has_source", "e_elements")),
         "position_basis": case(("_has_position", placed.basis)),
         "identity": case(("_has_source", "e_identity")),
+        "stream_element": case(
+            (
+                "_has_position",
+                positions.stream_element("e_basis", "ordered", "says_order", "e_last_commit"),
+            )
+        ),
         "kafka_time": "kafka_time",
         "tx_id": "e_tx_id",
         "tx_order": "e_tx_order",

@@ -37,7 +37,7 @@ from cdc_assets.cdc.registry.kept import kept_decoding
 from cdc_assets.cdc.sqltext import with_replaced
 
 # Raised when the reading of records changes, so that days made before are made again.
-READER_VERSION = 6
+READER_VERSION = 7
 
 
 def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = False) -> list[date]:
@@ -215,7 +215,7 @@ def _make_run(
         routed = checkpoints.add(
             protect(of_records.select(*_ROUTED), source, salt, days, carried, schemas).drop("kind")
         )
-        facts = facts_of(routed, source).collect()
+        facts = facts_of(routed, source, lake.config.timezone).collect()
         add_schemas(lake, name, _used_by_changes(fresh, facts))
         reached = {fact.destination for fact in facts} - {ORDER}
         inputs = {day: made_of[day] for day in days}

@@ -317,6 +317,7 @@ def read_envelope(
         identity=positions.debezium_identity(
             "v_basis", of_source, "v_transaction", "v_total_order"
         ),
+        last_commit=positions.last_commit("v_basis", of_source("sequence")),
         # D14: a mark that is not yet known counts as a snapshot read. No truncate is read from a
         # table: without a position of its own it would remove nothing.
         is_snapshot=f"{op} = 'r' OR coalesce({op} <> 't' AND {mark} <> 'false', false)",

@@ -75,9 +75,11 @@ class Envelope:
     itself names.
     `elements` are the source elements that order the event, `basis` says which members of the
     source they are; `stand_in` takes their place where they say nothing (FORMATS O8). `identity`
-    is what identifies the event besides, a JSON object. `half` is 0 for the first record of a split
-    update and 1 for all others, of formats that have those (O4). `row_number` is the row's place,
-    from 0, in a record of many rows. What has a default here, not every format says.
+    is what identifies the event besides, a JSON object. `last_commit` is that before the event,
+    where the source numbers commits in their order beside its elements (O3). `half` is 0 for the
+    first record of a split update and 1 for all others, of formats that have those (O4).
+    `row_number` is the row's place, from 0, in a record of many rows. What has a default here, not
+    every format says.
     """
 
     reason: Sql
@@ -102,6 +104,7 @@ class Envelope:
     tx_id: Sql = "CAST(NULL AS string)"
     tx_order: Sql = "CAST(NULL AS bigint)"
     identity: Sql = "CAST(NULL AS string)"
+    last_commit: Sql = "CAST(NULL AS bigint)"
     half: Sql = "1"
     is_snapshot: Sql = "false"
     schema: Sql = "CAST(NULL AS variant)"

@@ -87,6 +87,7 @@ CHANGES = _schema(
     ),
     ("position_basis", _TEXT, "what the elements of the position are"),
     ("identity", _TEXT, "what else identifies the change, as JSON; it orders nothing"),
+    ("stream_element", ArrayType(_LONG), "what falls by a redelivery or a new server alone"),
 )
 
 CONTROL = _schema(
@@ -138,6 +139,16 @@ FACTS = _schema(
     ("lowest_tx", _LONG, "hash of the transaction of the event at the lowest position there"),
     ("highest_tx", _LONG, "hash of the transaction of the event at the highest position there"),
     *_only(CHANGES, "db"),
+    ("stream", _TEXT, "whose positions the events in that partition have: connector and server"),
+    ("judged", _LONG, "how many of them have a stream_element; lowest and highest are of these"),
+    ("first_offset", _LONG, "lowest offset there, also of records without a position"),
+    ("last_offset", _LONG, "highest offset there, also of records without a position"),
+    ("first_kafka_ms", _LONG, "lowest Kafka timestamp there, of records with a position"),
+    ("last_kafka_ms", _LONG, "highest Kafka timestamp there"),
+    ("highest_offset", _LONG, "offset of the last event with the highest stream_element there"),
+    ("highest_kafka_ms", _LONG, "Kafka timestamp of that event"),
+    ("falls", _LONG, "events whose stream_element is below one at a lower offset there"),
+    ("falls_last_source_ts_ms", _LONG, "highest time at the source of these"),
 )
 
 LAG = _schema(

@@ -261,7 +261,7 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
         crossed=sum(fact.crossed or 0 for fact in order),
         is_paired=_key_changes(facts, "cu") == _key_changes(facts, "d"),
         is_order_known=all(fact.key_changes is not None for fact in facts),
-        lanes=tuple(_lane(fact) for fact in order if fact.topic is not None),
+        lanes=tuple(_lane(fact) for fact in order if fact.first_tx is not None),
         databases=_databases(facts),
         parts=tuple(parts),
     )
