@@ -59,7 +59,7 @@ class Judge:
     def read(self, day: date, events: Iterable[Event]) -> None:
         """A day's events of the stream, reads among them."""
         ends = {
-            lane: (max(map(_offset, of.landed)), max(map(_time, of.landed)))
+            lane: (max(map(_offset, of.landed)), max(map(time_of, of.landed)))
             for lane, of in self._partitions.items()
             if of.landed
         }
@@ -67,7 +67,7 @@ class Judge:
             lane = self._lane(event)
             is_late = False
             if lane in ends and _offset(event) < ends[lane][0]:
-                if _time(event) > ends[lane][1]:
+                if time_of(event) > ends[lane][1]:
                     lane = self._begin_again(event, lane)
                 else:
                     is_late = True
@@ -79,15 +79,15 @@ class Judge:
 
     def _has_begun(self, begin: Begin, event: Event) -> bool:
         offset = begin.offsets.get(self._lane(event))
-        return _time(event) >= begin.instant if offset is None else _offset(event) >= offset
+        return time_of(event) >= begin.instant if offset is None else _offset(event) >= offset
 
     def _lane(self, event: Event) -> Lane:
         place = lane_of(event.record)
-        return (*place, sum(_time(event) >= instant for instant in self._begun_again[place]))
+        return (*place, sum(time_of(event) >= instant for instant in self._begun_again[place]))
 
     def _begin_again(self, event: Event, before: Lane) -> Lane:
         """The topic was made anew: its highest element stays."""
-        self._begun_again[lane_of(event.record)].append(_time(event))
+        self._begun_again[lane_of(event.record)].append(time_of(event))
         lane = self._lane(event)
         self._partitions[lane] = _Partition([], self._partitions[before].highest, True)
         return lane
@@ -97,7 +97,7 @@ class Judge:
     ) -> None:
         told_by = (event.record.topic, event.table_name, key_text(event.key or {}), event.content)
         known = [x for x in self._sent[told_by] if x.day >= day - timedelta(days=self.late_days)]
-        if any(_are_one(x, event) for x in known):
+        if any(are_one(x, event) for x in known):
             self._copies.add(id(event))
         is_in_order = all(_offset(x) <= _offset(event) for x in partition.landed)
         partition.landed.append(event)
@@ -131,14 +131,14 @@ class Judge:
             key=_offset,
         )
         offsets = {} if partition.is_carried else {lane: _offset(first)}
-        if self.begins and _time(highest) < self.begins[-1].instant:
+        if self.begins and time_of(highest) < self.begins[-1].instant:
             self.begins[-1].offsets.update(offsets)  # the same one, seen here, too
         else:
-            self.begins.append(Begin(self.stream, _time(first), offsets, day))
+            self.begins.append(Begin(self.stream, time_of(first), offsets, day))
         partition.highest, partition.is_carried = event, False
 
 
-def _are_one(one: Event, other: Event) -> bool:
+def are_one(one: Event, other: Event) -> bool:
     """May the one be sent again as the other: equal elements or GTIDs?"""
     gtid = one.identity.get("gtid")
     if gtid is not None and gtid == other.identity.get("gtid"):
@@ -195,7 +195,7 @@ def _number(events: list[Event], judges: dict[Stream, Judge], found: Epochs) -> 
     for event in sorted(events, key=_place):
         if event.stream is not None:
             first.setdefault(event.stream, event)
-    starts = [_time(event) for event in first.values()]
+    starts = [time_of(event) for event in first.values()]
     bases: list[tuple[Stream, int, int]] = []  # the first epoch, and how many follow it
     number = 0
     for stream, until in zip(first, [*starts[1:], None], strict=True):
@@ -207,7 +207,7 @@ def _number(events: list[Event], judges: dict[Stream, Judge], found: Epochs) -> 
         if not bases:
             event.epoch = 0
             continue
-        last = max(sum(_time(event) >= start for start in starts) - 1, 0)
+        last = max(sum(time_of(event) >= start for start in starts) - 1, 0)
         n = last if event.stream is None else of_stream[event.stream]
         stream, base, most = bases[n]
         event.epoch = base + min(judges[stream].epoch_of(event), most)
@@ -231,7 +231,7 @@ def _mark_sent_again(events: Iterable[Event], late_days: int) -> None:
         event.is_sent_again = epochs[event.epoch] <= before
 
 
-def _time(event: Event) -> int:
+def time_of(event: Event) -> int:
     """Its Kafka timestamp; no clock that is fast says a time after its landing day."""
     return min(event.landed_ms, end_of(event.day))
 
@@ -241,4 +241,4 @@ def _offset(event: Event) -> int:
 
 
 def _place(event: Event) -> tuple[Any, ...]:
-    return (_time(event), *row_order(event))
+    return (time_of(event), *row_order(event))

@@ -218,7 +218,7 @@ def test_the_facts_of_the_days_are_those_of_their_rows(
         "CAST(NULL AS string) AS reason",
         f"CAST({row_number} AS int) AS row_number",
     )
-    counted = facts_of(rows, lake.config.source(name)).collect()
+    counted = facts_of(rows, lake.config.source(name), lake.config.timezone).collect()
     assert kept
     assert sorted(map(str, kept)) == sorted(map(str, counted))
 

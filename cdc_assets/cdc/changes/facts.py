@@ -156,6 +156,7 @@ def _partitions(records: DataFrame, timezone: str) -> DataFrame:
         .select(
             *(*lane, "table_name", "offset", "time", "position", "stream_element", "own_time"),
             f"max(stream_element) {in_order} AS highest_before",
+            f"max(own_time) {in_order} AS latest_before",
             case(("in_tx IS NOT NULL", "xxhash64(in_tx)")) + " AS tx",
         )
     )
@@ -170,6 +171,7 @@ def _partitions(records: DataFrame, timezone: str) -> DataFrame:
                 "judged": "count(stream_element)",
                 "first_offset": "min(offset)",
                 "last_offset": "max(offset)",
+                "last_streamed_offset": f"max({case((placed, 'offset'))})",
                 "first_kafka_ms": f"min({case((placed, 'time'))})",
                 "last_kafka_ms": "max(time)",
                 "lowest": "min(stream_element)",
@@ -178,7 +180,7 @@ def _partitions(records: DataFrame, timezone: str) -> DataFrame:
                 "highest_kafka_ms": f"max_by(time, {by_element})",
                 "last_source_ts_ms": "max(own_time)",
                 "falls": f"count_if({falls})",
-                "falls_last_source_ts_ms": f"max({case((falls, 'own_time'))})",
+                "falls_later": f"count_if({falls} AND own_time > latest_before)",
                 "first_tx": f"min_by(tx, {by_offset})",
                 "last_tx": f"max_by(tx, {by_offset})",
                 "lowest_tx": f"min_by(tx, {by_position})",

@@ -143,12 +143,13 @@ FACTS = _schema(
     ("judged", _LONG, "how many of them have a stream_element; lowest and highest are of these"),
     ("first_offset", _LONG, "lowest offset there, also of records without a position"),
     ("last_offset", _LONG, "highest offset there, also of records without a position"),
+    ("last_streamed_offset", _LONG, "highest offset there, of records with a position"),
     ("first_kafka_ms", _LONG, "lowest Kafka timestamp there, of records with a position"),
     ("last_kafka_ms", _LONG, "highest Kafka timestamp there"),
     ("highest_offset", _LONG, "offset of the last event with the highest stream_element there"),
     ("highest_kafka_ms", _LONG, "Kafka timestamp of that event"),
     ("falls", _LONG, "events whose stream_element is below one at a lower offset there"),
-    ("falls_last_source_ts_ms", _LONG, "highest time at the source of these"),
+    ("falls_later", _LONG, "of these, those whose time at the source is above all before there"),
 )
 
 LAG = _schema(
