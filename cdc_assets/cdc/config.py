@@ -35,7 +35,7 @@ from cdc_assets.cdc.strict_yaml import YamlPath, kind_of, path_of, read_yaml, wr
 
 PLACEHOLDER = "__debezium_unavailable_value"
 RESERVED_PREFIX = "_cdc_"
-OWN_ASSETS = ("landing", "changes", "control", "quarantine", "lag", "schemas", "facts")
+OWN_ASSETS = ("landing", "changes", "control", "quarantine", "lag", "schemas", "facts", "epochs")
 
 _COLUMN_TYPE = re.compile(
     r"(?:boolean|int|bigint|float|double|string|binary|date|timestamp|timestamp_ntz"
@@ -384,7 +384,7 @@ class SourceConfig(_Model):
     lag_slo_ms: int | None = Field(default=None, ge=0)
     on_quarantine: Literal["publish", "block"] = "publish"
     late_days: int = Field(default=3, ge=0, le=366)
-    position_reset: tuple[datetime, ...] = ()
+    position_reset: Literal["auto"] | tuple[datetime, ...] = "auto"
     add_fields: tuple[str, ...] = Field(
         default=(), description="`add.fields` of debezium-flat, where it gives new names."
     )
@@ -533,7 +533,11 @@ class SourceConfig(_Model):
 
     @field_validator("position_reset")
     @classmethod
-    def _instants(cls, value: tuple[datetime, ...]) -> tuple[datetime, ...]:
+    def _instants(
+        cls, value: Literal["auto"] | tuple[datetime, ...]
+    ) -> Literal["auto"] | tuple[datetime, ...]:
+        if value == "auto":
+            return "auto"
         for instant in value:
             if instant.tzinfo is None:
                 raise ValueError(f"got {instant.isoformat()}; write the zone, as in …T12:30:00Z")
@@ -600,6 +604,16 @@ class SourceConfig(_Model):
                     f"identity FULL); format is {self.format}. Name key columns, or none"
                 )
         return self
+
+    @property
+    def resets(self) -> tuple[datetime, ...]:
+        """The instants at which a new server took over, where they are named."""
+        return () if self.position_reset == "auto" else self.position_reset
+
+    @property
+    def finds_epochs(self) -> bool:
+        """True where it is found when a new server takes over (FORMATS O11)."""
+        return self.position_reset == "auto"
 
     @property
     def topic_groups(self) -> dict[str, int]:

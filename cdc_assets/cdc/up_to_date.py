@@ -14,11 +14,13 @@ from cdc_assets.cdc import lag
 from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.changes.facts import TABLE as FACTS
 from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import MissingTableError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.commits import DayCommit, TableState
 from cdc_assets.cdc.landing.files import NONE, see_days
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.state.day_inputs import DayInputs
+from cdc_assets.cdc.state.judge import TABLE as EPOCHS
 
 _NOT_MADE = DayCommit(0)
 
@@ -46,7 +48,7 @@ class UpToDate:
         state = reads.table_state(
             reads.open_table(self.config, reads.find_table(self.config, table, self.name))
         )
-        parsed = ("landing", "changes", "control", "quarantine")
+        parsed = ("landing", "changes", "control", "quarantine", EPOCHS)
         commits = {stage: self._commits(stage) for stage in parsed}
         inputs = (DayInputs(self.config, self.name, table, d, commits, state) for d in days)
         # A run that was killed behind its last day may have left `main` a day behind.
@@ -83,5 +85,10 @@ class UpToDate:
     def _commits(self, stage: str) -> Mapping[date, DayCommit]:
         if stage not in self._read:
             table = reads.own_table(self.name, stage)
-            self._read[stage] = reads.day_commits(reads.open_table(self.config, table))
+            try:
+                self._read[stage] = reads.day_commits(reads.open_table(self.config, table))
+            except MissingTableError:
+                if stage != EPOCHS:  # which is made where there is something to keep
+                    raise
+                self._read[stage] = {}
         return self._read[stage]

@@ -438,7 +438,7 @@ def _position_faults(lake: Lake, name: str, days: Sequence[date]) -> tuple[Fault
     O4: what an event does not say of its place counts as 0.
     """
     lacks = F.col("position").isNotNull() & F.exists("source_elements", lambda e: e.isNull())
-    epoch = epoch_of("kafka_ts_ms", lake.config.source(name).position_reset)
+    epoch = epoch_of("kafka_ts_ms", lake.config.source(name).resets)
     # Positions of the earlier form have their epoch in front.
     ranked = F.expr(
         case((is_earlier_sql("position_basis"), "position"), otherwise=in_epoch("position", epoch))

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import date, timedelta
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import pytest
 
 from cdc_assets_tests import events as ev
-from cdc_assets_tests import model
+from cdc_assets_tests import lakes, model
+from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.events import Landing, Log
 from cdc_assets_tests.model import Record
 from cdc_assets_tests.takeover_simulation import KINDS, TABLE, history
@@ -283,6 +285,41 @@ def test_the_model_has_the_rows_of_each_day(name: str) -> None:
     landed, expected = told(name)
     found = model.tables(source_of(name, position_reset="auto"), landed)
     got = [sorted(of_day[f"shop.{name}"], key=by_id) for of_day in found.values()]
+    assert got == expected
+
+
+@pytest.fixture(scope="module")
+def told_in_a_lake(
+    lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Callable[[str, date], Rows]]:
+    """The rows of each story's table on a day, made night by night and all at once."""
+    folder, landed, tables = tmp_path_factory.mktemp("takeovers"), {}, {}
+    for name in STORIES:
+        tables |= source_of(name)["tables"]
+        for day, records in told(name)[0].items():
+            landed.setdefault(day, []).extend(records)
+    for day in DAYS:
+        landed.setdefault(day, [])
+    source = lakes.write_source(folder, landed, tables=tables)
+    lake = lake_of({"by_night": source, "at_once": source})
+    for day in DAYS:
+        lakes.run_all(lake, "by_night", [day])
+    lakes.run_all(lake, "at_once", DAYS)
+    return {
+        way: partial(lambda way, name, day: lakes.rows_of(lake, way, f"shop.{name}", day), way)
+        for way in ("by_night", "at_once")
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["by_night", "at_once"])
+@pytest.mark.parametrize("name", STORIES)
+def test_a_table_has_the_rows_of_each_day(
+    told_in_a_lake: dict[str, Callable[[str, date], Rows]], name: str, way: str
+) -> None:
+    _, expected = told(name)
+    rows_on = told_in_a_lake[way]
+    got = [sorted(rows_on(name, day), key=by_id) for day, _ in zip(DAYS, expected, strict=False)]
     assert got == expected
 
 

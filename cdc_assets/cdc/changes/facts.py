@@ -7,7 +7,7 @@ floor reads these few rows and none of its changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 
 from pyspark.sql import DataFrame, Row
@@ -28,7 +28,7 @@ from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sq
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
 from cdc_assets.cdc.positions import epoch_of, start_of_day, stream_of, time_in_kafka
-from cdc_assets.cdc.sqltext import Query, case, literal
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.placeholders import may_hold_placeholder
 
 TABLE, COMMENT = "facts", "counts of the records of each day by destination, table and op"
@@ -52,7 +52,7 @@ def facts_of(records: DataFrame, source: SourceConfig, timezone: str) -> DataFra
         The columns of `FACTS`.
     """
     parts = (
-        _counts(records, source),
+        _counts(records, source, epoch_of("kafka_ts_ms", source.resets)),
         _order_of_tables(records),
         _partitions(records, timezone),
     )
@@ -62,14 +62,11 @@ def facts_of(records: DataFrame, source: SourceConfig, timezone: str) -> DataFra
     return counted
 
 
-def _counts(records: DataFrame, source: SourceConfig) -> DataFrame:
+def _counts(records: DataFrame, source: SourceConfig, epoch: Sql) -> DataFrame:
     """How many records are alike, and what they have in common."""
     is_change = "destination = 'changes'"
     # Positions of the earlier form have their epoch in front.
-    epoch = case(
-        (is_earlier_sql("position_basis"), "get(position, 0)"),
-        otherwise=epoch_of("kafka_ts_ms", source.position_reset),
-    )
+    epoch = case((is_earlier_sql("position_basis"), "get(position, 0)"), otherwise=epoch)
     says_old, says_new = SAYS_OLD_KEY, "op = 'd' AND new_key IS NOT NULL"
     change = case(
         (says_old, f"xxhash64(old_key, key, {compared_elements()})"),
@@ -198,7 +195,7 @@ def read_facts(
     """The facts of some days: recorded ones, or of days made without any, counted now.
 
     Args:
-        tables: only these.
+        tables: only these, but the recorded ones of the partitions of all.
     """
     identifier = lake.stage(name, "changes")
     changes, recorded = (lake.day_commits(i) for i in (identifier, lake.stage(name, TABLE)))
@@ -210,7 +207,7 @@ def read_facts(
     if with_facts:
         # A table of an earlier version may lack columns until its next day is made.
         rows = lake.stage_days(name, TABLE, with_facts).to(columns.FACTS)
-        found += _of(rows, tables).collect()
+        found += _of_tables(rows, tables).collect()
     source = lake.config.source(name)
     if without:
         rows = _in_todays_form(lake, name, without, tables)
@@ -222,6 +219,23 @@ def read_facts(
         rows = _in_todays_form(lake, name, [max(earlier)], tables)
         found += _partitions(rows, lake.config.timezone).to(columns.FACTS).collect()
     return found
+
+
+def count_by_epoch(
+    lake: Lake, name: str, table: str, day: date, epoch_of: Callable[[Sql], Sql]
+) -> list[Row]:
+    """The facts of a table's changes on a day on which an epoch begins; a job.
+
+    Args:
+        epoch_of: the epoch of an event, by its Kafka timestamp, at most the end of its landing day.
+    """
+    rows = _in_todays_form(lake, name, [day], [table])
+    start, end = (
+        start_of_day(of, lake.config.timezone) for of in ("landing_date", "landing_date + 1")
+    )
+    time = f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)"
+    counted = _counts(rows, lake.config.source(name), epoch_of(time))
+    return counted.to(columns.FACTS).collect()
 
 
 def _has_order(fact: Row) -> bool:
@@ -249,3 +263,10 @@ def _in_todays_form(
 
 def _of(rows: DataFrame, tables: Sequence[str] | None) -> DataFrame:
     return rows if tables is None else rows.where(F.col("table_name").isin(list(tables)))
+
+
+def _of_tables(facts: DataFrame, tables: Sequence[str] | None) -> DataFrame:
+    """Those of some tables, and those of the partitions of all: a stream has many tables."""
+    if tables is None:
+        return facts
+    return facts.where(F.col("table_name").isin(list(tables)) | F.col("stream").isNotNull())

@@ -136,7 +136,7 @@ def rules_fingerprint(config: Config, name: str) -> str:
     """Changes with everything in the configuration that decides how a record is read."""
     source = config.source(name)
     tables = {n: [t.key, t.replica_identity, t.columns] for n, t in sorted(source.tables.items())}
-    resets = [instant.isoformat() for instant in source.position_reset]
+    resets = [instant.isoformat() for instant in source.resets]
     rules: list[Any] = [READER_VERSION, source.format, resets, tables, source.unavailable_value]
     if source.landing.registry is not None:
         rules.append("registry")

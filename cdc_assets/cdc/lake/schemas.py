@@ -152,6 +152,11 @@ FACTS = _schema(
     ("falls_later", _LONG, "of these, those whose time at the source is above all before there"),
 )
 
+EPOCHS = _schema(
+    ("landing_date", DateType(), "the day up to whose end the streams are judged"),
+    ("streams", _TEXT, "each stream's epochs and highest elements, and each table's streams: JSON"),
+)
+
 LAG = _schema(
     ("landing_date", DateType(), "the day that the records landed"),
     ("table_name", _TEXT, "namespace.table"),

@@ -14,6 +14,7 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import ConfigError, MissingDayError
 from cdc_assets.cdc.lake.commits import INPUTS, DayCommit, TableState
 from cdc_assets.cdc.state.facts import pair_window_of
+from cdc_assets.cdc.state.judge import TABLE as EPOCHS
 
 # Raised when the making of days changes, so that days made before are made again.
 MERGER_VERSION = 6
@@ -65,11 +66,38 @@ class DayInputs:
                 )
         of_days = [*pair_window_of(self.config, self.name, self.day), self.day]
         made = self.commits["changes"]
-        return {
+        found = {
             "day_before": self._day_before(),
             "changes": {str(day): made[day].snapshot_id for day in of_days if day in made},
             "rules": self._rules(),
         }
+        # Most sources have one server all their life.
+        return {**found, "epochs": epochs} if (epochs := self.epochs_on(self.day)) else found
+
+    def epochs_on(self, day: date) -> dict[str, Any]:
+        """What is known of epochs that had begun by the end of a day (O11); empty: there is one."""
+        if not self.source.finds_epochs or not self.commits[EPOCHS]:
+            return {}
+        found = self.commits[EPOCHS][max(self.commits[EPOCHS])].inputs["found"]
+        end = int(self.config.end_of(day).timestamp() * 1000)
+        begun = [begin for begin in found.get("begins", []) if begin[1] < end]
+        streams = found.get("streams", {}).get(self.table, {})
+        known = {
+            "begins": begun,
+            "streams": {name: first for name, first in streams.items() if first < end},
+        }
+        return {name: value for name, value in known.items() if value}
+
+    @property
+    def outdated(self) -> list[date]:
+        """Published days before this one that were made before an epoch was found to begin there.
+
+        They are made again first, the oldest first.
+        """
+        if self.state is None or not self.commits[EPOCHS]:
+            return []
+        tags = sorted(day for day in self.state.tags if self.start <= day < self.day)
+        return [d for d in tags if self.state.made_of(d).get("epochs", {}) != self.epochs_on(d)]
 
     @property
     def is_up_to_date(self) -> bool:

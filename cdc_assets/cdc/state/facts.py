@@ -9,7 +9,7 @@ from datetime import date, timedelta
 
 from pyspark.sql import Row
 
-from cdc_assets.cdc.changes.facts import ORDER, read_facts
+from cdc_assets.cdc.changes.facts import ORDER, count_by_epoch, read_facts
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas, known_schemas
 from cdc_assets.cdc.changes.protected import protected_schemas
 from cdc_assets.cdc.config import Config
@@ -18,6 +18,9 @@ from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, SECOND_HALVE
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit
 from cdc_assets.cdc.positions import of_other_basis, stands_in
+from cdc_assets.cdc.state.epochs import SourceEpochs
+from cdc_assets.cdc.state.judge import TABLE as EPOCHS
+from cdc_assets.cdc.state.judge import Commits, days_to_judge, judge, keep, newest_kept
 from cdc_assets.cdc.values.column_types import ColumnTypes
 
 
@@ -160,6 +163,7 @@ class Facts:
 
     of_days: Mapping[tuple[str, date], DayFacts]
     schemas: KnownSchemas
+    epochs: SourceEpochs | None  # None: position_reset names them
     commits: Mapping[str, Mapping[date, DayCommit]]
 
     def columns_of(self, table: str, days: Iterable[date]) -> ColumnTypes:
@@ -175,12 +179,18 @@ def gather(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -
     """Read the facts for some tables and days: two Spark jobs, however many there are."""
     listed = list(tables)
     lake = lake.sized(0)  # whatever the days hold, what is known of them is little
+    changes = lake.day_commits(lake.stage(name, "changes"))
+    found = read_day_facts(lake, name, listed, days, changes)
     return Facts(
-        read_day_facts(lake, name, listed, days),
+        found.of_days,
         protected_schemas(known_schemas(lake, name, listed), lake.config.source(name)),
+        found.epochs,
         {
-            table: lake.day_commits(lake.stage(name, table))
-            for table in ("landing", "changes", "control", "quarantine")
+            "changes": changes,
+            **{
+                table: lake.day_commits(lake.stage(name, table))
+                for table in ("landing", "control", "quarantine", EPOCHS)
+            },
         },
     )
 
@@ -202,22 +212,80 @@ def pair_window_of(config: Config, name: str, day: date) -> list[date]:
     return [*window_of(config, name, days[0]), *days]
 
 
+@dataclass(frozen=True)
+class FactsOfDays:
+    """What days hold for tables, and the epochs of their source (None: they are named)."""
+
+    of_days: Mapping[tuple[str, date], DayFacts]
+    epochs: SourceEpochs | None
+
+
 def read_day_facts(
-    lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]
-) -> dict[tuple[str, date], DayFacts]:
-    """What the days hold for some tables, with the days that they look back on."""
+    lake: Lake, name: str, tables: Iterable[str], days: Sequence[date], changes: Commits
+) -> FactsOfDays:
+    """What the days hold for some tables, with the days that they look back on.
+
+    Streams are judged up to the last of the days, and what is found is kept (O11).
+
+    Args:
+        changes: the days of `changes`.
+    """
+    source, listed = lake.config.source(name), set(tables)
     if not days:
-        return {}
+        return FactsOfDays({}, None)
     # Where a transaction began on an earlier day, that day's own window counts, too (O16).
     first = days[0]
     for _ in range(2):
         first = min([first, *window_of(lake.config, name, first)])
     window = [first + timedelta(days=n) for n in range((days[0] - first).days)]
+    kept = newest_kept(lake, name, changes, max(days)) if source.finds_epochs else None
+    to_judge = [] if kept is None else days_to_judge(kept, changes, max(days))
+    facts = read_facts(lake, name, sorted({*window, *days, *to_judge}), sorted(listed))
+    epochs = None
+    if kept is not None:
+        epochs = judge(lake, name, kept, to_judge, facts)
+        if to_judge:
+            keep(lake, name, changes, kept, to_judge[-1], epochs)
     parts: dict[tuple[str, date], list[Row]] = {}
-    for fact in read_facts(lake, name, sorted({*window, *days}), list(tables)):
-        if fact.destination in ("changes", ORDER):
+    for fact in facts:
+        is_own = fact.table_name in listed and fact.landing_date in {*window, *days}
+        if is_own and fact.destination in ("changes", ORDER):
             parts.setdefault((fact.table_name, fact.landing_date), []).append(fact)
-    return {place: _whole_day(of_day) for place, of_day in parts.items()}
+    if epochs is not None:
+        parts = {place: _in_epochs(lake, name, *place, of, epochs) for place, of in parts.items()}
+    return FactsOfDays({place: _whole_day(of_day) for place, of_day in parts.items()}, epochs)
+
+
+def _in_epochs(
+    lake: Lake, name: str, table: str, day: date, facts: list[Row], epochs: SourceEpochs
+) -> list[Row]:
+    """The facts of a table's day with the epochs that were found; a job where one begins there."""
+    of_table = epochs.of_table(table)
+    if of_table.count == 1:
+        return facts
+    numbers = {
+        of_table.number_in(
+            f.stream,
+            f.topic,
+            f.partition,
+            (f.first_offset, f.last_offset),
+            (f.first_kafka_ms, f.last_kafka_ms),
+        )
+        for f in facts
+        if f.topic is not None and f.first_kafka_ms is not None
+    }
+    if len(numbers) == 1 and None not in numbers:
+        return [_with_epoch(fact, numbers.copy().pop()) for fact in facts]
+    if not numbers:
+        return facts
+    order = [fact for fact in facts if fact.destination == ORDER]
+    return [*order, *count_by_epoch(lake, name, table, day, of_table.sql)]
+
+
+def _with_epoch(fact: Row, epoch: int | None) -> Row:
+    if fact.epoch is None or is_earlier(fact.basis):
+        return fact
+    return Row(**{**fact.asDict(), "epoch": epoch})
 
 
 def _whole_day(parts: Sequence[Row]) -> DayFacts:

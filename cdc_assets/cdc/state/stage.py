@@ -91,6 +91,11 @@ def make_table_day(
         if state.refs.get("main") != state.tags[max(state.tags)]:
             lake.mend_main(table_day.identifier)
         return _report_of(inputs.summary)
+    for earlier in inputs.outdated:
+        make_table_day(lake, name, table, earlier, gather(lake, name, [table], [earlier]))
+    if inputs.outdated:
+        table_day = _read(lake, name, table, day, facts)
+        inputs, state = table_day.inputs, table_day.state
     _check_databases(table_day)
     _check_quarantine(table_day)
     base = table_day.base

@@ -424,14 +424,20 @@ class TableDay:
         if self.has_earlier_changes(days):
             end = start_of_day("landing_date + 1", self.lake.config.timezone)
             events = events.replace(changes_from_earlier(f"least(kafka_time, {end} - 1)"))
-        epoch = epoch_of("kafka_ts_ms", self.source.position_reset)
-        events = events.replace({"position": in_epoch("position", epoch)})
+        events = events.replace({"position": in_epoch("position", self._epoch())})
         ranges = [r for d in days for r in self.facts_on(d).ranges]
         if any(self.bases.get(r.epoch) != r.basis for r in ranges):
             # O8: an event on another basis is older than all of its table's.
             placed = on_basis("position", "position_basis", self.bases)
             events = events.replace({"position": case(("position IS NOT NULL", placed))})
         return events.plan()
+
+    def _epoch(self) -> Sql:
+        """The epoch of an event that has `kafka_time`."""
+        if self.facts.epochs is None:
+            return epoch_of("kafka_ts_ms", self.source.resets)
+        end = start_of_day("landing_date + 1", self.lake.config.timezone)
+        return self.facts.epochs.of_table(self.table).sql(f"least(kafka_time, {end} - 1)")
 
     def has_earlier_changes(self, days: Sequence[date]) -> bool:
         """Has `changes` positions of the earlier form on some days?"""

@@ -7,9 +7,9 @@ others the rows are asked for, in the order in which they landed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import date
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Element = tuple[int, ...]
 
@@ -250,7 +250,63 @@ class _Judge:
 def epoch_at(stream: Stream, topic: str, partition: int, offset: int, kafka_ms: int) -> int:
     """How many epochs of a stream have begun where an event stands."""
     lane = stream.lane(topic, partition, kafka_ms)
-    return sum(
-        kafka_ms >= begin.instant if lane not in begin.offsets else offset >= begin.offsets[lane]
-        for begin in stream.begins
+    return sum(has_begun(begin, lane, offset, kafka_ms) for begin in stream.begins)
+
+
+def has_begun(begin: Begin, lane: Lane, offset: int, kafka_ms: int) -> bool:
+    """Has an epoch begun where an event stands?"""
+    at = begin.offsets.get(lane)
+    return kafka_ms >= begin.instant if at is None else offset >= at
+
+
+# --- as it is kept
+
+
+def stream_of_text(stream: Stream) -> dict[str, Any]:
+    """A stream as JSON holds it."""
+    return {
+        "latest": stream.latest,
+        "partitions": [
+            [*lane, p.last_offset, p.last_kafka_ms, None if p.top is None else list(astuple(p.top))]
+            for lane, p in sorted(stream.partitions.items())
+        ],
+        "anew": [[*place, list(instants)] for place, instants in sorted(stream.anew.items())],
+        "begins": [
+            {
+                "instant": b.instant,
+                "day": str(b.day),
+                "highest": list(b.highest),
+                "fallen": list(b.fallen),
+                "offsets": [[*lane, offset] for lane, offset in sorted(b.offsets.items())],
+            }
+            for b in stream.begins
+        ],
+    }
+
+
+def stream_from(name: str, told: Mapping[str, Any]) -> Stream:
+    """The stream that :func:`stream_of_text` was given."""
+
+    def top_of(listed: list[Any] | None) -> _Top | None:
+        return None if listed is None else _Top(tuple(listed[0]), *listed[1:])
+
+    return Stream(
+        name,
+        told["latest"],
+        {
+            Lane(topic, partition, anew): _Partition(offset, kafka_ms, top_of(top))
+            for topic, partition, anew, offset, kafka_ms, top in told["partitions"]
+        },
+        {(topic, partition): tuple(instants) for topic, partition, instants in told["anew"]},
+        tuple(
+            Begin(
+                name,
+                b["instant"],
+                {Lane(*lane): offset for *lane, offset in b["offsets"]},
+                date.fromisoformat(b["day"]),
+                tuple(b["highest"]),
+                tuple(b["fallen"]),
+            )
+            for b in told["begins"]
+        ),
     )

@@ -1,0 +1,203 @@
+"""The epochs of a source's streams and tables: what positions have in front (FORMATS O11).
+
+A stream is a server, of some connectors a database of it. Its epochs are found by
+:mod:`cdc_assets.cdc.state.takeovers`; those of a table are numbered on over the streams that it
+comes from, one after the other. What was found stands in the table `epochs` of the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc_assets.cdc.positions import stream_of
+from cdc_assets.cdc.sqltext import Sql, case, literal
+from cdc_assets.cdc.state.takeovers import (
+    Begin,
+    Lane,
+    Stream,
+    has_begun,
+    stream_from,
+    stream_of_text,
+)
+
+
+@dataclass(frozen=True)
+class OfStream:
+    """The epochs of a table while it comes from one stream.
+
+    `number` is the first of them, `begins` are where the others begin; `first_ms` is the Kafka
+    timestamp of the table's first event from the stream.
+    """
+
+    stream: str
+    first_ms: int
+    number: int
+    begins: tuple[Begin, ...]
+
+
+@dataclass(frozen=True)
+class TableEpochs:
+    """The epochs of a table."""
+
+    streams: tuple[OfStream, ...]
+    anew: Mapping[str, Mapping[tuple[str, int], tuple[int, ...]]]  # by stream: topics made anew
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.streams[-1].number + len(self.streams[-1].begins) + 1 if self.streams else 1
+
+    def sql(self, kafka_time: Sql) -> Sql:
+        """The epoch of an event: BIGINT.
+
+        Args:
+            kafka_time: its Kafka timestamp, or what stands in for it, at most the end of its
+                landing day; ms.
+        """
+        if self.count == 1:
+            return "0L"
+        named = stream_of("connector", "server", "db")
+        own = case(
+            *(
+                (f"{named} = {literal(of.stream)}", self._number(of, kafka_time))
+                for of in self.streams
+            )
+        )
+        # What does not say its stream is of the one that the table comes from at that time.
+        at_time = case(
+            *(
+                (f"{kafka_time} >= {of.first_ms}L", self._number(of, kafka_time))
+                for of in reversed(self.streams[1:])
+            ),
+            otherwise=self._number(self.streams[0], kafka_time),
+        )
+        return f"coalesce({own}, {at_time})"
+
+    def number_in(
+        self,
+        stream: str | None,
+        topic: str,
+        partition: int,
+        offsets: tuple[int, int],
+        times: tuple[int, int],
+    ) -> int | None:
+        """The epoch of a day's events in a partition; None where they are not all of one.
+
+        Args:
+            offsets, times: the first and the last of them; times are Kafka timestamps, ms.
+        """
+        first, last = (
+            self._number_at(stream, topic, partition, *at)
+            for at in zip(offsets, times, strict=True)
+        )
+        return first if first == last else None
+
+    def _number_at(
+        self, stream: str | None, topic: str, partition: int, offset: int, kafka_ms: int
+    ) -> int:
+        if stream is None:
+            begun = [of for of in self.streams if kafka_ms >= of.first_ms]
+            of = begun[-1] if begun else self.streams[0]
+        else:
+            of = next(of for of in self.streams if of.stream == stream)
+        instants = self.anew.get(of.stream, {}).get((topic, partition), ())
+        lane = Lane(topic, partition, sum(kafka_ms >= instant for instant in instants))
+        return of.number + sum(has_begun(begin, lane, offset, kafka_ms) for begin in of.begins)
+
+    def _number(self, of: OfStream, kafka_time: Sql) -> Sql:
+        begun = (self._has_begun(of.stream, begin, kafka_time) for begin in of.begins)
+        return " + ".join([f"{of.number}L", *(f"CAST({one} AS bigint)" for one in begun)])
+
+    def _has_begun(self, stream: str, begin: Begin, kafka_time: Sql) -> Sql:
+        at_offsets = (
+            (self._is_in(stream, lane, kafka_time), f"offset >= {offset}L")
+            for lane, offset in begin.offsets.items()
+        )
+        return case(*at_offsets, otherwise=f"{kafka_time} >= {begin.instant}L")
+
+    def _is_in(self, stream: str, lane: Lane, kafka_time: Sql) -> Sql:
+        instants = self.anew.get(stream, {}).get((lane.topic, lane.partition), ())
+        parts = [f"topic = {literal(lane.topic)}", f"partition = {lane.partition}"]
+        if lane.anew > 0:
+            parts.append(f"{kafka_time} >= {instants[lane.anew - 1]}L")
+        if lane.anew < len(instants):
+            parts.append(f"{kafka_time} < {instants[lane.anew]}L")
+        return " AND ".join(parts)
+
+
+@dataclass(frozen=True)
+class SourceEpochs:
+    """What is known of a source's streams.
+
+    `first` has for each table its streams, and the Kafka timestamp (ms) of its first event of each.
+    """
+
+    streams: Mapping[str, Stream] = field(default_factory=dict)
+    first: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def begins(self) -> list[Begin]:
+        """All epochs that were found, the earliest first."""
+        found = (begin for stream in self.streams.values() for begin in stream.begins)
+        return sorted(found, key=lambda begin: begin.instant)
+
+    def of_table(self, table: str) -> TableEpochs:
+        """The epochs of a table."""
+        ordered = sorted(self.first.get(table, {}).items(), key=lambda item: (item[1], item[0]))
+        ends = [first for _, first in ordered[1:]]
+        found: list[OfStream] = []
+        number = 0
+        for (name, first), end in zip(ordered, [*ends, None], strict=True):
+            begins = tuple(b for b in self.streams[name].begins if end is None or b.instant < end)
+            found.append(OfStream(name, first, number, begins))
+            number += len(begins) + 1
+        anew = {name: self.streams[name].anew for name, _ in ordered}
+        return TableEpochs(tuple(found), anew)
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What decides on epochs, as JSON holds it: empty of a source whose positions have one."""
+        begins = [
+            [b.stream, b.instant, sorted([*lane, offset] for lane, offset in b.offsets.items())]
+            for b in self.begins
+        ]
+        several = {
+            t: dict(sorted(of.items())) for t, of in sorted(self.first.items()) if len(of) > 1
+        }
+        anew = {
+            name: sorted([*place, list(instants)] for place, instants in s.anew.items())
+            for name, s in sorted(self.streams.items())
+            if s.anew and s.begins
+        }
+        named = {"begins": begins, "streams": several, "anew": anew}
+        return {name: value for name, value in named.items() if value}
+
+    def told(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "streams": {name: stream_of_text(s) for name, s in sorted(self.streams.items())},
+            "first": {table: dict(sorted(of.items())) for table, of in sorted(self.first.items())},
+        }
+
+    @classmethod
+    def read(cls, told: Mapping[str, Any]) -> SourceEpochs:
+        """What :meth:`told` gave."""
+        streams = {name: stream_from(name, text) for name, text in told["streams"].items()}
+        return cls(streams, {table: dict(of) for table, of in told["first"].items()})
+
+
+def joined_first(
+    known: Mapping[str, Mapping[str, int]], seen: Iterable[tuple[str, str, int]]
+) -> dict[str, dict[str, int]]:
+    """The first event of each table and stream.
+
+    Args:
+        seen: tables, their streams and the Kafka timestamp of an event, ms.
+    """
+    found = {table: dict(of) for table, of in known.items()}
+    for table, stream, kafka_ms in seen:
+        of_table = found.setdefault(table, {})
+        of_table[stream] = min(kafka_ms, of_table.get(stream, kafka_ms))
+    return found

@@ -1,0 +1,200 @@
+"""Judging a source's streams day by day, and keeping what was found (FORMATS O11)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from pyspark.sql import Row
+
+from cdc_assets.cdc.lake import schemas as columns
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.commits import DayCommit
+from cdc_assets.cdc.lake.iceberg_rows import iceberg_rows
+from cdc_assets.cdc.positions import start_of_day, stream_of, time_in_kafka
+from cdc_assets.cdc.sqltext import Query, literal
+from cdc_assets.cdc.state.epochs import SourceEpochs, joined_first
+from cdc_assets.cdc.state.takeovers import Landed, PartitionFacts, Stream, judged
+
+TABLE, COMMENT = "epochs", "what is known of the source's streams at the end of a day"
+# What is known is kept where it changes, else of each so many days: the facts of those between are
+# read again, which are few rows.
+_KEPT_EVERY = 16
+
+Commits = Mapping[date, DayCommit]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is known of a source's streams at the end of a day; `day` None: nothing yet."""
+
+    day: date | None
+    epochs: SourceEpochs
+
+
+def newest_kept(lake: Lake, name: str, changes: Commits, until: date) -> Kept:
+    """The newest that was kept and still holds: of a day up to `until`, else of the next later one.
+
+    Args:
+        changes: the days of `changes`.
+    """
+    identifier = lake.stage(name, TABLE)
+    known = lake.day_commits(identifier)
+    valid = sorted(d for d, commit in known.items() if commit.inputs["changes"] == _of(changes, d))
+    later = [day for day in valid if day >= until]
+    day = later[-1] if later else max(valid, default=None)
+    if day is None:
+        return Kept(None, SourceEpochs())
+    handle = lake.handle(identifier)
+    with iceberg_rows(lake.spark, handle, equal={"landing_date": _days(day)}) as rows:
+        (told,) = (str(row.getField("streams")) for row in rows)
+    return Kept(day, SourceEpochs.read(json.loads(told)))
+
+
+def _days(day: date) -> int:
+    return (day - date(1970, 1, 1)).days
+
+
+def _of(changes: Commits, until: date) -> str:
+    """What the days of `changes` up to one are, as a hash."""
+    made = [[str(day), c.snapshot_id] for day, c in sorted(changes.items()) if day <= until]
+    return hashlib.sha256(json.dumps(made).encode()).hexdigest()[:16]
+
+
+def days_to_judge(kept: Kept, changes: Commits, until: date) -> list[date]:
+    """The days whose facts tell what came after what is kept."""
+    return sorted(d for d in changes if d <= until and (kept.day is None or d > kept.day))
+
+
+def judge(
+    lake: Lake, name: str, kept: Kept, days: Sequence[date], facts: Sequence[Row]
+) -> SourceEpochs:
+    """What is known of a source's streams at the end of some days.
+
+    Args:
+        kept: at the end of the day before.
+        days: in order.
+        facts: rows of `facts`, those of these days among them.
+    """
+    streams, first = dict(kept.epochs.streams), kept.epochs.first
+    wanted = set(days)
+    own = [f for f in facts if f.stream is not None and f.landing_date in wanted]
+    own.sort(key=lambda f: (f.landing_date, f.stream, f.topic, f.partition))
+    seen = ((f.table_name, f.stream, f.first_kafka_ms) for f in own if f.first_kafka_ms is not None)
+    for (day, stream), rows in groupby(own, lambda f: (f.landing_date, f.stream)):
+        of_day = _by_partition(list(rows))
+        read = partial(_landed, lake, name, stream, day)
+        streams[stream] = judged(streams.get(stream, Stream(stream)), day, of_day, read)
+    return SourceEpochs(streams, joined_first(first, seen))
+
+
+def keep(
+    lake: Lake, name: str, changes: Commits, kept: Kept, day: date, epochs: SourceEpochs
+) -> None:
+    """Keep what is known at the end of a day, where that is news or the last time is long ago."""
+    is_known = kept.day is not None and epochs.found == kept.epochs.found
+    if is_known and kept.day is not None and day - kept.day < timedelta(days=_KEPT_EVERY):
+        return
+    if kept.day is None and not epochs.found and len(changes) < _KEPT_EVERY:
+        return
+    identifier = lake.create_stage(name, TABLE, columns.EPOCHS, COMMENT)
+    head = lake.day_commits(identifier).head
+    row = (day, json.dumps(epochs.told()))
+    rows = lake.spark.createDataFrame([row], columns.EPOCHS)
+    inputs = {day: {"changes": _of(changes, day), "found": epochs.found}}
+    lake.overwrite_days(identifier, rows, inputs, head)
+
+
+def _by_partition(facts: Sequence[Row]) -> list[PartitionFacts]:
+    """The facts of a stream's day by partition, over its tables."""
+    return [
+        _joined(topic, partition, list(rows))
+        for (topic, partition), rows in groupby(facts, lambda f: (f.topic, f.partition))
+    ]
+
+
+def _joined(topic: str, partition: int, facts: Sequence[Row]) -> PartitionFacts:
+    def least(of: str) -> Any:
+        return min((f[of] for f in facts if f[of] is not None), default=None)
+
+    def most(of: str) -> Any:
+        return max((f[of] for f in facts if f[of] is not None), default=None)
+
+    with_element = [f for f in facts if f.highest is not None]
+    top = max(with_element, key=lambda f: (tuple(f.highest), f.highest_offset), default=None)
+    lowest = least("lowest")
+    return PartitionFacts(
+        topic,
+        partition,
+        streamed=sum(f.records for f in facts),
+        judged=sum(f.judged for f in facts),
+        first_offset=least("first_offset"),
+        last_offset=most("last_offset"),
+        last_streamed_offset=most("last_streamed_offset"),
+        first_kafka_ms=least("first_kafka_ms"),
+        last_kafka_ms=most("last_kafka_ms"),
+        last_source_ts_ms=most("last_source_ts_ms"),
+        lowest=None if lowest is None else tuple(lowest),
+        highest=None if top is None else tuple(top.highest),
+        highest_offset=None if top is None else top.highest_offset,
+        highest_kafka_ms=None if top is None else top.highest_kafka_ms,
+        falls_later=sum(f.falls_later for f in facts),
+    )
+
+
+def _landed(lake: Lake, name: str, stream: str, day: date) -> Iterator[Landed]:
+    """A stream's events of a day, in the order in which they are judged; a job."""
+    window = lake.config.source(name).late_days
+    days = [day - timedelta(days=n) for n in range(window, -1, -1)]
+    start, end = (
+        start_of_day(of, lake.config.timezone) for of in ("landing_date", "landing_date + 1")
+    )
+    place = "landing_date, time, topic, partition, offset, position"
+    told_by = "topic, table_name, is_read, key, op, before, after, old_key, new_key"
+    events = (
+        Query(lake.stage_days(name, "changes", days))
+        .where(
+            f"{stream_of('connector', 'server', 'db')} = {literal(stream)} "
+            "AND source_op IS NOT NULL"
+        )
+        .extend(
+            {
+                "time": f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)",
+                "is_read": "position IS NULL",
+                "gtid": "get_json_object(identity, '$.gtid')",
+            }
+        )
+        .extend(
+            {
+                "nth": f"row_number() OVER (PARTITION BY {told_by}, source_elements, identity "
+                f"ORDER BY {place})",
+                "nth_of_gtid": f"CASE WHEN gtid IS NOT NULL THEN row_number() OVER (PARTITION BY "
+                f"{told_by}, gtid ORDER BY {place}) END",
+            }
+        )
+        .where(f"landing_date = {literal(day)}")
+        .select(
+            *("topic", "partition", "offset", "time", "source_ts_ms", "stream_element", "is_read"),
+            "nth > 1 OR coalesce(nth_of_gtid > 1, false) AS is_copy",
+        )
+        .plan()
+    )
+    ordered = events.orderBy("time", "topic", "partition", "offset")
+    for row in ordered.toLocalIterator():
+        element = None if row.stream_element is None else tuple(row.stream_element)
+        yield Landed(
+            row.topic,
+            row.partition,
+            row.offset,
+            row.time,
+            row.source_ts_ms,
+            element,
+            row.is_read,
+            row.is_copy,
+        )
