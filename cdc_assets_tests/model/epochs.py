@@ -154,7 +154,7 @@ def set_epochs(source: dict[str, Any], days: Sequence[tuple[date, list[Event]]])
         for event in events
         if event.destination == "changes" and event.position is not None
     ]
-    resets = source.get("position_reset", [])
+    resets = source.get("position_reset", "auto")
     if resets != "auto":
         instants = [instant_ms(instant) for instant in resets or []]
         for event in streamed:
@@ -198,7 +198,8 @@ def _number(events: list[Event], judges: dict[Stream, Judge], found: Epochs) -> 
     starts = [time_of(event) for event in first.values()]
     bases: list[tuple[Stream, int, int]] = []  # the first epoch, and how many follow it
     number = 0
-    for stream, until in zip(first, [*starts[1:], None], strict=True):
+    for n, stream in enumerate(first):
+        until = starts[n + 1] if n + 1 < len(starts) else None
         begun = [b for b in judges[stream].begins if until is None or b.instant < until]
         bases.append((stream, number, len(begun)))
         number += len(begun) + 1

@@ -98,7 +98,11 @@ class DebeziumTeller(Teller):
             "partition": 0 if row is None else self.lane(self.key_of(row)),
             "source_ts_ms": self.tx.began_ms,
             "processed_ts_ms": now + 200,
-            "source": self.source(lsn, mark, db, table, captured),
+            # A stream of its own: the model reads each world alone.
+            "source": {
+                **self.source(lsn, mark, db, table, captured),
+                "name": f"worlds-{self.name}",
+            },
             "extra": {"transaction": None if lsn is None else self.transaction(mark)},
         }
         if self.connector != "postgresql":
@@ -113,7 +117,7 @@ class DebeziumTeller(Teller):
         is_named = self.traits.names in ("source", "both")
         tx = mark.tx if is_named else None
         if self.connector == "postgresql":
-            return {"txId": tx}
+            return {"txId": tx, "sequence": f'["{self.tx.number}", "{lsn}"]'}
         if self.connector == "mysql":
             own = ev.mysql_source(db, table, pos=number, row=mark.number or 0)
             gtid = None if tx is None else f"5a2c1f9e-11ee-4b0a-9a5d-0242ac120002:{tx}"

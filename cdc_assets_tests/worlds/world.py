@@ -35,7 +35,7 @@ class Settings:
         return {
             "late_days": self.late_days,
             "missing_columns": self.missing_columns,
-            "position_reset": list(self.position_reset),
+            "position_reset": list(self.position_reset) or "auto",
             **flattening,
         }
 

@@ -146,10 +146,10 @@ class SourceEpochs:
     def of_table(self, table: str) -> TableEpochs:
         """The epochs of a table."""
         ordered = sorted(self.first.get(table, {}).items(), key=lambda item: (item[1], item[0]))
-        ends = [first for _, first in ordered[1:]]
         found: list[OfStream] = []
         number = 0
-        for (name, first), end in zip(ordered, [*ends, None], strict=True):
+        for n, (name, first) in enumerate(ordered):
+            end = ordered[n + 1][1] if n + 1 < len(ordered) else None
             begins = tuple(b for b in self.streams[name].begins if end is None or b.instant < end)
             found.append(OfStream(name, first, number, begins))
             number += len(begins) + 1

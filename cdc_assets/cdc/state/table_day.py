@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from functools import cached_property
 from typing import Any
@@ -415,7 +415,9 @@ class TableDay:
             The columns of `CHANGES`, positions with their epoch and of today's form, and
             `kafka_time`, the Kafka timestamp or what stands in for it (ms).
         """
-        changed = self.lake.stage_days(self.name, "changes", days)
+        # A new server sends the last transactions of the former one again: those are known by GTID.
+        before = self.window_before(min(days)) if self._may_be_sent_again(days) else []
+        changed = self.lake.stage_days(self.name, "changes", [*before, *days])
         start = start_of_day("landing_date", self.lake.config.timezone)
         own = Query(changed.where(F.col("table_name") == self.table))
         if any(self._landed_on(d).databases.keys() - {self.database} for d in days):
@@ -424,6 +426,8 @@ class TableDay:
         if self.has_earlier_changes(days):
             end = start_of_day("landing_date + 1", self.lake.config.timezone)
             events = events.replace(changes_from_earlier(f"least(kafka_time, {end} - 1)"))
+        if before:
+            events = _without_sent_again(events, self._epoch()).where(_is_of(days))
         events = events.replace({"position": in_epoch("position", self._epoch())})
         ranges = [r for d in days for r in self.facts_on(d).ranges]
         if any(self.bases.get(r.epoch) != r.basis for r in ranges):
@@ -439,6 +443,15 @@ class TableDay:
         end = start_of_day("landing_date + 1", self.lake.config.timezone)
         return self.facts.epochs.of_table(self.table).sql(f"least(kafka_time, {end} - 1)")
 
+    def _may_be_sent_again(self, days: Sequence[date]) -> bool:
+        """Did a new server take over on these days, or in the `late_days` before?"""
+        if not days or self.facts.epochs is None:
+            return False
+        first = min([*self.window_before(min(days)), *days])
+        began = self.inputs.config.end_of(first - timedelta(days=1)).timestamp() * 1000
+        of_table = self.facts.epochs.of_table(self.table)
+        return any(b.instant >= began for of in of_table.streams for b in of.begins)
+
     def has_earlier_changes(self, days: Sequence[date]) -> bool:
         """Has `changes` positions of the earlier form on some days?"""
         of_days = [of_day for d in days if (of_day := self.facts.of_days.get((self.table, d)))]
@@ -452,3 +465,27 @@ class TableDay:
     def of_days(self, days: Sequence[date]) -> list[DayFacts]:
         """What metadata says of the table's events on some days; nothing of days without any."""
         return [self.facts_on(day) for day in days if (self.table, day) in self.facts.of_days]
+
+
+def _is_of(days: Iterable[date]) -> Sql:
+    return f"landing_date IN ({', '.join(map(literal, sorted(days)))})"
+
+
+def _without_sent_again(events: Query, epoch: Sql) -> Query:
+    """Without events whose GTID landed in an earlier epoch: copies, as often as it landed (O11)."""
+    told_by = "topic, key, op, before, after, old_key, new_key, gtid"
+    counted = events.extend(
+        {
+            "gtid": case(("position IS NOT NULL", "get_json_object(identity, '$.gtid')")),
+            "epoch": epoch,
+        }
+    ).extend(
+        {
+            "nth": f"row_number() OVER (PARTITION BY {told_by}, epoch "
+            "ORDER BY landing_date, topic, partition, offset, position)",
+            "landed_before": f"count(*) OVER (PARTITION BY {told_by} ORDER BY epoch "
+            "RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)",
+        }
+    )
+    kept = counted.where("gtid IS NULL OR nth > landed_before")
+    return kept.drop("gtid", "epoch", "nth", "landed_before")
