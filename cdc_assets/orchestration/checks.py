@@ -26,9 +26,12 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.names import TableName, config_key
-from cdc_assets.cdc.positions import epoch_of, in_epoch
+from cdc_assets.cdc.positions import epoch_of, in_epoch, start_of_day, time_in_kafka
 from cdc_assets.cdc.sqltext import case
+from cdc_assets.cdc.state.epochs import SourceEpochs
+from cdc_assets.cdc.state.judge import Falls, epochs_until, of_tables, unexplained_falls
 from cdc_assets.cdc.state.stage import DayReport
+from cdc_assets.cdc.state.takeovers import Begin
 from cdc_assets.orchestration import markdown
 
 AUDIT = "audit"  # metadata of a check whose audit kept a day from being published
@@ -247,7 +250,14 @@ def changes_findings(
     """
     source, days = lake.config.source(name), sorted(figures)
     alive = _newest_record(lake, name, days)
-    fallen, incomplete = _position_faults(lake, name, days)
+    epochs = SourceEpochs()
+    fallen, incomplete = _position_faults(lake, name, days, epochs)
+    if source.finds_epochs and (fallen or any(figures[day]["falls"] for day in days)):
+        epochs = epochs_until(lake, name, days[-1])
+        fallen, incomplete = _position_faults(lake, name, days, epochs)
+        for day in (day for day in days if figures[day]["falls"]):
+            falls = unexplained_falls(lake, name, day, epochs)
+            fallen.setdefault(day, []).extend(map(_shown_falls, falls))
     scattered = scattered_keys(
         lake.spark.table(lake.stage(name, "changes")),
         {day: figures[day]["scattered"] for day in days if figures[day]["scattered"]},
@@ -280,7 +290,11 @@ def changes_findings(
                 {"tables": len(extra)} | ({"events": extra} if extra else {}),
             ),
             listed("positions_complete", incomplete.get(day, [])),
-            _order_finding(fallen.get(day, []), scattered.get(day, [])),
+            _order_finding(
+                fallen.get(day, []),
+                scattered.get(day, []),
+                [begin for begin in epochs.begins if begin.day == day],
+            ),
             listed("no_hidden_changes", ddl.get(day, [])),
             _alive_finding(lake.config, source, day, alive.get(day)),
         ]
@@ -431,14 +445,21 @@ def _by_day(rows: Sequence[Any], show: Callable[[Any], Any]) -> dict[date, list[
 Faults = dict[date, list[str]]
 
 
-def _position_faults(lake: Lake, name: str, days: Sequence[date]) -> tuple[Faults, Faults]:
+def _position_faults(
+    lake: Lake, name: str, days: Sequence[date], epochs: SourceEpochs
+) -> tuple[Faults, Faults]:
     """Positions that fell behind the day before's, and positions that lack a part.
 
     O11: a new server starts its positions afresh; without a reset old rows beat new ones.
     O4: what an event does not say of its place counts as 0.
     """
     lacks = F.col("position").isNotNull() & F.exists("source_elements", lambda e: e.isNull())
-    epoch = epoch_of("kafka_ts_ms", lake.config.source(name).resets)
+    start, end = (
+        start_of_day(of, lake.config.timezone) for of in ("landing_date", "landing_date + 1")
+    )
+    time = f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)"
+    named = epoch_of("kafka_ts_ms", lake.config.source(name).resets)
+    epoch = of_tables(epochs, time) if lake.config.source(name).finds_epochs else named
     # Positions of the earlier form have their epoch in front.
     ranked = F.expr(
         case((is_earlier_sql("position_basis"), "position"), otherwise=in_epoch("position", epoch))
@@ -471,7 +492,27 @@ def _position_faults(lake: Lake, name: str, days: Sequence[date]) -> tuple[Fault
     return fallen, incomplete
 
 
-def _order_finding(fallen: Sequence[str], scattered: Sequence[Scattered]) -> Finding:
+def _shown_falls(falls: Falls) -> str:
+    since = datetime.fromtimestamp(falls.since_ms / 1000, timezone.utc)
+    return (
+        f"{falls.stream}: {falls.events} events lie below earlier ones and repeat none, such as "
+        f"one of {falls.table}. If a new server sent them: position_reset: "
+        f"[{since.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}]"
+    )
+
+
+def _shown_begin(begin: Begin) -> str:
+    since = datetime.fromtimestamp(begin.instant / 1000, timezone.utc)
+    fallen, highest = (", ".join(map(str, of)) for of in (begin.fallen, begin.highest))
+    return (
+        f"{begin.stream}: a new server from {since.isoformat(timespec='milliseconds')} on, by "
+        f"{fallen} after {highest}"
+    )
+
+
+def _order_finding(
+    fallen: Sequence[str], scattered: Sequence[Scattered], begins: Sequence[Begin]
+) -> Finding:
     """`positions_in_order`: an error where nothing tells the order of a key's events (O8)."""
     faults = list(fallen)
     for found in scattered:
@@ -485,7 +526,11 @@ def _order_finding(fallen: Sequence[str], scattered: Sequence[Scattered]) -> Fin
     untold = sum(found.keys for found in scattered if not found.by_kafka)
     return replace(
         finding,
-        metadata={**finding.metadata, "keys_in_several_partitions": sum(f.keys for f in scattered)},
+        metadata={
+            **finding.metadata,
+            "keys_in_several_partitions": sum(f.keys for f in scattered),
+            **({"new_servers": [*map(_shown_begin, begins)]} if begins else {}),
+        },
         severity=dg.AssetCheckSeverity.ERROR if untold else None,
     )
 

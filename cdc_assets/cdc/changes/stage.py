@@ -306,7 +306,8 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
 
     `written` is what the files of each destination hold, by their own metadata; `further_rows` are
     those beyond the first of their record; `scattered` are tables that may have events of one key
-    and of equal positions in several partitions.
+    and of equal positions in several partitions; `falls` are events below one at a lower offset of
+    their partition, which a redelivery or a new server sends.
     """
     figures: dict[date, dict[str, Any]] = {
         day: {
@@ -315,6 +316,7 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
             "written": {},
             "tables": {},
             "scattered": [],
+            "falls": 0,
             **{table: {} for table in DESTINATIONS},
         }
         for day in days
@@ -326,6 +328,7 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
             figures[day]["written"][table] = files.records
     for fact in read_facts(lake, name, days):
         if fact.destination == ORDER:
+            figures[fact.landing_date]["falls"] += fact.falls or 0
             if fact.scattered:
                 figures[fact.landing_date]["scattered"].append(fact.table_name)
             continue

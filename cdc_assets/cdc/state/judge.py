@@ -13,12 +13,13 @@ from typing import Any
 
 from pyspark.sql import Row
 
+from cdc_assets.cdc.changes.facts import read_facts
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit
 from cdc_assets.cdc.lake.iceberg_rows import iceberg_rows
 from cdc_assets.cdc.positions import start_of_day, stream_of, time_in_kafka
-from cdc_assets.cdc.sqltext import Query, literal
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.state.epochs import SourceEpochs, joined_first
 from cdc_assets.cdc.state.takeovers import Landed, PartitionFacts, Stream, judged
 
@@ -148,45 +149,64 @@ def _joined(topic: str, partition: int, facts: Sequence[Row]) -> PartitionFacts:
     )
 
 
-def _landed(lake: Lake, name: str, stream: str, day: date) -> Iterator[Landed]:
-    """A stream's events of a day, in the order in which they are judged; a job."""
-    window = lake.config.source(name).late_days
-    days = [day - timedelta(days=n) for n in range(window, -1, -1)]
-    start, end = (
-        start_of_day(of, lake.config.timezone) for of in ("landing_date", "landing_date + 1")
+def epochs_until(lake: Lake, name: str, until: date) -> SourceEpochs:
+    """What is known of a source's streams at the end of a day; what is found is kept."""
+    changes = lake.day_commits(lake.stage(name, "changes"))
+    kept = newest_kept(lake, name, changes, until)
+    days = days_to_judge(kept, changes, until)
+    epochs = judge(lake, name, kept, days, read_facts(lake, name, days, []))
+    if days:
+        keep(lake, name, changes, kept, days[-1], epochs)
+    return epochs
+
+
+@dataclass(frozen=True)
+class Falls:
+    """Events of a stream that lie below earlier ones of their partition, and repeat nothing."""
+
+    stream: str
+    events: int
+    since_ms: int  # the Kafka timestamp of the first
+    table: str
+
+
+def unexplained_falls(lake: Lake, name: str, day: date, epochs: SourceEpochs) -> list[Falls]:
+    """What falls on a day within an epoch, and is no copy: a job."""
+    in_order = (
+        "OVER (PARTITION BY stream, topic, partition, epoch ORDER BY offset "
+        "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     )
-    place = "landing_date, time, topic, partition, offset, position"
-    told_by = "topic, table_name, is_read, key, op, before, after, old_key, new_key"
     events = (
-        Query(lake.stage_days(name, "changes", days))
-        .where(
-            f"{stream_of('connector', 'server', 'db')} = {literal(stream)} "
-            "AND source_op IS NOT NULL"
-        )
-        .extend(
-            {
-                "time": f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)",
-                "is_read": "position IS NULL",
-                "gtid": "get_json_object(identity, '$.gtid')",
-            }
-        )
-        .extend(
-            {
-                "nth": f"row_number() OVER (PARTITION BY {told_by}, source_elements, identity "
-                f"ORDER BY {place})",
-                "nth_of_gtid": f"CASE WHEN gtid IS NOT NULL THEN row_number() OVER (PARTITION BY "
-                f"{told_by}, gtid ORDER BY {place}) END",
-            }
-        )
-        .where(f"landing_date = {literal(day)}")
-        .select(
-            *("topic", "partition", "offset", "time", "source_ts_ms", "stream_element", "is_read"),
-            "nth > 1 OR coalesce(nth_of_gtid > 1, false) AS is_copy",
+        _events(lake, name, day)
+        .where("NOT is_read AND stream_element IS NOT NULL")
+        .extend({"epoch": of_tables(epochs, "time")})
+        .extend({"highest": f"max(stream_element) {in_order}"})
+        .where("stream_element < highest AND NOT is_copy")
+        .aggregate(
+            ("stream",),
+            {"events": "count(*)", "since": "min(time)", "first_table": "min_by(table_name, time)"},
         )
         .plan()
     )
-    ordered = events.orderBy("time", "topic", "partition", "offset")
-    for row in ordered.toLocalIterator():
+    rows = events.orderBy("stream").collect()
+    return [Falls(r.stream, r.events, r.since, r.first_table) for r in rows]
+
+
+def of_tables(epochs: SourceEpochs, kafka_time: Sql) -> Sql:
+    """The epoch of an event of any table."""
+    found = ((table, epochs.of_table(table)) for table in sorted(epochs.first))
+    several = (
+        (f"table_name = {literal(table)}", of_table.sql(kafka_time))
+        for table, of_table in found
+        if of_table.count > 1
+    )
+    return case(*several, otherwise="0L")
+
+
+def _landed(lake: Lake, name: str, stream: str, day: date) -> Iterator[Landed]:
+    """A stream's events of a day, in the order in which they are judged; a job."""
+    events = _events(lake, name, day).where(f"stream = {literal(stream)}").plan()
+    for row in events.orderBy("time", "topic", "partition", "offset").toLocalIterator():
         element = None if row.stream_element is None else tuple(row.stream_element)
         yield Landed(
             row.topic,
@@ -198,3 +218,44 @@ def _landed(lake: Lake, name: str, stream: str, day: date) -> Iterator[Landed]:
             row.is_read,
             row.is_copy,
         )
+
+
+def _events(lake: Lake, name: str, day: date) -> Query:
+    """The events of a day that say their stream, and whether they are copies of earlier ones."""
+    window = lake.config.source(name).late_days
+    days = [day - timedelta(days=n) for n in range(window, -1, -1)]
+    start, end = (
+        start_of_day(of, lake.config.timezone) for of in ("landing_date", "landing_date + 1")
+    )
+    place = "landing_date, time, topic, partition, offset, position"
+    told_by = "topic, table_name, is_read, key, op, before, after, old_key, new_key"
+    return (
+        Query(lake.stage_days(name, "changes", days))
+        .extend(
+            {
+                "stream": stream_of("connector", "server", "db"),
+                "time": f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)",
+                "is_read": "position IS NULL",
+                "gtid": "get_json_object(identity, '$.gtid')",
+            }
+        )
+        .where("stream IS NOT NULL AND source_op IS NOT NULL")
+        .extend(
+            {
+                "nth": f"row_number() OVER (PARTITION BY {told_by}, source_elements, identity "
+                f"ORDER BY {place})",
+                "nth_of_gtid": case(
+                    (
+                        "gtid IS NOT NULL",
+                        f"row_number() OVER (PARTITION BY {told_by}, gtid ORDER BY {place})",
+                    )
+                ),
+            }
+        )
+        .where(f"landing_date = {literal(day)}")
+        .select(
+            *("stream", "table_name", "topic", "partition", "offset", "time", "source_ts_ms"),
+            *("connector", "server", "db", "stream_element", "is_read"),
+            "nth > 1 OR coalesce(nth_of_gtid > 1, false) AS is_copy",
+        )
+    )
