@@ -416,7 +416,8 @@ class TableDay:
             `kafka_time`, the Kafka timestamp or what stands in for it (ms).
         """
         # A new server sends the last transactions of the former one again: those are known by GTID.
-        before = self.window_before(min(days)) if self._may_be_sent_again(days) else []
+        is_sent_again = self._may_be_sent_again(days)
+        before = self.window_before(min(days)) if is_sent_again else []
         changed = self.lake.stage_days(self.name, "changes", [*before, *days])
         start = start_of_day("landing_date", self.lake.config.timezone)
         own = Query(changed.where(F.col("table_name") == self.table))
@@ -426,7 +427,7 @@ class TableDay:
         if self.has_earlier_changes(days):
             end = start_of_day("landing_date + 1", self.lake.config.timezone)
             events = events.replace(changes_from_earlier(f"least(kafka_time, {end} - 1)"))
-        if before:
+        if is_sent_again:
             events = _without_sent_again(events, self._epoch()).where(_is_of(days))
         events = events.replace({"position": in_epoch("position", self._epoch())})
         ranges = [r for d in days for r in self.facts_on(d).ranges]
