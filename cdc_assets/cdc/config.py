@@ -431,6 +431,12 @@ class SourceConfig(_Model):
     )
     owners: Owners = ()
     tags: Tags = Field(default_factory=dict)
+    has_databases: bool = Field(
+        default=False,
+        alias="tables",
+        exclude=True,
+        description="The entries of `tables` have three parts, the first of them a database.",
+    )
     tables: Annotated[dict[str, TableConfig], BeforeValidator(_empty_mapping)] = Field(
         default_factory=dict
     )
@@ -439,13 +445,6 @@ class SourceConfig(_Model):
         alias="tables",
         exclude=True,
         description="The entries of `tables` that are patterns or `false`, here None.",
-    )
-
-    has_databases: bool = Field(
-        default=False,
-        alias="tables",
-        exclude=True,
-        description="The entries of `tables` have three parts, the first of them a database.",
     )
 
     @field_validator("has_databases", mode="before")
