@@ -81,6 +81,7 @@ class MissingDayError(CdcError):
     def __init__(self, what: str, day: date, remedy: str) -> None:
         self.what = what
         self.day = day
+        self.remedy = remedy
         super().__init__(f"{what}: no state for {day}. {remedy}")
 
 

@@ -7,7 +7,7 @@ audit that stops a bad day runs before publishing, inside the step (see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
@@ -28,8 +28,14 @@ from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.names import TableName, config_key
 from cdc_assets.cdc.positions import epoch_of, in_epoch, start_of_day, time_in_kafka
 from cdc_assets.cdc.sqltext import case
-from cdc_assets.cdc.state.epochs import SourceEpochs
-from cdc_assets.cdc.state.judge import Falls, epochs_until, of_tables, unexplained_falls
+from cdc_assets.cdc.state import judge
+from cdc_assets.cdc.state.epochs import (
+    SourceEpochs,
+    begin_in_words,
+    named_instants,
+    stream_in_words,
+)
+from cdc_assets.cdc.state.judge import epochs_until, of_tables, unexplained_falls
 from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets.cdc.state.takeovers import Begin
 from cdc_assets.orchestration import markdown
@@ -252,12 +258,18 @@ def changes_findings(
     alive = _newest_record(lake, name, days)
     epochs = SourceEpochs()
     fallen, incomplete = _position_faults(lake, name, days, epochs)
-    if source.finds_epochs and (fallen or any(figures[day]["falls"] for day in days)):
+    overtaken: Faults = {}
+    if source.finds_epochs and (fallen or _may_begin(lake, name, figures.values())):
         epochs = epochs_until(lake, name, days[-1])
         fallen, incomplete = _position_faults(lake, name, days, epochs)
-        for day in (day for day in days if figures[day]["falls"]):
-            falls = unexplained_falls(lake, name, day, epochs)
-            fallen.setdefault(day, []).extend(map(_shown_falls, falls))
+        for day in days:
+            if figures[day]["falls"]:
+                falls = unexplained_falls(lake, name, day, epochs)
+                fallen.setdefault(day, []).extend(_shown_falls(f, epochs) for f in falls)
+            overtaken[day] = [
+                _shown_overtaken(found, epochs)
+                for found in judge.overtaken(lake, name, day, epochs)
+            ]
     scattered = scattered_keys(
         lake.spark.table(lake.stage(name, "changes")),
         {day: figures[day]["scattered"] for day in days if figures[day]["scattered"]},
@@ -292,6 +304,7 @@ def changes_findings(
             listed("positions_complete", incomplete.get(day, [])),
             _order_finding(
                 fallen.get(day, []),
+                overtaken.get(day, []),
                 scattered.get(day, []),
                 [begin for begin in epochs.begins if begin.day == day],
             ),
@@ -492,29 +505,41 @@ def _position_faults(
     return fallen, incomplete
 
 
-def _shown_falls(falls: Falls) -> str:
-    since = datetime.fromtimestamp(falls.since_ms / 1000, timezone.utc)
+def _may_begin(lake: Lake, name: str, figures: Iterable[Mapping[str, Any]]) -> bool:
+    """May an epoch begin on some days, or what a former stream sends land there?"""
+    streams: dict[str, set[str]] = {}
+    for of_day in figures:
+        if of_day["falls"]:
+            return True
+        for table, of_table in of_day["streams"].items():
+            streams.setdefault(table, set()).update(of_table)
+    return any(len(of) > 1 for of in streams.values()) or judge.has_several_streams(lake, name)
+
+
+def _shown_falls(falls: judge.Falls, epochs: SourceEpochs) -> str:
     return (
-        f"{falls.stream}: {falls.events} events lie below earlier ones and repeat none, such as "
-        f"one of {falls.table}. If a new server sent them: position_reset: "
-        f"[{since.isoformat(timespec='milliseconds').replace('+00:00', 'Z')}]"
+        f"{stream_in_words(falls.stream)}: {falls.events} events lie below earlier ones and repeat "
+        f"none, such as one of {falls.table}. If a new server sent them: position_reset: "
+        f"{named_instants([*epochs.starts, falls.since_ms])}"
     )
 
 
-def _shown_begin(begin: Begin) -> str:
-    since = datetime.fromtimestamp(begin.instant / 1000, timezone.utc)
-    fallen, highest = (", ".join(map(str, of)) for of in (begin.fallen, begin.highest))
+def _shown_overtaken(found: judge.Overtaken, epochs: SourceEpochs) -> str:
     return (
-        f"{begin.stream}: a new server from {since.isoformat(timespec='milliseconds')} on, by "
-        f"{fallen} after {highest}"
+        f"{found.table}: {found.events} events come from {stream_in_words(found.stream)}, which "
+        "another one follows, and count as older. If they are the newer ones: position_reset: "
+        f"{named_instants([*epochs.starts, found.since_ms])}"
     )
 
 
 def _order_finding(
-    fallen: Sequence[str], scattered: Sequence[Scattered], begins: Sequence[Begin]
+    fallen: Sequence[str],
+    overtaken: Sequence[str],
+    scattered: Sequence[Scattered],
+    begins: Sequence[Begin],
 ) -> Finding:
-    """`positions_in_order`: an error where nothing tells the order of a key's events (O8)."""
-    faults = list(fallen)
+    """`positions_in_order`: an error where nothing tells the order of events (O8, O11)."""
+    faults = [*fallen, *overtaken]
     for found in scattered:
         cure = "; send all events of a key to one partition: make the table's key the message key"
         faults.append(
@@ -529,9 +554,9 @@ def _order_finding(
         metadata={
             **finding.metadata,
             "keys_in_several_partitions": sum(f.keys for f in scattered),
-            **({"new_servers": [*map(_shown_begin, begins)]} if begins else {}),
+            **({"new_servers": [*map(begin_in_words, begins)]} if begins else {}),
         },
-        severity=dg.AssetCheckSeverity.ERROR if untold else None,
+        severity=dg.AssetCheckSeverity.ERROR if untold or overtaken else None,
     )
 
 
@@ -619,7 +644,11 @@ def _database_finding(report: DayReport) -> Finding:
         not report.other_databases,
         {
             "database": report.database or "none is said",
-            **{f"events_of_{db}": n for db, n in report.other_databases.items()},
+            **(
+                {"events_by_database": dict(report.other_databases)}
+                if report.other_databases
+                else {}
+            ),
             "events_of_other_databases": sum(report.other_databases.values()),
         },
         description=(

@@ -64,6 +64,8 @@ class TableSteps:
             if day < start or self.spark.is_canceled:
                 continue
             try:
+                for record in self._earlier_again(day):
+                    came(record)
                 came(self._day(day, is_forced, is_last=day == days[-1]))
             except Exception as error:
                 if isinstance(error, AuditError) and error.check is not None:
@@ -80,6 +82,17 @@ class TableSteps:
             )
             again = ", made again: the rules have changed" if report.rules_changed else ""
             say(f"{report.rows} rows" + (again if report.made else " (as before)"))
+        return self._record(day, report, is_last)
+
+    def _earlier_again(self, day: date) -> list[records.DayRecord]:
+        """Earlier days, made again without what a former server sent after a new one (O11)."""
+        self._state = self._state or self.lake.read_state(self.identifier)
+        made = table_days.make_earlier_again(
+            self.lake, self.name, self.table, day, self.facts, self._state
+        )
+        return [self._record(earlier, report, is_last=False) for earlier, report in made.items()]
+
+    def _record(self, day: date, report: table_days.DayReport, is_last: bool) -> records.DayRecord:
         if report.made or self._state is None:
             self._state = self.lake.read_state(self.identifier)
             assert self._state is not None

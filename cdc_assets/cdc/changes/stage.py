@@ -307,7 +307,7 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
     `written` is what the files of each destination hold, by their own metadata; `further_rows` are
     those beyond the first of their record; `scattered` are tables that may have events of one key
     and of equal positions in several partitions; `falls` are events below one at a lower offset of
-    their partition, which a redelivery or a new server sends.
+    their partition, which a redelivery or a new server sends; `streams` are those of each table.
     """
     figures: dict[date, dict[str, Any]] = {
         day: {
@@ -317,6 +317,7 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
             "tables": {},
             "scattered": [],
             "falls": 0,
+            "streams": {},
             **{table: {} for table in DESTINATIONS},
         }
         for day in days
@@ -329,6 +330,9 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
     for fact in read_facts(lake, name, days):
         if fact.destination == ORDER:
             figures[fact.landing_date]["falls"] += fact.falls or 0
+            if fact.stream is not None and fact.first_kafka_ms is not None:
+                of_table = figures[fact.landing_date]["streams"].setdefault(fact.table_name, set())
+                of_table.add(fact.stream)
             if fact.scattered:
                 figures[fact.landing_date]["scattered"].append(fact.table_name)
             continue

@@ -94,7 +94,7 @@ class DayInputs:
 
         They are made again first, the oldest first.
         """
-        if self.state is None or not self.commits[EPOCHS]:
+        if self.state is None or not self.source.finds_epochs or not self.commits[EPOCHS]:
             return []
         tags = sorted(day for day in self.state.tags if self.start <= day < self.day)
         return [d for d in tags if self.state.made_of(d).get("epochs", {}) != self.epochs_on(d)]

@@ -7,8 +7,11 @@ comes from, one after the other. What was found stands in the table `epochs` of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from itertools import pairwise
 from typing import Any
 
 from cdc_assets.cdc.positions import stream_of
@@ -45,6 +48,21 @@ class TableEpochs:
     anew: Mapping[str, Mapping[tuple[str, int], tuple[int, ...]]]  # by stream: topics made anew
 
     @property
+    def starts(self) -> list[int]:
+        """When those after the first begin: Kafka timestamps, ms."""
+        begins = (begin.instant for of in self.streams for begin in of.begins)
+        return sorted({*begins, *(of.first_ms for of in self.streams[1:])})
+
+    @property
+    def in_words(self) -> list[str]:
+        """Each of those after the first: since when, of whom, and what shows it."""
+        later = [
+            _another_stream(former.stream, of.stream, of.first_ms)
+            for former, of in pairwise(self.streams)
+        ]
+        return [*(begin_in_words(b) for of in self.streams for b in of.begins), *later]
+
+    @property
     def count(self) -> int:
         """How many there are."""
         return self.streams[-1].number + len(self.streams[-1].begins) + 1 if self.streams else 1
@@ -74,6 +92,15 @@ class TableEpochs:
             otherwise=self._number(self.streams[0], kafka_time),
         )
         return f"coalesce({own}, {at_time})"
+
+    def is_overtaken_sql(self, kafka_time: Sql) -> Sql:
+        """Does an event come from a stream after the first event of the next one?"""
+        named = stream_of("connector", "server", "db")
+        after = (
+            f"{named} = {literal(former.stream)} AND {kafka_time} >= {of.first_ms}L"
+            for former, of in pairwise(self.streams)
+        )
+        return " OR ".join(f"({one})" for one in after) or "false"
 
     def number_in(
         self,
@@ -143,6 +170,26 @@ class SourceEpochs:
         found = (begin for stream in self.streams.values() for begin in stream.begins)
         return sorted(found, key=lambda begin: begin.instant)
 
+    @property
+    def starts(self) -> list[int]:
+        """When epochs of any table begin, but the first ones: Kafka timestamps, ms."""
+        return sorted({start for table in self.first for start in self.of_table(table).starts})
+
+    @property
+    def in_words(self) -> list[str]:
+        """What was found: since when, of whom, and what shows it."""
+        tables: dict[tuple[str, str], list[tuple[int, str]]] = {}
+        for table in sorted(self.first):
+            for former, of in pairwise(self.of_table(table).streams):
+                tables.setdefault((former.stream, of.stream), []).append((of.first_ms, table))
+        return [
+            *map(begin_in_words, self.begins),
+            *(
+                f"{_another_stream(*streams, min(of)[0])}: {_some([table for _, table in of])}"
+                for streams, of in sorted(tables.items())
+            ),
+        ]
+
     def of_table(self, table: str) -> TableEpochs:
         """The epochs of a table."""
         ordered = sorted(self.first.get(table, {}).items(), key=lambda item: (item[1], item[0]))
@@ -186,6 +233,43 @@ class SourceEpochs:
         """What :meth:`told` gave."""
         streams = {name: stream_from(name, text) for name, text in told["streams"].items()}
         return cls(streams, {table: dict(of) for table, of in told["first"].items()})
+
+
+def begin_in_words(begin: Begin) -> str:
+    """Since when another server's events come, and what shows it."""
+    fallen, highest = (", ".join(map(str, of)) for of in (begin.fallen, begin.highest))
+    return (
+        f"{stream_in_words(begin.stream)}: a new server from {instant_text(begin.instant)} on, "
+        f"found on {begin.day} by position {fallen} after {highest}"
+    )
+
+
+def stream_in_words(stream: str) -> str:
+    """A stream's connector and names, as in `mysql shop`."""
+    return " ".join(part or "-" for part in json.loads(stream))
+
+
+def _another_stream(former: str, stream: str, first_ms: int) -> str:
+    return (
+        f"events come from {stream_in_words(stream)} instead of {stream_in_words(former)} "
+        f"from {instant_text(first_ms)} on"
+    )
+
+
+def _some(names: Sequence[str], shown: int = 3) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
+
+
+def instant_text(ms: int) -> str:
+    """A Kafka timestamp (ms) as cdc.yaml names it."""
+    instant = datetime.fromtimestamp(ms / 1000, timezone.utc).isoformat(timespec="milliseconds")
+    return instant.replace("+00:00", "Z")
+
+
+def named_instants(instants: Iterable[int]) -> str:
+    """What to write as `position_reset`, which overrules what is found: a list of all instants."""
+    return f"[{', '.join(map(instant_text, sorted(set(instants))))}]"
 
 
 def joined_first(

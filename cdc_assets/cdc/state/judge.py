@@ -192,6 +192,51 @@ def unexplained_falls(lake: Lake, name: str, day: date, epochs: SourceEpochs) ->
     return [Falls(r.stream, r.events, r.since, r.first_table) for r in rows]
 
 
+@dataclass(frozen=True)
+class Overtaken:
+    """Events of a table that its former stream sent after the next one had begun."""
+
+    table: str
+    stream: str
+    events: int
+    since_ms: int  # the Kafka timestamp of the first
+
+
+def overtaken(lake: Lake, name: str, day: date, epochs: SourceEpochs) -> list[Overtaken]:
+    """What former streams of tables send on a day: a job, none where no table has two."""
+    several = {t: of for t in sorted(epochs.first) if len((of := epochs.of_table(t)).streams) > 1}
+    if not several:
+        return []
+    conditions = (
+        (f"table_name = {literal(table)}", of.is_overtaken_sql("time"))
+        for table, of in several.items()
+    )
+    start, end = (
+        start_of_day(of, lake.config.timezone) for of in ("landing_date", "landing_date + 1")
+    )
+    events = (
+        Query(lake.stage_days(name, "changes", [day]))
+        .where("position IS NOT NULL")
+        .extend(
+            {
+                "stream": stream_of("connector", "server", "db"),
+                "time": f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)",
+            }
+        )
+        .where(case(*conditions, otherwise="false"))
+        .aggregate(("table_name", "stream"), {"events": "count(*)", "since": "min(time)"})
+        .plan()
+    )
+    rows = events.orderBy("table_name", "stream").collect()
+    return [Overtaken(r.table_name, r.stream, r.events, r.since) for r in rows]
+
+
+def has_several_streams(lake: Lake, name: str) -> bool:
+    """Is it known that tables of a source come from several streams, one after the other?"""
+    known = lake.day_commits(lake.stage(name, TABLE))
+    return bool(known) and bool(known[max(known)].inputs["found"].get("streams"))
+
+
 def of_tables(epochs: SourceEpochs, kafka_time: Sql) -> Sql:
     """The epoch of an event of any table."""
     found = ((table, epochs.of_table(table)) for table in sorted(epochs.first))

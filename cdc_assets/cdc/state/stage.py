@@ -16,13 +16,15 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.errors import AuditError, ConcurrentRunError
+from cdc_assets.cdc.errors import AuditError, ConcurrentRunError, MissingDayError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import INPUTS, REPORT, DayBranch, TableState
 from cdc_assets.cdc.names import TableName, config_key
 from cdc_assets.cdc.positions import literal_position
 from cdc_assets.cdc.state import apply
 from cdc_assets.cdc.state.columns import TableColumns
+from cdc_assets.cdc.state.day_inputs import DayInputs
+from cdc_assets.cdc.state.epochs import SourceEpochs, named_instants
 from cdc_assets.cdc.state.facts import Facts, gather
 from cdc_assets.cdc.state.table_day import TableDay
 
@@ -91,9 +93,7 @@ def make_table_day(
         if state.refs.get("main") != state.tags[max(state.tags)]:
             lake.mend_main(table_day.identifier)
         return _report_of(inputs.summary)
-    for earlier in inputs.outdated:
-        make_table_day(lake, name, table, earlier, gather(lake, name, [table], [earlier]))
-    if inputs.outdated:
+    if make_earlier_again(lake, name, table, day, facts, state):
         table_day = _read(lake, name, table, day, facts)
         inputs, state = table_day.inputs, table_day.state
     _check_databases(table_day)
@@ -123,6 +123,35 @@ def make_table_day(
         lake.drop_branch(branch)
         raise
     return report
+
+
+def make_earlier_again(
+    lake: Lake, name: str, table: str, day: date, facts: Facts, state: TableState | None
+) -> dict[date, DayReport]:
+    """Make those days before a day again, on which a new server had begun that was found since.
+
+    Args:
+        state: the table's metadata.
+
+    Raises:
+        MissingDayError: what such a day is made of is gone.
+    """
+    made: dict[date, DayReport] = {}
+    inputs = DayInputs(lake.config, name, table, day, facts.commits, state)
+    for earlier in inputs.outdated:
+        try:
+            of_day = gather(lake, name, [table], [earlier])
+            made[earlier] = make_table_day(lake, name, table, earlier, of_day)
+        except MissingDayError as error:
+            found = (facts.epochs or SourceEpochs()).of_table(table)
+            raise MissingDayError(
+                error.what,
+                error.day,
+                f"{earlier} was made before it was found that {'; '.join(found.in_words)}. It is "
+                f"to be made again, and can't. {error.remedy} To go on from {day} without that, "
+                f"name the instants: sources.{name}.position_reset: {named_instants(found.starts)}",
+            ) from error
+    return made
 
 
 def _read(
