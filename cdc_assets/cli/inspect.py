@@ -5,7 +5,8 @@ A record is judged as the stage `changes` would judge it if the file were all th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -35,9 +36,12 @@ from cdc_assets.cdc.errors import ConfigError, LandingError
 from cdc_assets.cdc.java_errors import root_cause
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.landing.files import LandedDay, read_days
+from cdc_assets.cdc.positions import stream_of, time_in_kafka
 from cdc_assets.cdc.registry.decode import Decoding
 from cdc_assets.cdc.registry.kept import fetched_decoding
 from cdc_assets.cdc.spark import SHORT_RUN, SMALL_ROWS, SMALL_WORK, build_session
+from cdc_assets.cdc.state.epochs import another_stream_in_words, begin_in_words
+from cdc_assets.cdc.state.takeovers import Landed, Stream, judged_by_rows
 from cdc_assets.cli import imports
 from cdc_assets.orchestration.interrupts import interruptible
 
@@ -183,8 +187,9 @@ def inspect_landing(
         rows = [row.asDict() for row in chosen.select(*_columns()).collect()]
     rows.sort(key=itemgetter("line"))
     shown = COLUMNS if offset is None else (*COLUMNS, *DETAILS)
+    begins = new_epochs(rows) if offset is None and rules.source.finds_epochs else {}
     for row in rows:
-        row["explanation"] = explain(row, rules)
+        row["explanation"] = explain(row, rules) + begins.get(row["line"], "")
     return [{name: row[name] for name in shown} for row in rows]
 
 
@@ -256,6 +261,10 @@ def _columns() -> list[Column]:
         F.col("nearest_offset"),
         _tombstone_value().alias("tombstone_value"),
         *(F.col(name) for name in DETAILS),
+        F.when(is_change, F.expr(stream_of("connector", "server", "db"))).alias("stream"),
+        F.col("stream_element"),
+        F.col("source_elements"),
+        F.expr(time_in_kafka("processed_ts_ms", "0L")).alias("landed_ms"),
     ]
 
 
@@ -267,6 +276,64 @@ def _tombstone_value() -> Column:
         .when(value == F.xxhash64(F.lit(b"")), "value is empty")
         .when(value == F.xxhash64(F.lit(b"null")), "value is the text `null`")
         .otherwise("value has a `payload` that is null")
+    )
+
+
+# --- new servers (FORMATS O11)
+
+_TOLD_BY = (
+    "topic", "table", "op", "key", "old_key", "new_key", "before", "after", "stream"
+)  # fmt: skip
+
+
+def new_epochs(rows: Sequence[Row]) -> dict[int, str]:
+    """What to say of the records at which another server takes over, by their `line`."""
+    streamed = sorted(
+        (row for row in rows if row["stream"] is not None),
+        key=itemgetter("landed_ms", "topic", "partition", "offset"),
+    )
+    seen: set[Any] = set()
+    landed: dict[str, list[Landed]] = {}
+    for row in streamed:
+        landed.setdefault(row["stream"], []).append(_landed(row, seen))
+    begins = {
+        (lane.topic, lane.partition, at): f". {begin_in_words(begin)}"
+        for name, of_stream in landed.items()
+        for begin in judged_by_rows(Stream(name), NO_DAY, of_stream).begins
+        for lane, at in begin.offsets.items()
+    }
+    said: dict[int, str] = {}
+    of_table: dict[str, list[str]] = {}
+    for row in streamed:
+        known = of_table.setdefault(row["table"], [])
+        if row["position"] is not None and row["stream"] not in known:
+            if known:
+                said[row["line"]] = f". {another_stream_in_words(known[-1], row['stream'])}"
+            known.append(row["stream"])
+        place = (row["topic"], row["partition"], row["offset"])
+        if place in begins:
+            said[row["line"]] = begins.pop(place)
+    return said
+
+
+def _landed(row: Row, seen: set[Any]) -> Landed:
+    told_by = tuple(row[name] for name in _TOLD_BY)
+    gtid = json.loads(row["identity"] or "{}").get("gtid")
+    names = {(*told_by, str(row["source_elements"]), row["identity"])}
+    if gtid is not None:
+        names.add((*told_by, "gtid", gtid))
+    is_copy = not names.isdisjoint(seen)
+    seen |= names
+    element = None if row["stream_element"] is None else tuple(row["stream_element"])
+    return Landed(
+        row["topic"],
+        row["partition"],
+        row["offset"],
+        row["landed_ms"],
+        row["source_ts_ms"],
+        element,
+        is_read=row["position"] is None,
+        is_copy=is_copy,
     )
 
 

@@ -28,16 +28,23 @@ from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.names import TableName, config_key
 from cdc_assets.cdc.positions import epoch_of, in_epoch, start_of_day, time_in_kafka
 from cdc_assets.cdc.sqltext import case
-from cdc_assets.cdc.state import judge
 from cdc_assets.cdc.state.epochs import (
     SourceEpochs,
     begin_in_words,
+    instant_text,
     named_instants,
     stream_in_words,
 )
-from cdc_assets.cdc.state.judge import epochs_until, of_tables, unexplained_falls
+from cdc_assets.cdc.state.judge import (
+    Falls,
+    Overtaken,
+    epochs_until,
+    has_several_streams,
+    of_tables,
+    overtaken,
+    unexplained_falls,
+)
 from cdc_assets.cdc.state.stage import DayReport
-from cdc_assets.cdc.state.takeovers import Begin
 from cdc_assets.orchestration import markdown
 
 AUDIT = "audit"  # metadata of a check whose audit kept a day from being published
@@ -258,18 +265,13 @@ def changes_findings(
     alive = _newest_record(lake, name, days)
     epochs = SourceEpochs()
     fallen, incomplete = _position_faults(lake, name, days, epochs)
-    overtaken: Faults = {}
+    falls: dict[date, list[Falls | Overtaken]] = {}
     if source.finds_epochs and (fallen or _may_begin(lake, name, figures.values())):
         epochs = epochs_until(lake, name, days[-1])
         fallen, incomplete = _position_faults(lake, name, days, epochs)
         for day in days:
-            if figures[day]["falls"]:
-                falls = unexplained_falls(lake, name, day, epochs)
-                fallen.setdefault(day, []).extend(_shown_falls(f, epochs) for f in falls)
-            overtaken[day] = [
-                _shown_overtaken(found, epochs)
-                for found in judge.overtaken(lake, name, day, epochs)
-            ]
+            found = unexplained_falls(lake, name, day, epochs) if figures[day]["falls"] else []
+            falls[day] = [*found, *overtaken(lake, name, day, epochs)]
     scattered = scattered_keys(
         lake.spark.table(lake.stage(name, "changes")),
         {day: figures[day]["scattered"] for day in days if figures[day]["scattered"]},
@@ -304,9 +306,10 @@ def changes_findings(
             listed("positions_complete", incomplete.get(day, [])),
             _order_finding(
                 fallen.get(day, []),
-                overtaken.get(day, []),
                 scattered.get(day, []),
-                [begin for begin in epochs.begins if begin.day == day],
+                falls.get(day, []),
+                epochs,
+                day,
             ),
             listed("no_hidden_changes", ddl.get(day, [])),
             _alive_finding(lake.config, source, day, alive.get(day)),
@@ -513,33 +516,29 @@ def _may_begin(lake: Lake, name: str, figures: Iterable[Mapping[str, Any]]) -> b
             return True
         for table, of_table in of_day["streams"].items():
             streams.setdefault(table, set()).update(of_table)
-    return any(len(of) > 1 for of in streams.values()) or judge.has_several_streams(lake, name)
+    return any(len(of) > 1 for of in streams.values()) or has_several_streams(lake, name)
 
 
-def _shown_falls(falls: judge.Falls, epochs: SourceEpochs) -> str:
-    return (
-        f"{stream_in_words(falls.stream)}: {falls.events} events lie below earlier ones and repeat "
-        f"none, such as one of {falls.table}. If a new server sent them: position_reset: "
-        f"{named_instants([*epochs.starts, falls.since_ms])}"
-    )
-
-
-def _shown_overtaken(found: judge.Overtaken, epochs: SourceEpochs) -> str:
-    return (
-        f"{found.table}: {found.events} events come from {stream_in_words(found.stream)}, which "
-        "another one follows, and count as older. If they are the newer ones: position_reset: "
-        f"{named_instants([*epochs.starts, found.since_ms])}"
-    )
+def _shown(found: Falls | Overtaken) -> str:
+    said = f"{stream_in_words(found.stream)}: {found.events} events of {found.table}"
+    since = f"from {instant_text(found.since_ms)} on"
+    if isinstance(found, Overtaken):
+        return f"{said} {since} count as older, as another connector has followed it"
+    return f"{said} {since} lie below earlier ones and repeat none"
 
 
 def _order_finding(
     fallen: Sequence[str],
-    overtaken: Sequence[str],
     scattered: Sequence[Scattered],
-    begins: Sequence[Begin],
+    falls: Sequence[Falls | Overtaken],
+    epochs: SourceEpochs,
+    day: date,
 ) -> Finding:
     """`positions_in_order`: an error where nothing tells the order of events (O8, O11)."""
-    faults = [*fallen, *overtaken]
+    faults = [*fallen, *map(_shown, falls)]
+    begins = [begin_in_words(begin) for begin in epochs.begins if begin.day == day]
+    # What is written overrules what was found.
+    instants = named_instants([*epochs.starts, *(found.since_ms for found in falls)])
     for found in scattered:
         cure = "; send all events of a key to one partition: make the table's key the message key"
         faults.append(
@@ -554,9 +553,14 @@ def _order_finding(
         metadata={
             **finding.metadata,
             "keys_in_several_partitions": sum(f.keys for f in scattered),
-            **({"new_servers": [*map(begin_in_words, begins)]} if begins else {}),
+            **({"new_servers": begins} if begins else {}),
+            **({"if_a_new_server_sent_them": f"position_reset: {instants}"} if falls else {}),
         },
-        severity=dg.AssetCheckSeverity.ERROR if untold or overtaken else None,
+        severity=(
+            dg.AssetCheckSeverity.ERROR
+            if untold or any(isinstance(found, Overtaken) for found in falls)
+            else None
+        ),
     )
 
 

@@ -57,7 +57,8 @@ class TableEpochs:
     def in_words(self) -> list[str]:
         """Each of those after the first: since when, of whom, and what shows it."""
         later = [
-            _another_stream(former.stream, of.stream, of.first_ms)
+            f"{another_stream_in_words(former.stream, of.stream)} from "
+            f"{instant_text(of.first_ms)} on"
             for former, of in pairwise(self.streams)
         ]
         return [*(begin_in_words(b) for of in self.streams for b in of.begins), *later]
@@ -185,7 +186,8 @@ class SourceEpochs:
         return [
             *map(begin_in_words, self.begins),
             *(
-                f"{_another_stream(*streams, min(of)[0])}: {_some([table for _, table in of])}"
+                f"{another_stream_in_words(*streams)} from {instant_text(min(of)[0])} on: "
+                f"{_some([table for _, table in of])}"
                 for streams, of in sorted(tables.items())
             ),
         ]
@@ -239,8 +241,8 @@ def begin_in_words(begin: Begin) -> str:
     """Since when another server's events come, and what shows it."""
     fallen, highest = (", ".join(map(str, of)) for of in (begin.fallen, begin.highest))
     return (
-        f"{stream_in_words(begin.stream)}: a new server from {instant_text(begin.instant)} on, "
-        f"found on {begin.day} by position {fallen} after {highest}"
+        f"a new server of {stream_in_words(begin.stream)} sends from {instant_text(begin.instant)} "
+        f"on: {fallen} comes after {highest} and is later at the source"
     )
 
 
@@ -249,11 +251,9 @@ def stream_in_words(stream: str) -> str:
     return " ".join(part or "-" for part in json.loads(stream))
 
 
-def _another_stream(former: str, stream: str, first_ms: int) -> str:
-    return (
-        f"events come from {stream_in_words(stream)} instead of {stream_in_words(former)} "
-        f"from {instant_text(first_ms)} on"
-    )
+def another_stream_in_words(former: str, stream: str) -> str:
+    """Whose events follow those of another stream."""
+    return f"{stream_in_words(stream)} sends instead of {stream_in_words(former)}"
 
 
 def _some(names: Sequence[str], shown: int = 3) -> str:

@@ -162,12 +162,12 @@ def epochs_until(lake: Lake, name: str, until: date) -> SourceEpochs:
 
 @dataclass(frozen=True)
 class Falls:
-    """Events of a stream that lie below earlier ones of their partition, and repeat nothing."""
+    """Events of a table that lie below earlier ones of their partition, and repeat nothing."""
 
+    table: str
     stream: str
     events: int
     since_ms: int  # the Kafka timestamp of the first
-    table: str
 
 
 def unexplained_falls(lake: Lake, name: str, day: date, epochs: SourceEpochs) -> list[Falls]:
@@ -182,14 +182,11 @@ def unexplained_falls(lake: Lake, name: str, day: date, epochs: SourceEpochs) ->
         .extend({"epoch": of_tables(epochs, "time")})
         .extend({"highest": f"max(stream_element) {in_order}"})
         .where("stream_element < highest AND NOT is_copy")
-        .aggregate(
-            ("stream",),
-            {"events": "count(*)", "since": "min(time)", "first_table": "min_by(table_name, time)"},
-        )
+        .aggregate(("table_name", "stream"), {"events": "count(*)", "since": "min(time)"})
         .plan()
     )
-    rows = events.orderBy("stream").collect()
-    return [Falls(r.stream, r.events, r.since, r.first_table) for r in rows]
+    rows = events.orderBy("table_name", "stream").collect()
+    return [Falls(r.table_name, r.stream, r.events, r.since) for r in rows]
 
 
 @dataclass(frozen=True)

@@ -131,8 +131,13 @@ def judged(
     """
     if all(_is_told(stream, partition) for partition in facts):
         return _by_facts(stream, facts)
+    return judged_by_rows(stream, day, rows_of())
+
+
+def judged_by_rows(stream: Stream, day: date, rows: Iterable[Landed]) -> Stream:
+    """A stream at the end of a day, by all its events of the day."""
     judge = _Judge(stream, day)
-    for row in rows_of():
+    for row in rows:
         judge.read(row)
     return judge.stream
 

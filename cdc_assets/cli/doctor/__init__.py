@@ -25,6 +25,7 @@ CHECKS: dict[str, Check] = {
     "spark": lake.spark,
     "landing": sources.landings,
     "keys": sources.columns,
+    "servers": lake.epochs,
     "dagster": environment.dagster,
 }
 

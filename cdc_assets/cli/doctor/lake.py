@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -15,6 +16,8 @@ from cdc_assets.cdc.errors import MissingTableError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.commits import TIMEZONE
 from cdc_assets.cdc.spark import CATALOG, build_session, spark_conf, sqlite_folder
+from cdc_assets.cdc.state.epochs import SourceEpochs
+from cdc_assets.cdc.state.judge import TABLE as EPOCHS
 from cdc_assets.cli.doctor.findings import Context, Finding, Status
 from cdc_assets.orchestration.interrupts import interruptible
 
@@ -122,6 +125,38 @@ def _made_by_other_rules(config: Config, source: str, opened: Table) -> Iterator
         f"{source}: {len(earlier)} days, {earlier[0]} to {earlier[-1]}, were made by earlier rules",
         remedy,
     )
+
+
+def epochs(context: Context) -> Iterator[Finding]:
+    """Whose positions each source has: the new servers that were found or are named."""
+    config = context.config
+    for name, source in config.sources.items() if config else ():
+        check = f"servers of {name}"
+        if not source.finds_epochs:
+            found = f"position_reset names {len(source.resets)} takeovers; none is looked for"
+            yield Finding(check, Status.ok, found)
+            continue
+        assert config is not None
+        said = known_epochs(config, name).in_words
+        if not said:
+            yield Finding(check, Status.ok, "no other one has taken over so far")
+        for one in said:
+            yield Finding(check, Status.ok, one)
+
+
+def known_epochs(config: Config, name: str) -> SourceEpochs:
+    """What is kept of a source's epochs; nothing where there is no lake yet."""
+    table = reads.own_table(name, EPOCHS)
+    try:
+        opened = reads.open_table(config, table)
+    except MissingTableError:
+        return SourceEpochs()
+    newest = max(reads.day_commits(opened), default=None)
+    if newest is None:
+        return SourceEpochs()
+    rows = reads.read_rows(config, table, newest)
+    (told,) = (row["streams"] for row in reads.records(rows))
+    return SourceEpochs.read(json.loads(told))
 
 
 def spark(context: Context) -> Iterator[Finding]:
