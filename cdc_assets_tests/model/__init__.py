@@ -29,6 +29,7 @@ from cdc_assets_tests.model.keyed import KeyedTable
 from cdc_assets_tests.model.lag_rows import lag_of_day
 from cdc_assets_tests.model.records import (
     Classified,
+    DatabasesError,
     Event,
     InferredTypeError,
     KeyColumnsError,
@@ -84,12 +85,16 @@ def tables(source: dict[str, Any], landed: Landed) -> dict[date, dict[str, list[
         for name, config in table_configs(source).items():
             state = _table(name, config, source, events)
             start = date_of(config.get("start_date")) or first
+            database: str | None = None
             for day in days:
-                own = [
+                sent = [
                     e
                     for e in events.get(day, [])
                     if e.destination == "changes" and e.table_name == name and not e.is_sent_again
                 ]
+                if day >= start:
+                    database = database or _database_of(name, source, events, day)
+                own = [e for e in sent if database is None or e.database in (None, database)]
                 state.place(own)
                 if day < start:
                     state.look_on(day, own)
@@ -97,6 +102,22 @@ def tables(source: dict[str, Any], landed: Landed) -> dict[date, dict[str, list[
                     state.merge(day, own)
                     result[day][name] = state.rows()
         return result
+
+
+def _database_of(
+    name: str, source: dict[str, Any], events: dict[date, list[Event]], day: date
+) -> str | None:
+    """D4: that of a table's first events."""
+    since = day - timedelta(days=source.get("late_days", 3))
+    found = {
+        event.database
+        for then, of_day in events.items()
+        for event in of_day
+        if since <= then <= day and event.destination == "changes" and event.table_name == name
+    } - {None}
+    if len(found) > 1:
+        raise DatabasesError(f"{sorted(map(str, found))}", table=name, column="", day=day)
+    return next(iter(found), None)
 
 
 def _table(

@@ -192,8 +192,11 @@ def _judged(days: Iterable[tuple[date, list[Event]]], late_days: int) -> dict[St
 def _number(events: list[Event], judges: dict[Stream, Judge], found: Epochs) -> None:
     """A table's epochs, over the streams that it comes from one after the other."""
     first: dict[Stream, Event] = {}
+    database = None
     for event in sorted(events, key=_place):
-        if event.stream is not None:
+        own = (event.stream or ())[2:]
+        database = database or own
+        if event.stream is not None and own in ((), database):  # else it is not the table's (D4)
             first.setdefault(event.stream, event)
     starts = [time_of(event) for event in first.values()]
     bases: list[tuple[Stream, int, int]] = []  # the first epoch, and how many follow it
@@ -205,7 +208,7 @@ def _number(events: list[Event], judges: dict[Stream, Judge], found: Epochs) -> 
         number += len(begun) + 1
     of_stream = {stream: n for n, stream in enumerate(first)}
     for event in events:
-        if not bases:
+        if not bases or event.stream not in (None, *first):
             event.epoch = 0
             continue
         last = max(sum(time_of(event) >= start for start in starts) - 1, 0)

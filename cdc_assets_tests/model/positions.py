@@ -89,6 +89,7 @@ def set_source(event: Event, source: dict[str, Any], transaction: dict[str, Any]
         members["transaction.id"] = transaction["id"]
         members["transaction.total_order"] = number
     event.identity = identity_of(members)
+    event.database = _text(source.get("db")) or None
     _set_stream(event, source, basis)
     _set_transaction(event, _text(source.get("txId")), _text(transaction.get("id")), elements)
 

@@ -66,6 +66,10 @@ class InferredTypeError(TableError):
     """Raised when a value doesn't fit the type that its column was inferred to have (R3)."""
 
 
+class DatabasesError(TableError):
+    """Raised when a table's first events are of several databases (D4)."""
+
+
 class KeyTypeError(TableError):
     """Raised when a key column changes to a type that its own can't take (R6)."""
 
@@ -123,6 +127,7 @@ class Event:
     own_elements: tuple[int | None, ...] = ()  # before anything stands in for them
     basis: str = ""  # what the elements are; those of different bases can't be compared (O8)
     identity: dict[str, str] = field(default_factory=dict)  # elements that identify besides
+    database: str | None = None  # as Debezium names it (D4)
     stream: tuple[str, ...] | None = None  # connector and server, of some the database (O11)
     stream_element: tuple[int, ...] | None = None  # what is judged of it
     epoch: int = 0

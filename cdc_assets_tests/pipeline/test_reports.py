@@ -26,6 +26,7 @@ REPORTS = CASES / "reports"
 NAMES = (
     "canal-es-goes-back",
     "mysql-compressed-transaction",
+    "mysql-failover",
     "oracle-key-shift",
     "oracle-rs-id",
     "sqlserver-two-databases",

@@ -64,6 +64,14 @@ SHARES = (  # of ten worlds
 NAMED_SHARES = (("debezium-flat", 1),)
 # Of Debezium's connectors that say in ways of their own what a row or a table is.
 CONNECTOR_SHARES = (("vitess", 1), ("spanner", 1))
+# Other servers and connectors take over, or one reads two databases (O11, D4).
+_TAKEN_OVER = {"position_reset": (), "servers": True}
+SERVER_SHARES: tuple[tuple[str, int, dict[str, Any]], ...] = (
+    ("mysql", 1, {}),
+    ("postgresql", 1, {}),
+    ("sqlserver", 1, {"several_databases": True}),
+    ("sqlserver", 1, {"several_databases": True, "in_three_parts": True}),
+)
 # And of Debezium's events that are written with a schema registry.
 REGISTRY_SHARES = (("AVRO", 1), ("JSON", 1))
 CANDIDATES = 8  # how many smaller worlds a round tries, or more where it leaves out shorter parts
@@ -121,6 +129,8 @@ def draw(
         add(format, share, f"{format} {seed}")
     for connector, share in CONNECTOR_SHARES:
         add("debezium", share, f"{connector} {seed}", connector=connector)
+    for n, (connector, share, own) in enumerate(SERVER_SHARES):
+        add("debezium", share, f"servers {n} {seed}", connector=connector, **_TAKEN_OVER, **own)
     for kind, share in registries:
         add("debezium", share, f"{kind} {seed}", registry=kind)
     return [world.of(world.records, f"w{n:04}") for n, world in enumerate(drawn)]
@@ -170,7 +180,7 @@ class Runner:
             schemas = Schemas(kind=settings.registry, first=100)
             landed = schemas.all_sent(landed)
             url = registries.enter_context(serving(schemas))
-        options = {**settings.options(), "tables": {w.table: w.config for w in own}}
+        options = {**settings.options(), "tables": {w.configured: w.config for w in own}}
         config = lakes.write_source(self.folder / name, landed, settings.format, **options)
         if url is not None:
             config["landing"]["registry"] = {"url": url}
@@ -186,7 +196,7 @@ def _of_source(
 ) -> list[tuple[str, str]]:
     """(world, what differs) for all worlds of a source."""
     found: list[tuple[str, str]] = []
-    alone = {w.name: {**config, "tables": {w.table: w.config}} for w in own}
+    alone = {w.name: {**config, "tables": {w.configured: w.config}} for w in own}
     classified = {w.name: model.classify(alone[w.name], w.landing()) for w in own}
     lags = {w.name: model.lag(alone[w.name], w.landing()) for w in own}
     sides: list[tuple[str, list[Any], Callable[[World], list[Any]]]] = [

@@ -37,6 +37,7 @@ from cdc_assets_tests.worlds.teller import (
     NOON,
     PARTITIONS,
     Kept,
+    Servers,
     Step,
     Teller,
     Traits,
@@ -178,6 +179,18 @@ def flattenings() -> st.SearchStrategy[tuple[tuple[str, Any], ...]]:
     )
 
 
+def servers() -> st.SearchStrategy[Servers]:
+    days = st.sampled_from([None, 1, 1, 2])
+    return st.builds(
+        Servers,
+        server=st.sampled_from([1, 1, 2]),
+        begins=st.sampled_from(["lower", "lower", "overlapping", "higher"]),
+        connector=days,
+        shares=st.booleans(),
+        database=days,
+    )
+
+
 def settings_of(format: str) -> st.SearchStrategy[Settings]:
     noon_of_a_day = [(NOON + timedelta(days=n, seconds=8)).isoformat() for n in (1, 2)]
     resets = st.sampled_from([(), (), *((instant,) for instant in noon_of_a_day)])
@@ -205,6 +218,8 @@ def worlds(draw: st.DrawFn, settings: Settings, name: str) -> World:
         drawn = replace(drawn, grain="transaction")
     if settings.connector == "spanner":  # whose tables have keys, and old images few columns
         drawn = replace(drawn, full=False, key=None if drawn.key == "none" else drawn.key)
+    if settings.servers:
+        drawn = replace(drawn, servers=draw(servers()))
     teller = TELLERS[settings.format](name, settings, drawn)
     if teller.traits.shared_topic:
         teller.neighbour()

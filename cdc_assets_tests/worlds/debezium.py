@@ -61,6 +61,8 @@ COARSE: dict[str, Callable[[int, Mark], Values]] = {
 LATE_CHECKED = ("db2", "sqlserver", "informix", "oracle")
 BY_COMMIT = LATE_CHECKED[:3]
 
+EU, US = "eu", "us"  # databases of one connector
+
 # What of an update Spanner captures; NEW_VALUES do not tell null from what did not change.
 CAPTURED = (
     "OLD_AND_NEW_VALUES", "OLD_AND_NEW_VALUES", "OLD_AND_NEW_VALUES", "NEW_ROW",
@@ -72,13 +74,43 @@ class DebeziumTeller(Teller):
     """PostgreSQL, and MySQL, Vitess and others for some worlds."""
 
     lsn = 1000
+    former: dict[str, int] | None = None  # how much higher a number was at the former server
 
     @property
     def connector(self) -> str:
         return self.traits.connector
 
+    @property
+    def configured_namespace(self) -> str:
+        return f"{EU}__{self.namespace}" if self.settings.in_three_parts else self.namespace
+
+    def own(self, kind: str, number: int) -> int:
+        """A number as its server counts it."""
+        servers = self.traits.servers
+        if servers is None or servers.server is None or self.day < servers.server:
+            return number
+        lower = {"lower": number - 1, "overlapping": 6, "higher": -60}[servers.begins]
+        self.former = self.former or {}
+        return max(1, number - self.former.setdefault(kind, lower))
+
+    def has_begun(self, day: int | None) -> bool:
+        """Is this event another connector's, or another database's, which begin on a day?"""
+        return day is not None and self.day >= day
+
+    def whose(self) -> Values:
+        """What names the stream."""
+        servers, name = self.traits.servers, f"worlds-{self.name}"
+        if servers is None:
+            return {"name": name}
+        if self.has_begun(servers.connector) and self.pick(*[True] * 4, not servers.shares):
+            name += "b"
+        if not self.settings.several_databases:
+            return {"name": name}
+        is_other = self.has_begun(servers.database) and self.pick(False, False, False, True)
+        return {"name": name, "db": US if is_other else EU}
+
     def event(self, build: Callable[..., Record], *images: Any, **options: Any) -> Record:
-        number = self.next_change()
+        number = self.own("change", self.next_change())
         self.lsn = 0 if self.traits.grain == "nothing" else 1000 + 8 * number
         return self.send(self._record(build, *images, **{"lsn": self.lsn, **options}))
 
@@ -99,10 +131,7 @@ class DebeziumTeller(Teller):
             "source_ts_ms": self.tx.began_ms,
             "processed_ts_ms": now + 200,
             # A stream of its own: the model reads each world alone.
-            "source": {
-                **self.source(lsn, mark, db, table, captured),
-                "name": f"worlds-{self.name}",
-            },
+            "source": {**self.source(lsn, mark, db, table, captured), **self.whose()},
             "extra": {"transaction": None if lsn is None else self.transaction(mark)},
         }
         if self.connector != "postgresql":
@@ -117,7 +146,8 @@ class DebeziumTeller(Teller):
         is_named = self.traits.names in ("source", "both")
         tx = mark.tx if is_named else None
         if self.connector == "postgresql":
-            return {"txId": tx, "sequence": f'["{self.tx.number}", "{lsn}"]'}
+            commit = self.own("transaction", self.tx.number)
+            return {"txId": tx, "sequence": f'["{commit}", "{lsn}"]'}
         if self.connector == "mysql":
             own = ev.mysql_source(db, table, pos=number, row=mark.number or 0)
             gtid = None if tx is None else f"5a2c1f9e-11ee-4b0a-9a5d-0242ac120002:{tx}"

@@ -56,6 +56,21 @@ class Traits:
     names: str  # what names a transaction: source, transaction, both, nothing
     connector: str = "postgresql"  # of Debezium's worlds; the others' elements tie often (O4, O8)
     kept: Kept | None = None  # of flattened worlds
+    servers: Servers | None = None
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Days on which other servers and connectors begin (O11), and from which there are others'.
+
+    `begins` says where the positions of another server do; `shares`: the former connector goes on.
+    """
+
+    server: int | None
+    begins: str  # lower, overlapping, higher
+    connector: int | None
+    shares: bool
+    database: int | None
 
 
 @dataclass(frozen=True)
@@ -379,6 +394,10 @@ class Teller:
     # records
 
     @property
+    def configured_namespace(self) -> str:
+        return self.namespace
+
+    @property
     def topic(self) -> str:
         return f"worlds.{self.name}"
 
@@ -442,7 +461,7 @@ class Teller:
             config["key"] = self.traits.key if self.traits.key == "none" else list(self.key_names)
         if self.traits.full and self.settings.format in ("debezium", "debezium-flat"):
             config["replica_identity"] = "full"
-        table = f"{self.namespace}.{self.name}"
+        table = f"{self.configured_namespace}.{self.name}"
         return World(self.name, self.settings, table, config, landed)
 
     # how each format says it

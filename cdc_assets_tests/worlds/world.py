@@ -28,6 +28,9 @@ class Settings:
     registry: str | None = None  # of which kind the schemas are that its records are written with
     connector: str | None = None  # where all its worlds have the same
     flattening: tuple[tuple[str, Any], ...] = ()  # what debezium-flat asks for beside
+    servers: bool = False  # others take over in its worlds
+    several_databases: bool = False  # its connector reads two
+    in_three_parts: bool = False  # and cdc.yaml names them
 
     def options(self) -> dict[str, Any]:
         """As members of the source in cdc.yaml."""
@@ -49,6 +52,11 @@ class World:
     table: str
     config: dict[str, Any]
     landed: dict[date, tuple[Record, ...]]
+
+    @property
+    def configured(self) -> str:
+        """The table as cdc.yaml names it."""
+        return self.table.replace("__", ".", 1) if self.settings.in_three_parts else self.table
 
     @property
     def start(self) -> date:

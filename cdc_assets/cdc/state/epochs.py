@@ -103,6 +103,10 @@ class TableEpochs:
         )
         return " OR ".join(f"({one})" for one in after) or "false"
 
+    def comes_from(self, stream: str | None) -> bool:
+        """May an event of a stream be the table's? One of another database is not (D4)."""
+        return stream is None or any(of.stream == stream for of in self.streams)
+
     def number_in(
         self,
         stream: str | None,
@@ -194,7 +198,8 @@ class SourceEpochs:
 
     def of_table(self, table: str) -> TableEpochs:
         """The epochs of a table."""
-        ordered = sorted(self.first.get(table, {}).items(), key=lambda item: (item[1], item[0]))
+        listed = sorted(self.first.get(table, {}).items(), key=lambda item: (item[1], item[0]))
+        ordered = _of_one_database(listed)
         found: list[OfStream] = []
         number = 0
         for n, (name, first) in enumerate(ordered):
@@ -213,7 +218,9 @@ class SourceEpochs:
             for b in self.begins
         ]
         several = {
-            t: dict(sorted(of.items())) for t, of in sorted(self.first.items()) if len(of) > 1
+            table: {of.stream: of.first_ms for of in of_table.streams}
+            for table in sorted(self.first)
+            if len((of_table := self.of_table(table)).streams) > 1
         }
         anew = {
             name: sorted([*place, list(instants)] for place, instants in s.anew.items())
@@ -235,6 +242,13 @@ class SourceEpochs:
         """What :meth:`told` gave."""
         streams = {name: stream_from(name, text) for name, text in told["streams"].items()}
         return cls(streams, {table: dict(of) for table, of in told["first"].items()})
+
+
+def _of_one_database(streams: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """A table's streams, by their first event, that are of the database of the first (D4)."""
+    databases = [(json.loads(name)[2:] or [None])[0] for name, _ in streams]
+    own = next((database for database in databases if database is not None), None)
+    return [of for of, db in zip(streams, databases, strict=True) if db in (None, own)]
 
 
 def begin_in_words(begin: Begin) -> str:

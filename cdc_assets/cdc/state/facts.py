@@ -272,7 +272,7 @@ def _in_epochs(
             (f.first_kafka_ms, f.last_kafka_ms),
         )
         for f in facts
-        if f.topic is not None and f.first_kafka_ms is not None
+        if f.topic is not None and f.first_kafka_ms is not None and of_table.comes_from(f.stream)
     }
     if len(numbers) == 1 and None not in numbers:
         return [_with_epoch(fact, numbers.copy().pop()) for fact in facts]
