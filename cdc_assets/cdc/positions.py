@@ -172,13 +172,13 @@ def stream_element(basis: Sql, ordered: Sql, says_order: Sql, last_commit: Sql) 
 
 
 def stream_of(connector: Sql, server: Sql, db: Sql) -> Sql:
-    """Whose positions an event has (O11), as JSON; null where it does not say a server."""
+    """Whose positions an event has (O11), as JSON; null where it lacks connector or server."""
     of_databases = f"lower({connector}) IN ({literals(CONNECTORS[COMMIT_LSN])})"
     names = case(
         (of_databases, f"array(lower({connector}), {server}, coalesce({db}, ''))"),
-        otherwise=f"array(coalesce(lower({connector}), ''), {server})",
+        otherwise=f"array(lower({connector}), {server})",
     )
-    return case((f"{server} <> ''", f"to_json({names})"))
+    return case((f"{connector} <> '' AND {server} <> ''", f"to_json({names})"))
 
 
 def identity_of(members: Mapping[str, Sql]) -> Sql:

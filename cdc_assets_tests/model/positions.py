@@ -96,10 +96,10 @@ def set_source(event: Event, source: dict[str, Any], transaction: dict[str, Any]
 
 def _set_stream(event: Event, source: dict[str, Any], basis: str) -> None:
     """O11: whose the event is, and the element that never falls but by a new server."""
-    name = source.get("name")
-    if isinstance(name, str) and name:
+    connector, name = (_text(source.get(n)) for n in ("connector", "name"))
+    if connector and name:
         database = (_text(source.get("db")) or "",) if basis == COMMIT_LSN else ()
-        event.stream = (event.connector or "", name, *database)
+        event.stream = (connector.lower(), name, *database)
     if basis in (BINLOG, COMMIT_LSN) and event.basis == basis:
         event.stream_element = event.elements
     commit = _commit_before(source.get("sequence")) if basis == "lsn" else None

@@ -111,7 +111,17 @@ def a_record_without_connector(t: Teller) -> None:  # O8
     t.event("u", {"id": 1, "v": "late by definition"}, None, source={"connector": None})
     t.next_day()
     t.event("u", {"id": 1, "v": "b"}, 12)
+    t.event("d", {"id": 2, "v": "a"}, None, source={"connector": None})
+
+
+@story()
+def a_record_of_another_connector(t: Teller) -> None:  # O11: whose positions begin anew
+    t.event("c", {"id": 1, "v": "a"}, 10)
+    t.event("c", {"id": 2, "v": "a"}, 11)
+    t.next_day()
+    t.event("u", {"id": 1, "v": "b"}, 12)
     t.event("d", {"id": 2, "v": "a"}, None, source={"connector": "vitess"})
+    t.event("u", {"id": 1, "v": "older by definition"}, 13)
 
 
 @story()
