@@ -177,6 +177,12 @@ def config_key(table: str, database: str | None = None) -> str:
     )
 
 
+def key_in_database(table: str, database: str) -> str:
+    """How cdc.yaml names the table ``schema.table`` of one of several databases."""
+    schema, name = TableName.parse(table)
+    return config_key(str(TableName.of_database(database, schema, name)), database)
+
+
 def _parts(text: str, *counts: int) -> list[_Part]:
     parts = _split(text)
     if len(parts) not in counts or not all(part.text for part in parts):

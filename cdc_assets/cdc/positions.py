@@ -351,6 +351,18 @@ def start_of_day(day: Sql, timezone: str) -> Sql:
     return f"unix_millis(to_utc_timestamp(CAST({day} AS timestamp), {literal(timezone)}))"
 
 
+def time_in_day(timezone: str) -> Sql:
+    """When an event of `changes` came to Kafka, or what stands in for it: within its landing day.
+
+    No clock that is fast, and no record without a time, is of another day (O11).
+
+    Args:
+        timezone: that of the days.
+    """
+    start, end = (start_of_day(day, timezone) for day in ("landing_date", "landing_date + 1"))
+    return f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)"
+
+
 def time_in_kafka(processed_ts_ms: Sql, *otherwise: Sql) -> Sql:
     """The Kafka timestamp of an event, or what stands in for it where none landed (O11), ms."""
     own = "CASE WHEN kafka_ts_ms >= 0 THEN kafka_ts_ms END"

@@ -25,8 +25,8 @@ from cdc_assets.cdc.lag import MAX_MS
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
-from cdc_assets.cdc.names import TableName, config_key
-from cdc_assets.cdc.positions import epoch_of, in_epoch, start_of_day, time_in_kafka
+from cdc_assets.cdc.names import key_in_database
+from cdc_assets.cdc.positions import epoch_of, in_epoch, time_in_day
 from cdc_assets.cdc.sqltext import case
 from cdc_assets.cdc.state.epochs import (
     SourceEpochs,
@@ -36,8 +36,7 @@ from cdc_assets.cdc.state.epochs import (
     stream_in_words,
 )
 from cdc_assets.cdc.state.judge import (
-    Falls,
-    Overtaken,
+    OutOfOrder,
     epochs_until,
     has_several_streams,
     of_tables,
@@ -265,7 +264,7 @@ def changes_findings(
     alive = _newest_record(lake, name, days)
     epochs = SourceEpochs()
     fallen, incomplete = _position_faults(lake, name, days, epochs)
-    falls: dict[date, list[Falls | Overtaken]] = {}
+    falls: dict[date, list[OutOfOrder]] = {}
     if source.finds_epochs and (fallen or _may_begin(lake, name, figures.values())):
         epochs = epochs_until(lake, name, days[-1])
         fallen, incomplete = _position_faults(lake, name, days, epochs)
@@ -470,10 +469,7 @@ def _position_faults(
     O4: what an event does not say of its place counts as 0.
     """
     lacks = F.col("position").isNotNull() & F.exists("source_elements", lambda e: e.isNull())
-    start, end = (
-        start_of_day(of, lake.config.timezone) for of in ("landing_date", "landing_date + 1")
-    )
-    time = f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)"
+    time = time_in_day(lake.config.timezone)
     named = epoch_of("kafka_ts_ms", lake.config.source(name).resets)
     epoch = of_tables(epochs, time) if lake.config.source(name).finds_epochs else named
     # Positions of the earlier form have their epoch in front.
@@ -519,10 +515,10 @@ def _may_begin(lake: Lake, name: str, figures: Iterable[Mapping[str, Any]]) -> b
     return any(len(of) > 1 for of in streams.values()) or has_several_streams(lake, name)
 
 
-def _shown(found: Falls | Overtaken) -> str:
+def _shown(found: OutOfOrder) -> str:
     said = f"{stream_in_words(found.stream)}: {found.events} events of {found.table}"
     since = f"from {instant_text(found.since_ms)} on"
-    if isinstance(found, Overtaken):
+    if found.is_overtaken:
         return f"{said} {since} count as older, as another connector has followed it"
     return f"{said} {since} lie below earlier ones and repeat none"
 
@@ -530,7 +526,7 @@ def _shown(found: Falls | Overtaken) -> str:
 def _order_finding(
     fallen: Sequence[str],
     scattered: Sequence[Scattered],
-    falls: Sequence[Falls | Overtaken],
+    falls: Sequence[OutOfOrder],
     epochs: SourceEpochs,
     day: date,
 ) -> Finding:
@@ -558,7 +554,7 @@ def _order_finding(
         },
         severity=(
             dg.AssetCheckSeverity.ERROR
-            if untold or any(isinstance(found, Overtaken) for found in falls)
+            if untold or any(found.is_overtaken for found in falls)
             else None
         ),
     )
@@ -637,12 +633,8 @@ def table_findings(state: TableState, day: date, report: DayReport) -> list[Find
 
 def _database_finding(report: DayReport) -> Finding:
     """D4: events of another database wait in `changes` for a table of their own."""
-    schema, table = TableName.parse(report.table)
     own = {} if report.database is None else {report.database: 0}
-    cure = [
-        config_key(str(TableName.of_database(db, schema, table)), db)
-        for db in sorted({**own, **report.other_databases})
-    ]
+    cure = [key_in_database(report.table, db) for db in sorted({**own, **report.other_databases})]
     return Finding(
         "one_database",
         not report.other_databases,

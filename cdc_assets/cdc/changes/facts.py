@@ -27,7 +27,7 @@ from cdc_assets.cdc.config import WITH_DATABASES, SourceConfig
 from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sql
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
-from cdc_assets.cdc.positions import epoch_of, start_of_day, stream_of, time_in_kafka
+from cdc_assets.cdc.positions import epoch_of, stream_of, time_in_day
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.placeholders import may_hold_placeholder
 
@@ -132,7 +132,6 @@ def _partitions(records: DataFrame, timezone: str) -> DataFrame:
 
     What tells a redelivery from a new server (O11), and the transactions at their ends (O16).
     """
-    start, end = (start_of_day(day, timezone) for day in ("landing_date", "landing_date + 1"))
     lane = ("landing_date", "topic", "partition", "stream")
     in_order = (
         f"OVER (PARTITION BY {', '.join(lane)} ORDER BY offset "
@@ -145,7 +144,7 @@ def _partitions(records: DataFrame, timezone: str) -> DataFrame:
         .extend(
             {
                 "stream": stream_of("connector", "server", "db"),
-                "time": f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)",
+                "time": time_in_day(timezone),
                 "own_time": case((placed, "source_ts_ms")),
                 "in_tx": case((placed, transaction())),
             }
@@ -230,11 +229,8 @@ def count_by_epoch(
         epoch_of: the epoch of an event, by its Kafka timestamp, at most the end of its landing day.
     """
     rows = _in_todays_form(lake, name, [day], [table])
-    start, end = (
-        start_of_day(of, lake.config.timezone) for of in ("landing_date", "landing_date + 1")
-    )
-    time = f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)"
-    counted = _counts(rows, lake.config.source(name), epoch_of(time))
+    epoch = epoch_of(time_in_day(lake.config.timezone))
+    counted = _counts(rows, lake.config.source(name), epoch)
     return counted.to(columns.FACTS).collect()
 
 
@@ -248,11 +244,7 @@ def _in_todays_form(
 ) -> DataFrame:
     """Changes of some days, as :func:`facts_of` asks for them."""
     rows = lake.spark.table(lake.stage(name, "changes")).where(landed_on(days))
-    start, end = (
-        start_of_day(day, lake.config.timezone) for day in ("landing_date", "landing_date + 1")
-    )
-    kafka_time = time_in_kafka("processed_ts_ms", start)
-    turned = changes_from_earlier(f"least({kafka_time}, {end} - 1)")
+    turned = changes_from_earlier(time_in_day(lake.config.timezone))
     marks = {
         "destination": "'changes'",
         "reason": "CAST(NULL AS string)",

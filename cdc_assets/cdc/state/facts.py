@@ -238,7 +238,7 @@ def read_day_facts(
     for _ in range(2):
         first = min([first, *window_of(lake.config, name, first)])
     window = [first + timedelta(days=n) for n in range((days[0] - first).days)]
-    kept = newest_kept(lake, name, changes, max(days)) if source.finds_epochs else None
+    kept = newest_kept(lake, name, changes) if source.finds_epochs else None
     to_judge = [] if kept is None else days_to_judge(kept, changes, max(days))
     facts = read_facts(lake, name, sorted({*window, *days, *to_judge}), sorted(listed))
     epochs = None

@@ -18,7 +18,7 @@ from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit
 from cdc_assets.cdc.lake.iceberg_rows import iceberg_rows
-from cdc_assets.cdc.positions import start_of_day, stream_of, time_in_kafka
+from cdc_assets.cdc.positions import stream_of, time_in_day
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.state.epochs import SourceEpochs, joined_first
 from cdc_assets.cdc.state.takeovers import Landed, PartitionFacts, Stream, judged
@@ -39,17 +39,16 @@ class Kept:
     epochs: SourceEpochs
 
 
-def newest_kept(lake: Lake, name: str, changes: Commits, until: date) -> Kept:
-    """The newest that was kept and still holds: of a day up to `until`, else of the next later one.
+def newest_kept(lake: Lake, name: str, changes: Commits) -> Kept:
+    """The newest that was kept and still holds; what a later day found holds for earlier ones, too.
 
     Args:
         changes: the days of `changes`.
     """
     identifier = lake.stage(name, TABLE)
     known = lake.day_commits(identifier)
-    valid = sorted(d for d, commit in known.items() if commit.inputs["changes"] == _of(changes, d))
-    later = [day for day in valid if day >= until]
-    day = later[-1] if later else max(valid, default=None)
+    valid = (d for d, commit in known.items() if commit.inputs["changes"] == _of(changes, d))
+    day = max(valid, default=None)
     if day is None:
         return Kept(None, SourceEpochs())
     handle = lake.handle(identifier)
@@ -152,7 +151,7 @@ def _joined(topic: str, partition: int, facts: Sequence[Row]) -> PartitionFacts:
 def epochs_until(lake: Lake, name: str, until: date) -> SourceEpochs:
     """What is known of a source's streams at the end of a day; what is found is kept."""
     changes = lake.day_commits(lake.stage(name, "changes"))
-    kept = newest_kept(lake, name, changes, until)
+    kept = newest_kept(lake, name, changes)
     days = days_to_judge(kept, changes, until)
     epochs = judge(lake, name, kept, days, read_facts(lake, name, days, []))
     if days:
@@ -161,16 +160,29 @@ def epochs_until(lake: Lake, name: str, until: date) -> SourceEpochs:
 
 
 @dataclass(frozen=True)
-class Falls:
-    """Events of a table that lie below earlier ones of their partition, and repeat nothing."""
+class OutOfOrder:
+    """Events of a table that lie below earlier ones of their partition, and repeat nothing.
+
+    `is_overtaken`: or that its former stream sent after the next one had begun.
+    """
 
     table: str
     stream: str
     events: int
     since_ms: int  # the Kafka timestamp of the first
+    is_overtaken: bool
 
 
-def unexplained_falls(lake: Lake, name: str, day: date, epochs: SourceEpochs) -> list[Falls]:
+def _counted(events: Query, is_overtaken: bool) -> list[OutOfOrder]:
+    """By table and stream, of events that have `time`: a job."""
+    found = events.aggregate(
+        ("table_name", "stream"), {"events": "count(*)", "since": "min(time)"}
+    ).plan()
+    rows = found.orderBy("table_name", "stream").collect()
+    return [OutOfOrder(r.table_name, r.stream, r.events, r.since, is_overtaken) for r in rows]
+
+
+def unexplained_falls(lake: Lake, name: str, day: date, epochs: SourceEpochs) -> list[OutOfOrder]:
     """What falls on a day within an epoch, and is no copy: a job."""
     in_order = (
         "OVER (PARTITION BY stream, topic, partition, epoch ORDER BY offset "
@@ -182,24 +194,11 @@ def unexplained_falls(lake: Lake, name: str, day: date, epochs: SourceEpochs) ->
         .extend({"epoch": of_tables(epochs, "time")})
         .extend({"highest": f"max(stream_element) {in_order}"})
         .where("stream_element < highest AND NOT is_copy")
-        .aggregate(("table_name", "stream"), {"events": "count(*)", "since": "min(time)"})
-        .plan()
     )
-    rows = events.orderBy("table_name", "stream").collect()
-    return [Falls(r.table_name, r.stream, r.events, r.since) for r in rows]
+    return _counted(events, is_overtaken=False)
 
 
-@dataclass(frozen=True)
-class Overtaken:
-    """Events of a table that its former stream sent after the next one had begun."""
-
-    table: str
-    stream: str
-    events: int
-    since_ms: int  # the Kafka timestamp of the first
-
-
-def overtaken(lake: Lake, name: str, day: date, epochs: SourceEpochs) -> list[Overtaken]:
+def overtaken(lake: Lake, name: str, day: date, epochs: SourceEpochs) -> list[OutOfOrder]:
     """What former streams of tables send on a day: a job, none where no table has two."""
     several = {t: of for t in sorted(epochs.first) if len((of := epochs.of_table(t)).streams) > 1}
     if not several:
@@ -208,24 +207,18 @@ def overtaken(lake: Lake, name: str, day: date, epochs: SourceEpochs) -> list[Ov
         (f"table_name = {literal(table)}", of.is_overtaken_sql("time"))
         for table, of in several.items()
     )
-    start, end = (
-        start_of_day(of, lake.config.timezone) for of in ("landing_date", "landing_date + 1")
-    )
     events = (
         Query(lake.stage_days(name, "changes", [day]))
         .where("position IS NOT NULL")
         .extend(
             {
                 "stream": stream_of("connector", "server", "db"),
-                "time": f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)",
+                "time": time_in_day(lake.config.timezone),
             }
         )
         .where(case(*conditions, otherwise="false"))
-        .aggregate(("table_name", "stream"), {"events": "count(*)", "since": "min(time)"})
-        .plan()
     )
-    rows = events.orderBy("table_name", "stream").collect()
-    return [Overtaken(r.table_name, r.stream, r.events, r.since) for r in rows]
+    return _counted(events, is_overtaken=True)
 
 
 def has_several_streams(lake: Lake, name: str) -> bool:
@@ -266,9 +259,6 @@ def _events(lake: Lake, name: str, day: date) -> Query:
     """The events of a day that say their stream, and whether they are copies of earlier ones."""
     window = lake.config.source(name).late_days
     days = [day - timedelta(days=n) for n in range(window, -1, -1)]
-    start, end = (
-        start_of_day(of, lake.config.timezone) for of in ("landing_date", "landing_date + 1")
-    )
     place = "landing_date, time, topic, partition, offset, position"
     told_by = "topic, table_name, is_read, key, op, before, after, old_key, new_key"
     return (
@@ -276,7 +266,7 @@ def _events(lake: Lake, name: str, day: date) -> Query:
         .extend(
             {
                 "stream": stream_of("connector", "server", "db"),
-                "time": f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)",
+                "time": time_in_day(lake.config.timezone),
                 "is_read": "position IS NULL",
                 "gtid": "get_json_object(identity, '$.gtid')",
             }

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.errors import AuditError, ConcurrentRunError, MissingDayError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import INPUTS, REPORT, DayBranch, TableState
-from cdc_assets.cdc.names import TableName, config_key
+from cdc_assets.cdc.names import TableName, key_in_database
 from cdc_assets.cdc.positions import literal_position
 from cdc_assets.cdc.state import apply
 from cdc_assets.cdc.state.columns import TableColumns
@@ -265,7 +265,7 @@ def _written(day: TableDay, branch: DayBranch) -> dict[str, int]:
 def _check_databases(day: TableDay) -> None:
     """Rows of several databases are never made one table (D4)."""
     if day.database is None and day.databases:
-        named = ", ".join(config_key(_in_database(day, db), db) for db in day.databases)
+        named = ", ".join(key_in_database(day.table, db) for db in day.databases)
         raise AuditError(
             day.label,
             day.day,
@@ -273,11 +273,6 @@ def _check_databases(day: TableDay) -> None:
             "overwrite each other. Name all tables of the source in three parts, in cdc.yaml under "
             f"sources.{day.name}.tables: {named}",
         )
-
-
-def _in_database(day: TableDay, database: str) -> str:
-    schema, table = TableName.parse(day.table)
-    return str(TableName.of_database(database, schema, table))
 
 
 def _check_quarantine(day: TableDay) -> None:
