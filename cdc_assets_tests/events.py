@@ -773,9 +773,11 @@ def canal_message(
     sql: str = "",
     is_ddl: bool = False,
     commit_ts: int | None = None,
+    tidb: Mapping[str, Any] | None = None,
     **kafka: Any,
 ) -> Record:
-    """A flat message of many rows; values are texts. ``types`` are MySQL's (`mysqlType`)."""
+    """A flat message of many rows; values are texts. ``types`` are MySQL's (`mysqlType`), ``tidb``
+    what TiCDC says of the message beside its commit."""
     document = {
         **{"data": None if rows is None else [_canal_row(row) for row in rows]},
         **{"database": table[0], "es": es, "id": id, "isDdl": is_ddl, "mysqlType": types},
@@ -783,7 +785,7 @@ def canal_message(
         **{"sql": sql, "sqlType": None, "table": table[1], "ts": ts, "type": kind},
     }
     if commit_ts is not None:
-        document["_tidb"] = {"commitTs": commit_ts}
+        document["_tidb"] = {"commitTs": commit_ts, **(tidb or {})}
     message_key = key_bytes(key, rows[0] if rows and isinstance(rows[0], dict) else None)
     return _record(to_json(document).encode(), topic=topic, key=message_key, **kafka)
 

@@ -675,7 +675,7 @@ def _dataworks_key(
     return ["rowid"] if oracle and "rowid" in known else None
 
 
-CANAL_ROWS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
+CANAL_ROWS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t", "INIT": "r"}
 CANAL_CONTROL = {
     **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), "heartbeat"),
     **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), "other"),
@@ -716,13 +716,18 @@ def _read_canal(document: dict[str, Any], event: Event) -> None:
             old = dict_of(olds[event.row_number])
     if row is None and op != "TRUNCATE":
         raise QuarantinedError("missing_image")
+    tidb = dict_of(document.get("_tidb")) or {}
+    is_key = tidb.get("onlyHandleKey") in (True, "true") or tidb.get("claimCheckLocation")
+    if is_key and event.writes:  # D20
+        raise QuarantinedError("missing_image")
+    event.is_snapshot = event.op == "r"  # C3
     if op == "DELETE":
         event.before = row
     elif row is not None and op != "TRUNCATE":
         event.after = row
         if op == "UPDATE" and old is not None:  # old values of changed columns alone
             event.before = {name: old.get(name, value) for name, value in row.items()}
-    commit = long_of((dict_of(document.get("_tidb")) or {}).get("commitTs"))
+    commit = long_of(tidb.get("commitTs"))
     if commit is None:  # `es` is when the statement began: no order
         set_elements(event, KAFKA_TIME, [])
     else:

@@ -144,6 +144,28 @@ def the_commit_decides_where_tidb_says_it(t: Teller) -> None:
     t.says("INSERT", [{"id": 1, "name": "a"}], commit_ts=11)
 
 
+@story([(1, "a"), (2, "b")], [(1, "a"), (3, "c")])
+def a_message_with_keys_alone_changes_no_row_but_its_deletes_stand(t: Teller) -> None:  # D20
+    t.says("INSERT", [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}], commit_ts=10)
+    key = {"types": {"id": "int(11)"}}
+    alone = key | {"tidb": {"onlyHandleKey": True}}
+    t.says("UPDATE", [{"id": 1}], [{"id": 1}], commit_ts=11, **alone)
+    stored = key | {"tidb": {"claimCheckLocation": "s3:/claims/f5.json"}}
+    t.says("INSERT", [{"id": 4}], commit_ts=12, **stored)
+    t.landing.next_day()
+    t.says("DELETE", [{"id": 2}], commit_ts=13, **alone)
+    whole = {"tidb": {"onlyHandleKey": False}}
+    t.says("INSERT", [{"id": 3, "name": "c"}], commit_ts=14, **whole)
+
+
+@story([(1, "changed"), (2, "read"), (3, "read again")])
+def a_first_load_reads_rows_and_changes_none(t: Teller) -> None:  # C3
+    t.says("INIT", [{"id": 1, "name": "read"}, {"id": 2, "name": "read"}])
+    t.says("UPDATE", [{"id": 1, "name": "changed"}], [{"name": "read"}])
+    t.says("INIT", [{"id": 3, "name": "read"}])
+    t.says("INIT", [{"id": 3, "name": "read again"}])
+
+
 @story([(1, "a")])
 def the_message_key_is_the_key_where_the_message_names_none(t: Teller) -> None:
     t.says("INSERT", [{"id": 1, "name": "a"}], keys=None, key={"id": "1"})
@@ -206,6 +228,9 @@ def test_the_detail_names_the_row_that_can_not_be_read(lake: Lake) -> None:
     details = {row["detail"] for row in lakes.stage_rows(lake, SOURCE, "quarantine")}
     assert "row 2 of its record: type INSERT without its row in data" in details
     assert any(detail.startswith("row 4 of its record: neither") for detail in details)
+    (stored,) = (detail for detail in details if "claims/f5" in detail)
+    assert "type INSERT with the key of its row alone" in stored
+    assert "(the row is in s3:/claims/f5.json)" in stored
 
 
 # -- types ---------------------------------------------------------------------------------------

@@ -25,11 +25,13 @@ from cdc_assets_tests.paths import CASES
 REPORTS = CASES / "reports"
 NAMES = (
     "canal-es-goes-back",
+    "canal-type-init",
     "mysql-compressed-transaction",
     "mysql-failover",
     "oracle-key-shift",
     "oracle-rs-id",
     "sqlserver-two-databases",
+    "ticdc-handle-key-only",
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.cases]

@@ -44,7 +44,8 @@ from cdc_assets.cdc.sqltext import (
 from cdc_assets.cdc.values.column_types import MAX_DECIMAL, UNKNOWN, ColumnType, ColumnTypes
 from cdc_assets.cdc.values.strict_json import DOCUMENT
 
-ROW_OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "TRUNCATE": "t"}
+# INIT: the first load of Tencent's DTS and Huawei's DRS (C3).
+ROW_OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "INIT": "r", "TRUNCATE": "t"}
 CONTROL_OPS = {
     **dict.fromkeys(
         ("CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX", "DDL"), "ddl"
@@ -55,9 +56,15 @@ CONTROL_OPS = {
 _EVENT = struct(
     type="variant", database="variant", table="variant", es="string", ts="string",
     isDdl="string", data="variant", old="variant", mysqlType="variant", sql="string",
-    pkNames="array<string>", _tidb=struct(commitTs="string"),
+    pkNames="array<string>", _tidb=struct(
+        commitTs="string", onlyHandleKey="string", claimCheckLocation="string"
+    ),
 )  # fmt: skip
-_IMAGED = literals(op for op, short in ROW_OPS.items() if short in "cud")
+_KEY_ALONE = (
+    " with the key of its row alone, since the row was too large: raise max-message-bytes of TiCDC "
+    "and of the topic, and have the row written again"
+)
+_IMAGED = literals(op for op, short in ROW_OPS.items() if short in "curd")
 
 
 def read_canal(records: Query) -> Query:
@@ -89,6 +96,11 @@ def read_canal(records: Query) -> Query:
     )
     again = images_of(_at(get("digits", "$.data")), _at(get("digits", "$.old")), ROW_OPS)
     images = with_images(judged, *images_of("v_row", _at("m.old"), ROW_OPS), again)
+    # TiCDC says so of a message that would have been too large (D20).
+    is_key = (
+        "v_row_op IN ('c', 'u') AND (coalesce(m._tidb.onlyHandleKey = 'true', false) "
+        "OR m._tidb.claimCheckLocation IS NOT NULL)"
+    )
     is_event = "m.database IS NOT NULL AND (m.type IS NOT NULL OR m.data IS NOT NULL)"
     reasoned = images.extend(
         {
@@ -97,7 +109,7 @@ def read_canal(records: Query) -> Query:
                 no_op=f"NOT {is_present('m.type')}",
                 unknown_op="v_row_op IS NULL AND v_control_op IS NULL",
                 no_table="v_row_op IS NOT NULL AND v_name IS NULL",
-                no_image=f"v_op IN ({_IMAGED}) AND {members_of('v_row')} IS NULL",
+                no_image=f"(v_op IN ({_IMAGED}) AND {members_of('v_row')} IS NULL) OR {is_key}",
             )
         }
     )
@@ -105,8 +117,18 @@ def read_canal(records: Query) -> Query:
     has_types = is_object("m.mysqlType")
     return Envelope(
         reason="v_reason",
-        detail=detail_of(
-            "type", "m.type", "the event names no database and table", " without its row in data"
+        detail=case(
+            (
+                f"v_reason = 'missing_image' AND {is_key}",
+                f"concat('type ', v_op, {literal(_KEY_ALONE)}, "
+                "coalesce(concat(' (the row is in ', m._tidb.claimCheckLocation, ')'), ''))",
+            ),
+            otherwise=detail_of(
+                "type",
+                "m.type",
+                "the event names no database and table",
+                " without its row in data",
+            ),
         ),
         kind=case(("v_row_op IS NOT NULL", "'row'"), ("v_control_op IS NOT NULL", "'control'")),
         op="coalesce(v_row_op, v_control_op)",
@@ -123,6 +145,7 @@ def read_canal(records: Query) -> Query:
         processed_ts_ms=whole("m.ts"),
         elements=case((f"{commit} IS NOT NULL", f"array({commit})"), otherwise=NO_ELEMENTS),
         basis=case((f"{commit} IS NOT NULL", literal(COMMIT_TS)), otherwise=literal(KAFKA_TIME)),
+        is_snapshot="coalesce(v_row_op = 'r', false)",
         stand_in=es,
         schema=case((f"v_row_op IS NOT NULL AND {has_types}", "m.mysqlType")),
         payload=case(("v_control_op = 'ddl'", "m.sql")),
