@@ -110,6 +110,9 @@ MYSQL_WIRES: dict[str, Wire] = {
 def mysql_wire(kind: str) -> Wire:
     """The field schema of a type such as ``decimal(10,2)`` or ``int(10) unsigned``."""
     base, _, rest = kind.lower().partition("(")
+    if base in ("enum", "set"):
+        labels = [label.replace("''", "'") for label in re.findall(r"'((?:''|[^'])*)'", kind)]
+        return {"type": "string", "name": f"canal.{base}", "labels": labels}  # C1
     if base == "decimal":
         said = re.findall(r"\d+", rest)
         return _canal_decimal(*said, *("10", "0")[len(said) :])
@@ -212,6 +215,10 @@ def read_wire(wire: Wire, raw: Any) -> Any:
         return _variable_scale_decimal(raw)
     if name == CANAL_BYTES:
         return raw.encode("latin-1")
+    if name == "canal.enum":
+        return _enum_label(wire["labels"], raw, wire.get("are_labels", False))
+    if name == "canal.set":
+        return _set_labels(wire["labels"], raw, wire.get("are_labels", False))
     if name in ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date"):
         return _date(_exact_int(raw))
     if isinstance(name, str) and name in TIMES:
@@ -237,6 +244,27 @@ def read_wire(wire: Wire, raw: Any) -> Any:
     if isinstance(raw, (list, dict)):
         return json_text(raw)  # a type that holds no members reads them as text
     return raw  # hold() reads base64, ISO text and numbers
+
+
+def _number_of(text: Any) -> int | None:
+    is_number = isinstance(text, str) and re.fullmatch(r"\d+", text, re.ASCII)
+    return int(text) if is_number else None
+
+
+def _enum_label(labels: list[str], sent: Any, are_labels: bool) -> Any:
+    """C1: a label, or its index. `are_labels`: the source sends labels, says another column."""
+    number = _number_of(sent)
+    is_open = any(_number_of(label) is not None for label in labels)
+    if number is None or number > len(labels) or (sent in labels and (are_labels or not is_open)):
+        return sent
+    return "" if number == 0 else labels[number - 1]
+
+
+def _set_labels(labels: list[str], sent: Any, are_labels: bool) -> Any:
+    number = _number_of(sent)
+    if number is None or number >= 2 ** len(labels) or (are_labels and sent in labels):
+        return sent
+    return ",".join(label for n, label in enumerate(labels) if number >> n & 1)
 
 
 def _connect_decimal(wire: Wire, raw: Any) -> Decimal:

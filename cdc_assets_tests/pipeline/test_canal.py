@@ -249,7 +249,18 @@ VALUES: dict[str, tuple[str, str, Any]] = {  # column: MySQL's type, what is sen
     "zero": ("date", "0000-00-00", None),
     "x": ("blob", "\u00ff\u0000a", b"\xff\x00a"),
     "j": ("json", '{"a": 1}', '{"a": 1}'),
-    "e": ("enum('a','b')", "a", "a"),
+    "e": ("enum('a','b')", "a", "a"),  # C1
+    "e2": ("enum('a','B, (x)','it''s')", "3", "it's"),
+    "e3": ("enum('a','b')", "2", "b"),
+    "e4": ("ENUM('a','b')", "0", ""),
+    "e5": ("enum('a','b')", "7", "7"),
+    "e6": ("enum('3','2')", "2", "2"),  # the index
+    "e7": ("enum('3','2')", "1", "3"),
+    "s": ("set('a','b','c')", "5", "a,c"),
+    "s2": ("set('a','b','c')", "a,b", "a,b"),
+    "s3": ("set('a','b','c')", "0", ""),
+    "s4": ("set('a','b','c')", "8", "8"),
+    "s5": (f"set({','.join(repr(f'l{n}') for n in range(64))})", str(2**63 + 1), "l0,l63"),
     "h": ("time", "12:30:00", "12:30:00"),
 }
 

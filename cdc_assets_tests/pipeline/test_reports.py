@@ -24,6 +24,7 @@ from cdc_assets_tests.paths import CASES
 
 REPORTS = CASES / "reports"
 NAMES = (
+    "canal-enum-set-numbers",
     "canal-es-goes-back",
     "canal-type-init",
     "mysql-compressed-transaction",

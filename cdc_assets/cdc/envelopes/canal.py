@@ -172,7 +172,7 @@ _TYPES = {
     "date": ColumnType("iso_date", "date"),
     **dict.fromkeys(("datetime", "timestamp"), ColumnType("iso_timestamp", "timestamp_ntz")),
     **dict.fromkeys(
-        ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"),
+        ("char", "varchar", "tinytext", "text", "mediumtext", "longtext"),
         ColumnType("string", "string"),
     ),
     "json": ColumnType("string", "string", encoding="JSON as text (json)"),
@@ -185,6 +185,7 @@ _TYPES = {
 }
 _UNSIGNED = {"int": ColumnType("bigint", "bigint"), "bigint": ColumnType("number", "decimal(20,0)")}
 _MYSQL_TYPE = re.compile(r"\s*([a-z]+(?: precision)?)\s*(?:\(([^)]*)\))?(.*)", re.DOTALL)
+_LABEL = re.compile(r"'((?:[^']|'')*)'")
 
 
 def type_of(text: str) -> ColumnType:
@@ -193,6 +194,10 @@ def type_of(text: str) -> ColumnType:
     if found is None:
         return UNKNOWN
     name, numbers, rest = found.groups()
+    if name in ("enum", "set"):
+        labels = tuple(label.replace("''", "'") for label in _LABEL.findall(text))
+        # Of a type that does not name them (`enum` alone) values stay as they are sent.
+        return ColumnType(name, "string", labels=labels) if labels else _TYPES["varchar"]
     if name in ("decimal", "numeric", "dec", "fixed"):
         return _decimal(numbers or "10")
     kind = _TYPES.get(name, UNKNOWN)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from typing import Any, NamedTuple
@@ -28,6 +28,9 @@ class ColumnType:
     Arrays have an `element`, maps a `key` too, structs `members`; what travels as one type and
     is held as another (wire `held`) has the first as its `element`.
 
+    `labels` are those of MySQL's ENUM (wire `enum`) or SET (wire `set`), whose values may be sent
+    as their numbers; the wires `enum_label` and `set_label` are of sources that send labels alone.
+
     `comment` is the source's own text on the column: None where the schema says nothing of it,
     empty where it says that there is none. `encoding` tells what a column of the type `spark`
     holds where the type alone does not. Types that differ in these two alone are equal.
@@ -39,6 +42,7 @@ class ColumnType:
     element: ColumnType | None = None
     key: ColumnType | None = None
     members: tuple[tuple[str, ColumnType], ...] = ()
+    labels: tuple[str, ...] = ()
     inferred: bool = False
     comment: str | None = attribute(default=None, compare=False)
     encoding: str = attribute(default="", compare=False)
@@ -310,6 +314,11 @@ def _decimal(parameters: Mapping[str, Any]) -> ColumnType:
 
 def _whole(value: Any, default: int) -> int:
     return int(value) if re.fullmatch(r"-?\d{1,9}", str(value)) else default
+
+
+def has_numbers(labels: Iterable[str]) -> bool:
+    """Is one of some labels itself a whole number, so that a number may be a label?"""
+    return any(re.fullmatch(r"\d+", label, re.ASCII) for label in labels)
 
 
 def columns_of_config(columns: Mapping[str, str]) -> ColumnTypes:

@@ -19,6 +19,7 @@ from cdc_assets.cdc.sqltext import (
     is_present,
     is_text,
     literal,
+    literals,
     members_of,
 )
 from cdc_assets.cdc.values.column_types import (
@@ -26,6 +27,7 @@ from cdc_assets.cdc.values.column_types import (
     MAX_SCALE,
     ColumnType,
     decimal_parts,
+    has_numbers,
     held_as,
 )
 
@@ -279,6 +281,43 @@ def _short_number(target: str) -> str:
 
 def _text(at: At, _: ColumnType) -> Sql:
     return f"coalesce({at('string')}, nullif(to_json({at('variant')}), 'null'))"
+
+
+def _enum(at: At, kind: ColumnType) -> Sql:
+    """A label of an ENUM, or the label of its number, from 1; 0 is MySQL's empty text (C1)."""
+    text = at("string")
+    labels = literals(kind.labels)
+    number = _try_cast(case((_matches(text, r"^\d{1,9}$"), text)), "int")
+    label = case(
+        (f"{number} = 0", "''"),
+        (f"{number} <= {len(kind.labels)}", f"get(array({labels}), {number} - 1)"),
+        otherwise=_text(at, kind),
+    )
+    is_label = f"{text} IN ({labels})"
+    first = case((is_label, text), otherwise=label)
+    if kind.wire == "enum" and has_numbers(kind.labels):
+        first = label
+    return first
+
+
+def _set(at: At, kind: ColumnType) -> Sql:
+    """Labels of a SET joined by commas, or those of the bits of its number (C1)."""
+    text = at("string")
+    bits = f"reverse(conv({text}, 10, 2))"
+
+    def labels(of: Sql) -> Sql:
+        set_ones = (
+            f"CASE WHEN substring({of}, {n + 1}, 1) = '1' THEN {literal(label)} END"
+            for n, label in enumerate(kind.labels)
+        )
+        is_known = f"{text} = '0' OR length({of}) <= {len(kind.labels)}"
+        return case((is_known, f"concat_ws(',', {', '.join(set_ones)})"), otherwise=text)
+
+    of_number = _let(bits, labels)
+    is_number = _matches(text, r"^\d{1,20}$")
+    if kind.wire == "set_label":
+        is_number = f"({is_number} AND {text} NOT IN ({literals(kind.labels)}))"
+    return case((is_number, of_number), otherwise=_text(at, kind))
 
 
 def _from_base64(text: Sql) -> Sql:
@@ -616,6 +655,10 @@ _READERS: dict[str, Callable[[At, ColumnType], Sql]] = {
     "double": _floating,
     "string": _text,
     "unknown": _text,
+    "enum": _enum,
+    "enum_label": _enum,
+    "set": _set,
+    "set_label": _set,
     "bytes": _base64,
     "latin1": lambda at, _: _latin1(at("string")),
     "days": _days,
