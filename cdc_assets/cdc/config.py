@@ -530,6 +530,22 @@ class SourceConfig(_Model):
             _topic_groups(value)
         return value
 
+    @field_validator("unavailable_value")
+    @classmethod
+    def _of_hex(cls, value: str) -> str:
+        """`hex:…` as Debezium's own setting has it, of a text's bytes."""
+        if not value.startswith("hex:"):
+            return value
+        try:
+            text = bytes.fromhex(value.removeprefix("hex:")).decode("utf-8")
+        except ValueError:
+            text = ""
+        if not text:
+            raise ValueError(
+                f"got {value!r}; expected hex: and the bytes of a text in UTF-8, two digits each"
+            )
+        return text
+
     @field_validator("position_reset")
     @classmethod
     def _instants(

@@ -263,7 +263,8 @@ YEAR_1, YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999  # ms since 1970
 
 
 def unavailable_value(source: dict[str, Any]) -> str:
-    return source.get("unavailable_value") or "__debezium_unavailable_value"
+    said: str = source.get("unavailable_value") or "__debezium_unavailable_value"
+    return bytes.fromhex(said[4:]).decode() if said.startswith("hex:") else said
 
 
 MONGODB_NUMBERS = ("$numberLong", "$numberInt")

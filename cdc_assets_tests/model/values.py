@@ -316,6 +316,8 @@ def hold(value: Any, column_type: Type) -> Any:
     kind = column_type[0]
     if value is None:
         return None
+    if kind in (*INTEGERS, "float", "double", "decimal") and _truth(value) is not None:
+        value = int(bool(_truth(value)))  # R3
     if kind in INTEGERS:
         number = _exact_int(value)
         bits = INTEGERS[kind] - 1
@@ -345,6 +347,14 @@ def hold(value: Any, column_type: Type) -> Any:
     if kind == "struct" and isinstance(value, dict):
         return {name: hold(value.get(name), member) for name, member in column_type[1]}
     raise DoesNotFitError(f"{type(value).__name__} in {kind}")
+
+
+def _truth(value: Any) -> bool | None:
+    return (
+        {"true": True, "false": False}.get(value)
+        if isinstance(value, str)
+        else (value if isinstance(value, bool) else None)
+    )
 
 
 def _exact_number(value: Any) -> Decimal:
@@ -425,14 +435,23 @@ def _date(value: Any) -> date:
     """Days since 1970, or ISO text."""
     try:
         if isinstance(value, datetime):
-            return value.date()
+            return _day_of(value)
         if isinstance(value, date):
             return value
-        if isinstance(value, str) and (found := ISO_DATE.match(value)):
+        if isinstance(value, str) and (found := ISO_DATE.fullmatch(value)):
             return date(*(int(part) for part in found.groups()[:3]))
+        if isinstance(value, str) and ISO_DATE.match(value):
+            return _day_of(_timestamp(value, zoned=False))
         return (EPOCH + timedelta(days=_exact_int(value))).date()
     except (OverflowError, ValueError) as error:
         raise DoesNotFitError("no date of the years 1 to 9999") from error
+
+
+def _day_of(time: datetime) -> date:
+    """R5: no time of day is cut off."""
+    if time.timetz().replace(tzinfo=None) != datetime.min.time():
+        raise DoesNotFitError("a time of day in a date")
+    return time.date()
 
 
 def _timestamp(value: Any, *, zoned: bool) -> datetime:
@@ -581,12 +600,17 @@ class Placeholder:
 
     def __init__(self, text: str) -> None:
         data = text.encode()
-        encoded = base64.b64encode(data).decode()
+        coded = [
+            base64.b64encode(data).decode(),
+            base64.urlsafe_b64encode(data).decode(),
+            data.hex(),
+        ]
         digest = bytearray(hashlib.md5(data).digest())
         digest[6], digest[8] = digest[6] & 0x0F | 0x30, digest[8] & 0x3F | 0x80
         name_uuid = str(uuid.UUID(bytes=bytes(digest)))  # Java's UUID.nameUUIDFromBytes
-        self.texts = {text, encoded, json_text({text: text})}
-        self.arrays = [[text], [encoded], [name_uuid], [ord(char) for char in text]]
+        self.texts = {text, *coded, json_text({text: text})}
+        alone = [[one] for one in (text, *coded, name_uuid)]
+        self.arrays = [*alone, [ord(char) for char in text]]
         self.map = {text: text}
 
     def __call__(self, raw: Any) -> bool:

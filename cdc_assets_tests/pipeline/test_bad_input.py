@@ -147,6 +147,11 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
         "position_reset: ['2026-11-05T12:00:00']\n    format:",
         ["sources.shop.position_reset: ", "write the zone"],
     ),
+    "placeholder": (
+        "format:",
+        "unavailable_value: 'hex:5f5'\n    format:",
+        ["sources.shop.unavailable_value: got 'hex:5f5'; expected hex: and the bytes of a text"],
+    ),
     "two_spellings": (
         "public.customers: {key: [id]}",
         "public.customers: {}\n      '\"public\".customers': {}",
@@ -213,6 +218,13 @@ def test_no_fault_is_told_in_the_words_of_the_library(
                 r"Input|should|valid|instance|Config\b|Error|dict|tuple|datetime\.", fault
             ), fault
             assert ": " in fault
+
+
+def test_a_placeholder_may_be_said_in_hexadecimal(tmp_path: Path) -> None:
+    file = tmp_path / "cdc.yaml"
+    said = f"unavailable_value: 'hex:{b'not sent'.hex()}'"
+    file.write_text(GOOD.replace("format:", f"{said}\n    format:"), "utf-8")
+    assert load_config(file).source("shop").unavailable_value == "not sent"
 
 
 def test_a_secret_is_in_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -783,8 +783,10 @@ ENCODED_TOAST = base64.b64encode(TOAST.encode()).decode()
     [
         TOAST,
         ENCODED_TOAST,
+        TOAST.encode().hex(),
         [TOAST],
         [ENCODED_TOAST],
+        [TOAST.encode().hex()],
         [ord(char) for char in TOAST],
         {TOAST: TOAST},
         ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"],

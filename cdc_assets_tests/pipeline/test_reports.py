@@ -27,12 +27,16 @@ NAMES = (
     "canal-enum-set-numbers",
     "canal-es-goes-back",
     "canal-type-init",
+    "date-to-datetime",
     "mysql-compressed-transaction",
     "mysql-failover",
     "oracle-key-shift",
     "oracle-rs-id",
+    "placeholder-as-hex",
     "sqlserver-two-databases",
     "ticdc-handle-key-only",
+    "tinyint-becomes-boolean",
+    "toast-array-replica-full",
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.cases]

@@ -609,6 +609,35 @@ def an_unsent_value_keeps_its_last_one_over_days(log: PgLog) -> Rows:
 
 
 @story("R2", days=2)
+def an_unsent_value_may_be_the_placeholder_in_hexadecimal(log: PgLog) -> Rows:
+    log.create(id=1, scan="ffd8", pages=["00ff"])
+    log.next_day()
+    log.update(id=1, scan=TOAST.encode().hex(), pages=[TOAST.encode().hex()])
+    return [{"id": 1, "scan": "ffd8", "pages": '["00ff"]'}]
+
+
+ARRAYS = {
+    "id": "int32",
+    "tags": {"type": "array", "items": {"type": "string", "optional": True}},
+    "sizes": {"type": "array", "items": {"type": "int32"}},
+    "names": {
+        "type": "map",
+        "keys": {"type": "string"},
+        "values": {"type": "string", "optional": True},
+    },
+}
+
+
+@story("R2", days=2, replica_identity="full", log={"types": ARRAYS})
+def unsent_arrays_and_maps_stand_in_a_whole_old_row(log: PgLog) -> Rows:
+    row: dict[str, Any] = {"id": 1, "tags": ["linen", None], "sizes": [38], "names": {"a": "b"}}
+    log.next_day()
+    codes = [ord(char) for char in TOAST]
+    log.update(id=1, tags=[TOAST], sizes=codes, names={TOAST: TOAST}, _before=row)
+    return [row]
+
+
+@story("R2", days=2)
 def an_unsent_value_is_that_of_the_old_key(log: PgLog) -> Rows:
     log.create(id=1, note="one")
     log.create(id=3, note="three")

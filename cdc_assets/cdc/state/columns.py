@@ -496,6 +496,9 @@ class TableColumns:
         for name, kinds in wanted.items():
             for kind in kinds:
                 changes = types.evolution(existing[name], kind)
+                is_truth = kind == "boolean" and types.is_number(existing[name])
+                if is_truth and name not in self.key_lake:
+                    continue  # 1 and 0
                 if changes is None:
                     self._refuse_for_keys(name, existing[name], kind)
                     self._unlike[name] = f"{name}: {existing[name]} ← {kind}"

@@ -466,6 +466,11 @@ def holds(column: str, new: str) -> bool:
     return False
 
 
+def is_number(spark: str) -> bool:
+    """Is a column of this type one of numbers?"""
+    return spark in ("int", "bigint", "float", "double") or spark.startswith("decimal")
+
+
 def decimal_parts(kind: str) -> tuple[int, int] | None:
     found = re.fullmatch(r"decimal\((\d+),(\d+)\)", kind)
     return (int(found.group(1)), int(found.group(2))) if found else None

@@ -29,6 +29,7 @@ from cdc_assets.cdc.values.column_types import (
     decimal_parts,
     has_numbers,
     held_as,
+    is_number,
 )
 
 _MIN_DAY, _MAX_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31 in days since 1970
@@ -131,6 +132,8 @@ def _held(at: At, kind: ColumnType) -> Sql:
     text = plain_text(read_value(at, sent), sent.spark)
     if target == "string":
         return text
+    if sent.spark == "boolean" and is_number(target):
+        return _cast(read_value(at, sent), target)
     if target == "boolean":
         return _boolean_of(text)
     if target in ("int", "bigint"):
@@ -203,7 +206,7 @@ def _exact(text: Sql, target: str) -> Sql:
 
 
 def _integer(at: At, spark: str = "bigint") -> Sql:
-    """An integer, also `1.0`; null for a fraction, which a cast would cut, for true and false."""
+    """An integer, also `1.0`; null for a fraction, which a cast would cut."""
     text = at("string")
     return case(
         (_matches(text, _WHOLE), _try_cast(text, spark)),
@@ -215,7 +218,13 @@ def _integer(at: At, spark: str = "bigint") -> Sql:
 
 
 def _whole_number(at: At, kind: ColumnType) -> Sql:
-    return _integer(at, kind.spark)
+    text = at("string")
+    return f"coalesce({_integer(at, kind.spark)}, {_of_truth(text, kind.spark)})"
+
+
+def _of_truth(text: Sql, spark: str) -> Sql:
+    """1 and 0 of true and false, also as text (R3); null of all else."""
+    return case((f"{text} IN ('true', 'false')", f"CAST({text} = 'true' AS {spark})"))
 
 
 def _boolean(at: At, _: ColumnType) -> Sql:
@@ -235,12 +244,13 @@ def _floating(at: At, kind: ColumnType) -> Sql:
         is_said = _matches(at("string"), "^[+-]?(?i:infinity)$")
         return case((f"NOT {is_infinite} OR ({is_said} AND {is_text(at('variant'))})", value))
 
-    is_boolean = f"{at('string')} IN ('true', 'false')"
-    return case((f"NOT {is_boolean}", _let(at(kind.spark), fitted)))
+    truth = _of_truth(at("string"), kind.spark)
+    return f"coalesce({truth}, {_let(at(kind.spark), fitted)})"
 
 
 def _inferred_double(at: At, kind: ColumnType) -> Sql:
-    return _unrounded(at("string"), kind.spark)
+    text = at("string")
+    return f"coalesce({_unrounded(text, kind.spark)}, {_of_truth(text, kind.spark)})"
 
 
 def _number_text(at: At) -> Sql:
@@ -261,7 +271,7 @@ def _number(at: At, kind: ColumnType) -> Sql:
     exact = _exact(_number_text(at), kind.spark)
     return case(
         (_matches(at("string"), _short_number(kind.spark)), _try_cast(at("string"), kind.spark)),
-        otherwise=exact,
+        otherwise=f"coalesce({exact}, {_of_truth(at('string'), kind.spark)})",
     )
 
 
@@ -377,11 +387,30 @@ def _iso(at: At, kind: ColumnType) -> Sql:
 
 def _iso_value(text: Sql, spark: str) -> Sql:
     if spark == "date":
-        # Debezium's IsoDate carries a zone, which no cast to a date takes: 2026-11-05Z.
-        text = _replaced(text, _ZONE_OF_DATE, "$1")
+        return _iso_day(text)
     value = _try_cast(f"trim({text})", spark)
     in_range = _let(value, lambda found: case((f"year({found}) BETWEEN 1 AND 9999", found)))
     return case((_matches(text, _ISO_USUAL), value), (_matches(text, _ISO), in_range))
+
+
+def _iso_day(text: Sql) -> Sql:
+    """A date, with or without a zone, or a time stamp at midnight: no other one is a date (R3)."""
+    # Debezium's IsoDate carries a zone, which no cast to a date takes: 2026-11-05Z.
+    day = _try_cast(_replaced(f"trim({text})", _ZONE_OF_DATE, "$1"), "date")
+    of_years = _let(day, lambda found: case((f"year({found}) BETWEEN 1 AND 9999", found)))
+
+    def at_midnight(time: Sql) -> Sql:
+        is_midnight = f"{time} = CAST(CAST({time} AS date) AS timestamp_ntz)"
+        return case(
+            (f"{is_midnight} AND year({time}) BETWEEN 1 AND 9999", _cast(time, "date")),
+        )
+
+    return case(
+        (_matches(text, _ISO_USUAL + "$"), _try_cast(text, "date")),
+        (_matches(text, _ISO + r"\s*$"), of_years),
+        (_matches(text, _ZONE_OF_DATE), of_years),
+        (_matches(text, _ISO), _let(_try_cast(f"trim({text})", "timestamp_ntz"), at_midnight)),
+    )
 
 
 def _number_or_iso(per_second: int) -> Callable[[At, ColumnType], Sql]:
