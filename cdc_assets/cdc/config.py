@@ -38,7 +38,8 @@ RESERVED_PREFIX = "_cdc_"
 OWN_ASSETS = ("landing", "changes", "control", "quarantine", "lag", "schemas", "facts", "epochs")
 
 _COLUMN_TYPE = re.compile(
-    r"(?:boolean|int|bigint|float|double|string|binary|date|timestamp|timestamp_ntz"
+    r"(?:boolean|int|bigint|float|double|string|binary|date"
+    r"|timestamp(?:_ntz)?(?:\(\s*(?:s|ms|us|ns)\s*\))?"
     r"|decimal\(\s*([1-9]|[12]\d|3[0-8])\s*,\s*\d+\s*\)"
     r"|(?:array<|map<\s*string\s*,)(?P<element>.+)>)$"
 )

@@ -7,6 +7,7 @@ audit that stops a bad day runs before publishing, inside the step (see
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, timezone
@@ -620,9 +621,10 @@ def table_findings(state: TableState, day: date, report: DayReport) -> list[Find
         Finding("late_within_window", not report.too_late, {"too_late": report.too_late}),
         Finding(
             "values_representable",
-            not unfit and not report.unresolved,
+            not unfit and not report.unresolved and not report.units,
             {
                 **unfit,
+                **({"columns_to_write": json.dumps(dict(report.units))} if report.units else {}),
                 "unfit_columns": len(unfit),
                 "unresolved_unchanged_values": report.unresolved,
             },

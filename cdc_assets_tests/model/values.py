@@ -339,7 +339,7 @@ def hold(value: Any, column_type: Type) -> Any:
     if kind == "date":
         return _date(value)
     if kind in ("timestamp", "timestamp_ntz"):
-        return _timestamp(value, zoned=kind == "timestamp")
+        return _timestamp(value, zoned=kind == "timestamp", unit=(*column_type, "ms")[1])
     if kind == "array" and isinstance(value, list):
         return [hold(v, column_type[1]) for v in value]
     if kind == "map" and isinstance(value, dict):
@@ -454,10 +454,14 @@ def _day_of(time: datetime) -> date:
     return time.date()
 
 
-def _timestamp(value: Any, *, zoned: bool) -> datetime:
-    """ISO text (without an offset: UTC), or a number of ms since 1970."""
+UNITS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}  # in µs
+
+
+def _timestamp(value: Any, *, zoned: bool, unit: str = "ms") -> datetime:
+    """ISO text (without an offset: UTC), or a number of units since 1970."""
     if isinstance(value, (int, Decimal)) or (isinstance(value, str) and WHOLE.fullmatch(value)):
-        return _from_micros(_exact_int(value) * 1000, EPOCH_UTC if zoned else EPOCH)
+        times, by = UNITS[unit]
+        return _from_micros(_exact_int(value) * times // by, EPOCH_UTC if zoned else EPOCH)
     if isinstance(value, datetime):
         if value.tzinfo is None:
             return value.replace(tzinfo=timezone.utc) if zoned else value
@@ -576,6 +580,8 @@ def parse_type(text: str) -> Type:
     if name == "decimal":
         parts = [int(p) for p in (found[2] or "10,0").split(",")]
         return ("decimal", parts[0], parts[1] if len(parts) > 1 else 0)
+    if name.startswith("timestamp") and found[2]:
+        return (name, found[2].strip())
     if name in ("array", "map"):
         return (name, *(parse_type(p) for p in _split_type(found[3])))
     if name == "struct":

@@ -33,6 +33,7 @@ NAMES = (
     "oracle-key-shift",
     "oracle-rs-id",
     "placeholder-as-hex",
+    "schemaless-microseconds",
     "sqlserver-two-databases",
     "ticdc-handle-key-only",
     "tinyint-becomes-boolean",

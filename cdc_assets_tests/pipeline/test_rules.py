@@ -826,6 +826,52 @@ def columns_are_added_and_widened(log: PgLog) -> Rows:
     ]
 
 
+@story("R5", days=2)
+def true_and_false_are_1_and_0_of_a_column_of_numbers(log: PgLog) -> Rows:
+    numbers = {"n": "int16", "f": "double", "d": (ev.DECIMAL, 2, 5)}
+    log.create(id=1, n=1, f=Decimal("0.5"), d=Decimal("2.50"), _types={"id": "int32", **numbers})
+    log.next_day()
+    truths = {"id": "int32", **dict.fromkeys(numbers, "boolean")}
+    log.create(id=2, n=True, f=True, d=True, _types=truths)
+    log.update(id=1, n=False, f=False, d=False, _types=truths)
+    return [
+        {"id": 1, "n": 0, "f": 0.0, "d": Decimal("0.00")},
+        {"id": 2, "n": 1, "f": 1.0, "d": Decimal("1.00")},
+    ]
+
+
+@story("R5", days=2)
+def no_time_of_day_is_cut_off_in_a_column_of_dates(log: PgLog) -> Rows:
+    log.create(id=1, due=20811, _types={"id": "int32", "due": "io.debezium.time.Date"})
+    log.create(id=2, due=20811, _types={"id": "int32", "due": "io.debezium.time.Date"})
+    log.next_day()
+    types = {"id": "int32", "due": "io.debezium.time.Timestamp"}
+    log.update(id=1, due=20811 * 86_400_000 + 1, _types=types)
+    log.update(id=2, due=20812 * 86_400_000, _types=types)
+    return [{"id": 1, "due": None}, {"id": 2, "due": date(2026, 12, 25)}]
+
+
+UNITS = {"s": "timestamp(s)", "ms": "timestamp_ntz(ms)", "us": "timestamp_ntz(us)"}
+
+
+@story("R3", columns={**UNITS, "ns": "timestamp_ntz( ns )", "several": "array<timestamp_ntz(us)>"})
+def numbers_of_configured_times_have_the_unit_that_is_said(log: PgLog) -> Rows:
+    now = 1_793_527_242
+    sent = {"s": now, "ms": now * 1000 + 479, "us": now * 10**6 + 479_857}
+    log.create(id=1, **sent, ns=now * 10**9 + 479_857_999, several=[now * 10**6])
+    at = datetime(2026, 11, 1, 10, 0, 42)
+    return [
+        {
+            "id": 1,
+            "s": at.replace(tzinfo=timezone.utc),
+            "ms": at.replace(microsecond=479_000),
+            "us": at.replace(microsecond=479_857),
+            "ns": at.replace(microsecond=479_857),
+            "several": [at],
+        }
+    ]
+
+
 @story("R3", days=2)
 def of_the_schemas_of_one_day_the_widest_reads_events_without_schema(log: PgLog) -> Rows:
     log.create(id=1, n=2**40, _types={"id": "int32", "n": "int64"})

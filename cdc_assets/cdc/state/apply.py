@@ -13,6 +13,7 @@ from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.spark import is_small
+from cdc_assets.cdc.sqltext import Query, Sql
 from cdc_assets.cdc.state.audit import audit_appended, audit_rewritten, audit_settled, audit_written
 from cdc_assets.cdc.state.columns import TableColumns
 from cdc_assets.cdc.state.copies import find_copies
@@ -31,6 +32,7 @@ from cdc_assets.cdc.state.writes import (
     rewrite,
     settle,
 )
+from cdc_assets.cdc.values.readers import PER_SECOND
 
 
 def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, Any]:
@@ -215,7 +217,39 @@ def _judge_values(
                 f"in cdc.yaml: sources.{day.name}.tables.{day.table}.columns: "
                 f"{{{json.dumps(c.name, ensure_ascii=False)}: string}}",
             )
-    return {"unfit": report, "contradicted": found["contradicted"]}
+    units = _plain_units(rows, columns)
+    return {"unfit": report, "contradicted": found["contradicted"], "units": units}
+
+
+# The years 1990 to 2100 in seconds: numbers in this range are plainly such.
+_FROM, _TO = 631_152_000, 4_102_444_800
+
+
+def _plain_units(rows: DataFrame, columns: TableColumns) -> dict[str, str]:
+    """By column the type to configure where more than half of its numbers are plainly no ms.
+
+    A job of its own, none where every time stamp has a unit.
+    """
+    asked = columns.without_unit
+    if not asked:
+        return {}
+    seconds = f"unix_millis(CAST({{}} AS timestamp)) BETWEEN {_FROM} AND {_TO}"
+    larger = "try_cast({} AS bigint) BETWEEN {} AND {}"
+    counts: dict[str, Sql] = {}
+    for c in asked:
+        counts[f"{c.work}_n"] = f"count({c.work}) + count({c.unfit})"
+        counts[f"{c.work}_s"] = f"count_if({seconds.format(c.work)})"
+        for unit in ("us", "ns"):
+            bounds = (limit * PER_SECOND[unit] for limit in (_FROM, _TO))
+            counts[f"{c.work}_{unit}"] = f"count_if({larger.format(c.unfit, *bounds)})"
+    found = Query(rows).where("NOT is_removal").aggregate((), counts).plan().first()
+    assert found is not None
+    return {
+        c.lake: f"{c.spark}({unit})"
+        for c in asked
+        for unit in ("s", "us", "ns")
+        if 2 * found[f"{c.work}_{unit}"] > found[f"{c.work}_n"]
+    }
 
 
 def _unfit(rows: DataFrame, columns: TableColumns) -> dict[str, Any]:

@@ -533,6 +533,15 @@ class TableColumns:
 
         with_retry(commit)
 
+    @property
+    def without_unit(self) -> list[OwnColumn]:
+        """Configured time stamps whose unit nobody said."""
+        return [
+            c
+            for c in self.own
+            if c.name in self._latest and types.has_no_unit(self._latest[c.name])
+        ]
+
     # --- values
 
     def typed(self, winners: DataFrame, unchanged: Unchanged) -> DataFrame:

@@ -46,6 +46,7 @@ class DayReport:
     bytes_added: int = 0
     files_added: int = 0
     unfit: Mapping[str, Any] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)  # time stamps in another unit than ms
     unresolved: int = 0
     incompatible: Sequence[str] = ()
     too_late: int = 0

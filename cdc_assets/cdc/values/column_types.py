@@ -73,7 +73,7 @@ _LOGICAL = {
     "io.debezium.time.IsoDate": ColumnType("iso_date", "date"),
     "io.debezium.time.Time": ColumnType("time_ms", "bigint"),
     "org.apache.kafka.connect.data.Time": ColumnType("time_ms", "bigint"),
-    "io.debezium.time.MicroTime": ColumnType("bigint", "bigint"),
+    "io.debezium.time.MicroTime": ColumnType("time_us", "bigint"),
     "io.debezium.time.NanoTime": ColumnType("time_ns", "bigint"),
     "io.debezium.time.MicroDuration": ColumnType("bigint", "bigint"),
     "io.debezium.time.Year": ColumnType("int", "int"),
@@ -334,7 +334,9 @@ def _configured(kind: str) -> ColumnType:
         return _map_of(TEXT, _configured(kind[len("map<string,") : -1]))
     if kind.startswith("decimal"):
         return ColumnType("number", kind, int(kind.split(",")[1].rstrip(")")))
-    return ColumnType(_CONFIGURED[kind], kind)
+    spark, _, unit = kind.rstrip(")").partition("(")
+    wire = _CONFIGURED[spark]
+    return ColumnType(f"{wire}_{unit}" if unit else wire, spark)
 
 
 def columns_of_inference(kind: str) -> ColumnTypes:
@@ -464,6 +466,11 @@ def holds(column: str, new: str) -> bool:
         whole = old_decimal[0] - old_decimal[1] >= new_decimal[0] - new_decimal[1]
         return whole and old_decimal[1] >= new_decimal[1]
     return False
+
+
+def has_no_unit(kind: ColumnType) -> bool:
+    """Is it a configured time stamp whose unit nobody said? Numbers are taken as milliseconds."""
+    return kind.wire in ("any_instant", "any_local")
 
 
 def is_number(spark: str) -> bool:

@@ -32,6 +32,7 @@ from cdc_assets.cdc.values.column_types import (
     is_number,
 )
 
+PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _MIN_DAY, _MAX_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31 in days since 1970
 _MIN_SECOND, _MAX_SECOND = -62_135_596_800, 253_402_300_799
 _MAX_NUMBER_BYTES = 1_000  # a longer one is no number that a person wrote
@@ -224,7 +225,7 @@ def _whole_number(at: At, kind: ColumnType) -> Sql:
 
 def _of_truth(text: Sql, spark: str) -> Sql:
     """1 and 0 of true and false, also as text (R3); null of all else."""
-    return case((f"{text} IN ('true', 'false')", f"CAST({text} = 'true' AS {spark})"))
+    return case((f"{text} IN ('true', 'false')", f"try_cast({text} = 'true' AS {spark})"))
 
 
 def _boolean(at: At, _: ColumnType) -> Sql:
@@ -414,7 +415,7 @@ def _iso_day(text: Sql) -> Sql:
 
 
 def _number_or_iso(per_second: int) -> Callable[[At, ColumnType], Sql]:
-    """Configured times: ISO text, or a whole number of ms (of days for a date)."""
+    """Configured times: ISO text, or a whole number of units since 1970 (of days for a date)."""
 
     def read(at: At, kind: ColumnType) -> Sql:
         text = at("string")
@@ -699,6 +700,7 @@ _READERS: dict[str, Callable[[At, ColumnType], Sql]] = {
     "iso_timestamp": _iso,
     "iso_date": _iso,
     "time_ms": lambda at, _: f"try_multiply({_integer(at)}, 1000)",
+    "time_us": lambda at, _: _integer(at),
     "time_ns": lambda at, _: _floor_by_1000(_integer(at)),
     "decimal": _decimal_value,
     "variable_decimal": _variable_decimal,
@@ -713,6 +715,11 @@ _READERS: dict[str, Callable[[At, ColumnType], Sql]] = {
     "any_date": _number_or_iso(1_000),
     "any_instant": _number_or_iso(1_000),
     "any_local": _number_or_iso(1_000),
+    **{
+        f"{wire}_{unit}": _number_or_iso(per_second)
+        for wire in ("any_instant", "any_local")
+        for unit, per_second in PER_SECOND.items()
+    },
 }
 
 

@@ -102,7 +102,8 @@ TEXTS = ["", " ", "x", "NaN", "Infinity", "-Infinity", "infinity", "-infinity", 
 TEXTS += ["1", "-1", "1.5", "0x10", "9" * 40, "١٢"]
 TEXTS += ["2026-11-04", "2026-02-30", "0000-01-01", "0001-01-01", "9999-12-31", "10000-01-01"]
 TEXTS += ["2026-11-04T12:00:00Z", "2026-11-04T12:00:00.123456789+02:00", "2026-11-04 12:00:00"]
-TEXTS += ["2026-11-04T12:00:00.1-0130"]
+TEXTS += ["2026-11-04T12:00:00.1-0130", "2026-11-04T00:00:00", "2026-11-04 00:00:00.000001"]
+TEXTS += ["2026-11-04T00:00:00Z", "2026-11-04 00:00", "2026-11-04T24:00:00", "2026-11-04x"]
 TEXTS += ["+12345-01-01T00:00:00Z", "-0044-03-15T00:00:00Z", "9999-12-31T23:59:59.999999Z"]
 TEXTS += ["12:00:00+02", "P1Y", "AA==", "AP8=", "!!!", "A", "b68a35a7-17ad-35b3-af2a-ae46edb4545a"]
 OTHERS = ["true", "false", "[]", "{}", "[1,2]", "[null]", '["a"]', "[[1]]", "[2147483648]"]
@@ -249,6 +250,7 @@ def test_a_number_of_a_configured_decimal_is_exact_or_null(spark: SparkSession, 
 def _fitting(text: str, kind: str) -> Decimal | None:
     """What a decimal column holds of a JSON number or its text; null for what it would round."""
     precision, scale = map(int, kind.removeprefix("decimal(").removesuffix(")").split(","))
+    text = {"true": "1"}.get(text, text)
     try:
         number = Decimal(text.strip('"') if '" ' not in text else "no number")
     except InvalidOperation:
