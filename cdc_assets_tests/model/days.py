@@ -138,11 +138,13 @@ class Table:
             return
         key_columns = {name for event in events for name in event.key or {}}
         # One record types no column: the schema of most events comes first.
+        configured = {c: parse_type(t) for c, t in (self.config.get("columns") or {}).items()}
+        self.types.update(configured)
         schemas = Counter(json_text(event.wires) for event in events)
         for event in sorted(events, key=lambda e: (-schemas[json_text(e.wires)], kafka_order(e))):
             for column, wire in event.wires.items():
                 seen = wire_type(wire)
-                if seen is None or column in NO_COLUMNS:
+                if seen is None or column in NO_COLUMNS or column in configured:
                     continue
                 old = self.types.get(column, seen)
                 wider = widen(old, seen)
@@ -153,8 +155,6 @@ class Table:
                 self.types[column] = wider or old
                 if wider is not None:
                     self.inferred.discard(column)
-        for column, text in (self.config.get("columns") or {}).items():
-            self.types.setdefault(column, parse_type(text))
         unknown: dict[str, list[Any]] = defaultdict(list)
         for event in events:
             is_inferred = event.writes and not event.has_own_schema

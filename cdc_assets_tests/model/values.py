@@ -115,6 +115,8 @@ def mysql_wire(kind: str) -> Wire:
         return {"type": "string", "name": f"canal.{base}", "labels": labels}  # C1
     if base == "decimal":
         said = re.findall(r"\d+", rest)
+        if not said:  # C2
+            return {"type": "string"}
         return _canal_decimal(*said, *("10", "0")[len(said) :])
     if rest.endswith("unsigned"):
         wider: dict[str, Wire] = {"int": {"type": "int64"}, "bigint": _canal_decimal("20", "0")}

@@ -183,6 +183,8 @@ _TYPES = {
         ColumnType("latin1", "binary"),
     ),
 }
+# TiCDC names no digits unless it is told to (C2).
+_BARE_DECIMAL = ColumnType("string", "string", encoding="exact decimal as text (decimal)")
 _UNSIGNED = {"int": ColumnType("bigint", "bigint"), "bigint": ColumnType("number", "decimal(20,0)")}
 _MYSQL_TYPE = re.compile(r"\s*([a-z]+(?: precision)?)\s*(?:\(([^)]*)\))?(.*)", re.DOTALL)
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
@@ -199,7 +201,7 @@ def type_of(text: str) -> ColumnType:
         # Of a type that does not name them (`enum` alone) values stay as they are sent.
         return ColumnType(name, "string", labels=labels) if labels else _TYPES["varchar"]
     if name in ("decimal", "numeric", "dec", "fixed"):
-        return _decimal(numbers or "10")
+        return _BARE_DECIMAL if numbers is None else _decimal(numbers)
     kind = _TYPES.get(name, UNKNOWN)
     if "unsigned" in rest and name in ("int", "integer", "bigint"):
         kind = _UNSIGNED[kind.spark]

@@ -149,8 +149,8 @@ class TableColumns:
         day = self.day
         self._before = self._existing() if day.state else {}
         schemas = day.facts.schemas
-        latest = schemas.latest(day.table, day.day)
         configured = types.columns_of_config(day.config.lake_columns)
+        latest = self._as_wanted(schemas.latest(day.table, day.day), configured)
         without = self._latest = types.over(configured, latest)
         found: dict[str, list[str]] = {}
         # Of those that are new today that of most events first: one record types no column.
@@ -158,7 +158,7 @@ class TableColumns:
             day.day_facts.schema_ids, key=lambda i: schemas.first_landed[day.table, i]
         )
         for schema_id in oldest_first:
-            said = schemas.columns[day.table, schema_id]
+            said = self._as_wanted(schemas.columns[day.table, schema_id], configured)
             of_schema = types.over({name: without[name] for name in said if name in without}, said)
             self._by_schema[schema_id] = of_schema
             for name, kind in of_schema.items():
@@ -195,6 +195,35 @@ class TableColumns:
         ordered = sorted(others, key=lambda name: place.get(name, len(place)))
         return {name: found[name] for name in [*(n for n in found if n in of_schemas), *ordered]}
 
+    def _as_wanted(
+        self, said: types.ColumnTypes, configured: types.ColumnTypes
+    ) -> types.ColumnTypes:
+        """The types of messages, where cdc.yaml types a column as read into that (R3).
+
+        Raises:
+            ConfigError: the one can't become the other.
+        """
+        day, read, faults = self.day, dict(said), []
+        keys = {name for names in day.day_facts.key_names for name in names}
+        for name in said.keys() & configured.keys():
+            kind, wanted = said[name], configured[name]
+            found = types.read_as(kind, wanted)
+            can_be = types.types_for(kind)
+            if name in keys and not types.keeps_keys_apart(kind.spark, wanted.spark):
+                found = None
+                can_be = [k for k in can_be if types.keeps_keys_apart(kind.spark, k)]
+            if found is None:
+                faults.append(
+                    f"sources.{day.name}.tables.{day.table}.columns: {name} is {wanted.spark}, but "
+                    f"messages have {kind.spark}, which can't become that. Leave the entry out, or "
+                    f"write one of {', '.join(can_be) or kind.spark}"
+                )
+            else:
+                read[name] = found
+        if faults:
+            raise ConfigError(sorted(faults))
+        return read
+
     def _find_narrower(self, schema_ids: Sequence[str]) -> None:
         """Note columns that a newer schema makes narrower than one of an earlier day did (R5)."""
         table, schemas = self.day.table, self.day.facts.schemas
@@ -206,6 +235,8 @@ class TableColumns:
         for schema_id in schema_ids:
             landed = schemas.first_landed[table, schema_id]
             for name, kind in self._by_schema[schema_id].items():
+                if name in self.day.config.lake_columns:
+                    continue
                 for wide in {of[name].spark for day, of in older if day < landed and name in of}:
                     if wide != kind.spark and types.evolution(wide, kind.spark) == []:
                         self._unlike[self._lake_name(name)] = f"{name}: {wide} ← {kind.spark}"
@@ -446,12 +477,12 @@ class TableColumns:
         """
         day, faults = self.day, []
         for name in [self._lake_name(n) for n in day.config.lake_columns]:
-            if name in of_schemas or name not in existing or name in self.key_lake:
+            if name not in existing:
                 continue
             kind = wanted[name][0]
             if types.evolution(existing[name], kind) is not None:
                 continue
-            if day.day <= day.start:
+            if day.day <= day.start and name not in self.key_lake:
                 self._alter_table(f"DROP COLUMN {quote(name)}")
                 del existing[name]
             else:

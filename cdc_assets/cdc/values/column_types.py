@@ -468,14 +468,93 @@ def holds(column: str, new: str) -> bool:
     return False
 
 
+_TIMES_OF_DAY = ("time_ms", "time_us", "time_ns")
+_TIMES = ("date", "timestamp", "timestamp_ntz")
+
+
+def read_as(kind: ColumnType, wanted: ColumnType) -> ColumnType | None:
+    """How values of a message's type are read into a column that cdc.yaml types (R3).
+
+    Args:
+        kind: what the message's schema says.
+        wanted: what `columns:` says.
+
+    Returns:
+        None where the one can't become the other.
+    """
+    if kind.spark == wanted.spark:
+        return kind
+    if kind == UNKNOWN:
+        return wanted
+    if kind.spark == "binary" or kind.wire in _TIMES_OF_DAY:
+        return None
+    if "<" in kind.spark or "<" in wanted.spark:
+        return _parts_read_as(kind, wanted)
+    is_text, is_whole = kind.spark == "string", kind.wire in ("int", "bigint")
+    numeric = (*_NUMERIC, "boolean")
+    if wanted.spark == "string":
+        can_be = True
+    elif wanted.spark in numeric or is_number(wanted.spark):
+        can_be = is_text or kind.spark in numeric or is_number(kind.spark)
+    elif wanted.spark not in _TIMES:
+        can_be = False
+    elif is_whole:
+        return wanted
+    elif is_text:
+        wire = "iso_date" if wanted.spark == "date" else "iso_timestamp"
+        return ColumnType(wire, wanted.spark)
+    elif kind.wire == "instant_ms":  # DataWorks' DATE
+        can_be = True
+    else:
+        can_be = {kind.spark, wanted.spark} == {"date", "timestamp_ntz"}
+    return _held_in(kind, wanted.spark) if can_be else None
+
+
+def _held_in(kind: ColumnType, spark: str) -> ColumnType:
+    return ColumnType("held", spark, element=kind, comment=kind.comment)
+
+
+def types_for(kind: ColumnType) -> list[str]:
+    """What `columns:` may say of a column of this type, without digits of decimals."""
+    asked = (*_CONFIGURED, "decimal(38,10)")
+    can_be = [spark for spark in asked if read_as(kind, _configured(spark)) is not None]
+    return [spark.partition("(")[0] for spark in can_be]
+
+
+def _parts_read_as(kind: ColumnType, wanted: ColumnType) -> ColumnType | None:
+    """Arrays and maps by their elements; all with members may be the text of their JSON."""
+    if wanted.spark == "string":
+        return _held_in(kind, "string")
+    is_map = kind.wire == wanted.wire == "map"
+    if not (is_map or kind.wire == wanted.wire == "array"):
+        return None
+    assert kind.element is not None
+    assert wanted.element is not None
+    element = read_as(kind.element, wanted.element)
+    if element is None or (is_map and (kind.key is None or kind.key.spark != "string")):
+        return None
+    return replace(kind, spark=wanted.spark, element=element)
+
+
+def keeps_keys_apart(kind: str, wanted: str) -> bool:
+    """May a key column of one type be configured as another: are all keys still distinct (R3)?"""
+    if wanted == "string" or evolution(kind, wanted) is not None:
+        return True
+    exact = [k in ("int", "bigint") or decimal_parts(k) is not None for k in (kind, wanted)]
+    return all(exact)
+
+
 def has_no_unit(kind: ColumnType) -> bool:
     """Is it a configured time stamp whose unit nobody said? Numbers are taken as milliseconds."""
     return kind.wire in ("any_instant", "any_local")
 
 
+_NUMERIC = ("int", "bigint", "float", "double")
+
+
 def is_number(spark: str) -> bool:
     """Is a column of this type one of numbers?"""
-    return spark in ("int", "bigint", "float", "double") or spark.startswith("decimal")
+    return spark in _NUMERIC or spark.startswith("decimal")
 
 
 def decimal_parts(kind: str) -> tuple[int, int] | None:
