@@ -851,6 +851,37 @@ def no_time_of_day_is_cut_off_in_a_column_of_dates(log: PgLog) -> Rows:
     return [{"id": 1, "due": None}, {"id": 2, "due": date(2026, 12, 25)}]
 
 
+SAID: dict[str, tuple[Any, str, Any, Any]] = {  # message's type, cdc.yaml's, sent, held
+    "i": ("int32", "bigint", 7, 7),
+    "j": ("int64", "int", 2**31, None),
+    "k": ("int64", "decimal(12,2)", 7, Decimal("7.00")),
+    "m": ((ev.DECIMAL, 4, 10), "int", Decimal("19.0000"), 19),
+    "n": ((ev.DECIMAL, 4, 10), "int", Decimal("19.9000"), None),
+    "o": ("boolean", "int", True, 1),
+    "p": ("int32", "boolean", 0, False),
+    "q": ("string", "decimal(10,2)", "12.50", Decimal("12.50")),
+    "r": ("string", "int", "true", 1),
+    "s": ("int32", "string", 7, "7"),
+    "t": ("int64", "timestamp_ntz(us)", 1_000_000, datetime(1970, 1, 1, 0, 0, 1)),
+    "u": ("string", "date", "2026-11-04", date(2026, 11, 4)),
+    "v": ("io.debezium.time.Date", "timestamp_ntz", 1, datetime(1970, 1, 2)),
+    "w": ("io.debezium.time.Timestamp", "date", 86_400_000, date(1970, 1, 2)),
+    "x": ("io.debezium.time.Timestamp", "date", 86_400_001, None),
+    "y": ({"type": "array", "items": {"type": "int32"}}, "array<string>", [1, 2], ["1", "2"]),
+    "z": ({"type": "array", "items": {"type": "int32"}}, "string", [1, 2], "[1,2]"),
+}
+
+
+@story(
+    "R3",
+    columns={name: wanted for name, (_, wanted, _, _) in SAID.items()},
+    log={"types": {"id": "int32", **{name: kind for name, (kind, *_) in SAID.items()}}},
+)
+def a_configured_type_wins_over_the_one_of_the_messages(log: PgLog) -> Rows:
+    log.create(id=1, **{name: sent for name, (_, _, sent, _) in SAID.items()})
+    return [{"id": 1, **{name: held for name, (*_, held) in SAID.items()}}]
+
+
 UNITS = {"s": "timestamp(s)", "ms": "timestamp_ntz(ms)", "us": "timestamp_ntz(us)"}
 
 

@@ -260,6 +260,39 @@ def _fitting(text: str, kind: str) -> Decimal | None:
     return number if fits else None
 
 
+# -- what `columns:` may say of a column of messages (R3)
+
+
+@pytest.mark.parametrize(
+    ("sent", "wanted", "is_possible"),
+    [
+        ("int32", "string", True),
+        ("int32", "date", True),
+        ("bytes", "string", False),
+        ("string", "binary", False),
+        ("io.debezium.time.Time", "string", False),
+        ("io.debezium.time.Time", "timestamp", False),
+        ("io.debezium.time.Timestamp", "timestamp", False),
+        ("io.debezium.time.ZonedTimestamp", "timestamp_ntz", False),
+        ("io.debezium.time.Date", "timestamp_ntz", True),
+        ("io.debezium.time.Date", "timestamp", False),
+        ("io.debezium.time.Date", "int", False),
+        ("int32", "array<int>", False),
+        ((ev.DECIMAL, 2, 10), "double", True),
+        ((ev.DECIMAL, 2, 60), "decimal(20,2)", True),
+        ("boolean", "decimal(5,0)", True),
+        ("double", "boolean", True),
+        ({"type": "map", "keys": {"type": "string"}, "values": {"type": "int32"}}, "string", True),
+    ],
+)
+def test_pairs_of_types_are_a_closed_list(sent: Any, wanted: str, is_possible: bool) -> None:
+    (configured,) = types.columns_of_config({"v": wanted}).values()
+    found = types.read_as(types.type_of(ev.field_schema(sent)), configured)
+    assert (found is not None) == is_possible
+    if found is not None:
+        assert found.spark == wanted
+
+
 # -- what columns say of themselves --------------------------------------------------------------
 
 
