@@ -190,6 +190,9 @@ class Table:
             wire = None  # a key value is read already
         try:
             value = hold(read_wire(wire, raw) if wire else raw, column_type)
+            of_wire = (wire and wire_type(wire)) or ("",)
+            if column_type == ("string",) and of_wire[0] == "decimal":  # all digits of its scale
+                value = format(hold(value, of_wire), "f")
             if column in self.inferred and isinstance(value, float) and isinstance(raw, int):
                 self._refuse_if_rounded(value, raw)
             return value

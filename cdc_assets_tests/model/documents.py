@@ -7,10 +7,11 @@ import json
 import math
 import re
 import sys
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 MAX_DEPTH = 1000
@@ -267,16 +268,126 @@ def unavailable_value(source: dict[str, Any]) -> str:
     return bytes.fromhex(said[4:]).decode() if said.startswith("hex:") else said
 
 
+def is_of_cells(image: dict[str, Any] | None) -> bool:
+    """D22: is each value that is there ``{"value": …, "set": …}``?"""
+    cells = [v for v in (image or {}).values() if v is not None]
+    return bool(cells) and all(
+        isinstance(cell, dict) and set(cell) == {"value", "set"} and isinstance(cell["set"], bool)
+        for cell in cells
+    )
+
+
 MONGODB_NUMBERS = ("$numberLong", "$numberInt")
 
 
 def mongodb_id(value: Any) -> str:
-    """Extended JSON; a whole number is its digits."""
-    for name in MONGODB_NUMBERS:
-        if isinstance(value, dict) and value.get(name) is not None:
-            return mongodb_text(value[name])
-    text = json_text(value) if isinstance(value, str) else mongodb_text(value)
-    return f'"{text}"' if text.endswith("Infinity") else text  # JSON has no such number
+    """M1, M2: relaxed extended JSON without blanks, of one form for each value."""
+    if isinstance(value, dict):
+        if (scalar := _bson_scalar(value)) is not None:
+            return scalar
+        return "{" + ",".join(f"{json_text(n)}:{mongodb_id(v)}" for n, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(mongodb_id, value)) + "]"
+    if isinstance(value, Decimal):
+        return _double_id(float(value), json_text(value))
+    return json_text(value)
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d{1,4})?", re.ASCII)
+
+
+def _bson_scalar(value: dict[str, Any]) -> str | None:
+    """The text of a value that JSON has no type for; None of a document of members."""
+    names, only = list(value), next(iter(value.values()), None)
+    if len(names) == 1 and names[0].startswith("$number") and isinstance(only, str):
+        return _number_id(names[0], only)
+    with suppress(ValueError, TypeError, KeyError, OverflowError):
+        return _wrapped_id(value, names, only)
+    return None
+
+
+def _wrapped_id(value: dict[str, Any], names: list[str], only: Any) -> str | None:
+    if names == ["$date"]:
+        return _date_id(only)
+    if names == ["$uuid"]:
+        data = base64.b64encode(uuid.UUID(only).bytes).decode()
+        return f'{{"$binary":{{"base64":"{data}","subType":"04"}}}}'
+    if names == ["$binary", "$type"]:
+        kind = str(value["$type"]).lower().rjust(2, "0")
+        return f'{{"$binary":{{"base64":"{only}","subType":"{kind}"}}}}'
+    if names == ["$binary"] and isinstance(only, dict):
+        kind = only["subType"].lower().rjust(2, "0")
+        return f'{{"$binary":{{"base64":"{only["base64"]}","subType":"{kind}"}}}}'
+    return None
+
+
+def _number_id(name: str, text: str) -> str:
+    """M2: numbers that are equal as exact values have one text."""
+    as_sent = json_text({name: text})
+    if text in ("NaN", "Infinity", "-Infinity"):
+        return json_text({"$numberDouble": text})
+    if not _NUMBER.fullmatch(text):
+        return as_sent
+    exact = Decimal(text)
+    if exact == exact.to_integral_value() and abs(exact) < 10**38 and "." not in text.upper():
+        return str(int(exact))
+    if name == "$numberDecimal" and exact % 1 and exact != Decimal(float(text)):
+        plain = format(exact.normalize(Context(prec=50)), "f")
+        return json_text({name: plain})
+    return _double_id(float(text), as_sent)
+
+
+def _double_id(double: float, otherwise: str) -> str:
+    if math.isinf(double):
+        return otherwise
+    if abs(double) < 9e18 and double.is_integer():
+        return str(int(double))
+    return java_double(double)
+
+
+def java_double(number: float) -> str:
+    """A double as Java writes it: in decimals from 0.001 to 10^7, else with an exponent."""
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    power = len(digits) - 1 + exponent
+    if -3 <= power < 7:
+        text = format(abs(Decimal(repr(number))), "f")
+        text = text if "." in text else f"{text}.0"
+    else:
+        rest = "".join(map(str, digits[1:])) or "0"
+        text = f"{digits[0]}.{rest}E{power}"
+    return f"{'-' if sign else ''}{text}"
+
+
+def _date_id(sent: Any) -> str | None:
+    if isinstance(sent, dict):
+        if list(sent) != ["$numberLong"]:
+            return None
+        ms = int(sent["$numberLong"])
+    elif isinstance(sent, str):
+        zoned = datetime.fromisoformat(re.sub(r"Z$", "+00:00", sent))
+        ms = (zoned - EPOCH_UTC) // timedelta(milliseconds=1)
+    elif isinstance(sent, int):
+        ms = sent
+    else:
+        return None
+    if not 0 <= ms <= YEAR_9999:
+        return json_text({"$date": {"$numberLong": str(ms)}})
+    time = EPOCH + timedelta(milliseconds=ms)
+    text = time.isoformat(timespec="milliseconds" if ms % 1000 else "seconds")
+    return json_text({"$date": f"{text}Z"})
+
+
+_NOT_FINITE = re.compile(r'("(?:[^"\\]|\\.)*")|(NaN|-?Infinity)')
+
+
+def finite_json(text: str) -> str:
+    """M3: what JSON has no number for, as extended JSON has it."""
+
+    def wrapped(found: re.Match[str]) -> str:
+        return found[1] or f'{{"$numberDouble":"{found[2]}"}}'
+
+    return _NOT_FINITE.sub(wrapped, text)
 
 
 def mongodb_text(value: Any) -> str:

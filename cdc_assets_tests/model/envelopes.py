@@ -16,10 +16,12 @@ from cdc_assets_tests.model.documents import (
     NotJsonError,
     dict_of,
     double_text,
+    finite_json,
     full_name,
     has_databases,
     instant_ms,
     int_of,
+    is_of_cells,
     json_text,
     long_of,
     mongodb_id,
@@ -256,6 +258,8 @@ def _read_event(
                 n: unsent if v is None and was.get(n) is None else v for n, v in now.items()
             }
 
+    if unsent is not None:
+        _read_cells(event, unsent)
     # D14. A truncate is never read in a snapshot, whatever its mark says.
     mark = source.get("snapshot")
     event.is_snapshot = op != "t" and (op == "r" or _is_mark(mark))
@@ -267,6 +271,25 @@ def _read_event(
     envelope = schema_fields(schema)
     rows = [schema_fields(envelope.get(name)) for name in ("after", "before")]
     event.wires = rows[0] or rows[1]
+
+
+def _read_cells(event: Event, unsent: str) -> None:
+    """D22: each cell of YugabyteDB is an object of its own, null where nothing was sent."""
+    if not is_of_cells(event.after or event.before):
+        return
+
+    def plain(image: dict[str, Any] | None, keeps: bool) -> dict[str, Any] | None:
+        if image is None:
+            return None
+        was_set = {n: isinstance(cell, dict) and cell["set"] for n, cell in image.items()}
+        return {
+            n: cell["value"] if was_set[n] else unsent
+            for n, cell in image.items()
+            if was_set[n] or keeps
+        }
+
+    event.before = plain(event.before, False)
+    event.after = plain(event.after, event.op == "u")
 
 
 SPANNER_ROWS = ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
@@ -321,7 +344,7 @@ def mongodb_document(text: Any) -> dict[str, Any] | None:
     if not isinstance(text, str):
         return None
     try:
-        found = dict_of(parse_json(text.encode()))
+        found = dict_of(parse_json(finite_json(text).encode()))
     except NotJsonError:
         return None
     return found if found is not None and "_id" in found else None
@@ -334,7 +357,7 @@ def mongodb_row(text: Any, columns: dict[str, str]) -> dict[str, Any] | None:
     own = {"_id": mongodb_id(document["_id"])}
     names = set(columns) - {"_id"}
     if not names:
-        return own | {"document": text}
+        return own | {"document": finite_json(text)}
     return own | {n: _mongodb_value(v) for n, v in document.items() if n in names}
 
 

@@ -14,6 +14,8 @@ from typing import Any
 from cdc_assets_tests.model.documents import (
     AsSent,
     NotJsonError,
+    finite_json,
+    is_of_cells,
     key_text,
     mongodb_id,
     parse_json,
@@ -74,7 +76,7 @@ def _mongodb_key(key: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(key.get("id"), str):
         return {}
     try:
-        value = parse_json(key["id"].encode())
+        value = parse_json(finite_json(key["id"]).encode())
     except NotJsonError:
         return {}
     return {"_id": mongodb_id(value)}
@@ -89,7 +91,15 @@ def _cassandra_key(key: dict[str, Any]) -> dict[str, Any]:
     return {name: v["value"] if is_cell(v) else v for name, v in key.items()}
 
 
+def _debezium_key(key: dict[str, Any]) -> dict[str, Any]:
+    """Values, or YugabyteDB's cells (D22)."""
+    if not is_of_cells(key):
+        return key
+    return {n: cell["value"] for n, cell in key.items() if cell is not None and cell["set"]}
+
+
 KEYS_OF_FORMATS = {
+    "debezium": _debezium_key,
     "maxwell": _maxwell_key,
     "debezium-mongodb": _mongodb_key,
     "debezium-cassandra": _cassandra_key,
@@ -152,10 +162,12 @@ def read_keys(
         return
 
     message_key = read_key_document(event.record.key)
-    of_format = KEYS_OF_FORMATS.get(source.get("format") or "")
+    of_format = KEYS_OF_FORMATS.get(source.get("format", "debezium"))
     if of_format is not None and message_key.state == "struct":
-        row = of_format(message_key.value)
-        message_key = KeyDocument("struct", row) if row else KeyDocument("missing")
+        row, wires = of_format(message_key.value), message_key.wires
+        if of_format is not _debezium_key:
+            wires = {}  # they say nothing of the columns
+        message_key = KeyDocument("struct", row, wires) if row else KeyDocument("missing")
     columns = _key_columns(key_config, event, message_key)
     # D5, D8: `before` is the old row only where somebody vouches for it.
     by_format = source.get("format") in WHOLE_OLD_ROWS
@@ -242,7 +254,7 @@ def _key_value(
     """Read as the key's schema writes it, held as the value's column has it (D5)."""
     wire = key_wire or value_wire
     value = read_wire(wire, raw) if wire else raw
-    target = (value_wire and wire_type(value_wire)) or configured
+    target = configured or (value_wire and wire_type(value_wire))
     target = target or (key_wire and wire_type(key_wire)) or None
     if target:
         return hold(value, target)

@@ -199,7 +199,19 @@ def schema_fields(schema: Any) -> dict[str, Wire]:
             result[wire["field"]] = wire
         elif isinstance(wire.get("name"), str) and isinstance(wire.get("schema"), dict):
             result[wire["name"]] = wire["schema"]
+    cells = {name: _cell_fields(wire) for name, wire in result.items()}
+    if result and all(cell is not None for cell in cells.values()):
+        return {name: cell["value"] for name, cell in cells.items() if cell is not None}
     return result
+
+
+def _cell_fields(wire: Wire) -> dict[str, Wire] | None:
+    """D22: the fields of a cell, where it is one."""
+    if wire.get("type") != "struct":
+        return None
+    fields = {f.get("field"): f for f in wire.get("fields") or [] if isinstance(f, dict)}
+    is_cell = set(fields) == {"value", "set"} and fields["set"].get("type") == "boolean"
+    return fields if is_cell else None
 
 
 def read_wire(wire: Wire, raw: Any) -> Any:

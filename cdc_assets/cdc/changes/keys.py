@@ -107,12 +107,9 @@ def _types_of_key(
     """The key columns whose types are known by the shape's day, each as its column holds it."""
     config = source.tables.get(shape.table_name)
     own = schemas.columns.get((shape.table_name, shape.schema_id), {}) if shape.schema_id else {}
-    said = (
-        types.columns_of_config(config.columns if config else {}),
-        schemas.latest(shape.table_name, shape.day),
-        own,
-    )
-    known = {n: c for columns in said for n, c in columns.items() if c.wire != "unknown"}
+    said = {**schemas.latest(shape.table_name, shape.day), **_typed(own)}
+    configured = types.columns_of_config(config.columns if config else {})
+    known = _typed(types.as_configured(_typed(said), configured, is_key=True))
     # A message key is read as its own schema writes it, and held as its column (D5).
     of_key = types.columns_of_key(shape.key_schema) if shape.key_schema else {}
     return tuple(
@@ -120,6 +117,10 @@ def _types_of_key(
         for name, column in ((n, known.get(n)) for n in shape.names)
         if column is not None
     )
+
+
+def _typed(columns: types.ColumnTypes) -> types.ColumnTypes:
+    return {name: kind for name, kind in columns.items() if kind.wire != "unknown"}
 
 
 def judge_keys(
@@ -193,10 +194,8 @@ def key_form_before(
     if found is None or len(found.names) != 1:
         return None
     inferred = types.columns_of_inference(found.kind or "")
-    known = types.over(
-        types.columns_of_config(lake.config.source(name).tables[table].columns),
-        schemas.latest(table, newest.day),
-    )
+    configured = types.columns_of_config(lake.config.source(name).tables[table].columns)
+    known = types.as_configured(schemas.latest(table, newest.day), configured, is_key=True)
     # The hash of a value says nothing of its type.
     hashed = lake.config.source(name).tables[table].hash
     columns = (

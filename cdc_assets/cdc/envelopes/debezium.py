@@ -46,6 +46,7 @@ _OTHER_FORMATS = {"mongodb": "debezium-mongodb", "cassandra": "debezium-cassandr
 # What of an update Spanner's change streams capture: whole rows, or values of changed columns.
 _CAPTURES_ROWS = ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
 _CAPTURES_OLD_AND_NEW = "OLD_AND_NEW_VALUES"
+_CELL = {"value", "set"}
 _NO_ROW = (
     " of Spanner does not have the whole row: "
     "ALTER CHANGE STREAM … SET OPTIONS (value_capture_type = 'NEW_ROW')"
@@ -124,18 +125,71 @@ def read_envelopes(
         )
         for name in ("before", "after")
     ]
-    now, now_again = "e.after", again[1]
+    images = [("e.before", "e.after"), (again[0], again[1])]
     if unavailable_value is not None:
-        now = _whole_of_spanner(now, "e.before", unavailable_value)
-        now_again = _whole_of_spanner(now_again, again[0], unavailable_value)
-    imaged = with_images(parts, "e.before", now, (again[0], now_again))
+        parts = parts.extend({"v_has_cells": _has_cells("coalesce(e.after, e.before)")})
+        images = [_sent(before, after, unavailable_value) for before, after in images]
+    imaged = with_images(parts, *images[0], images[1])
     may_be_message = "false" if lindorm else "true"
     return read_envelope(
         imaged, source_of(), row_ops, member("op"), may_be_message, lindorm, in_databases
     )
 
 
-def _whole_of_spanner(after: Sql, before: Sql, unavailable_value: str) -> Sql:
+def _sent(before: Sql, after: Sql, unavailable_value: str) -> tuple[Sql, Sql]:
+    """The images, where a connector has a way of its own to say what it did not send."""
+    unsent = f"CAST({literal(unavailable_value)} AS variant)"
+    was, now = (
+        case(("v_has_cells", cells), otherwise=plain)
+        for cells, plain in (
+            (_values(before), before),
+            # Of a row that is new there is nothing to keep.
+            (
+                case(
+                    ("e.op = 'u'", _values(after, unsent)),
+                    otherwise=_values(after),
+                ),
+                _whole_of_spanner(after, before, unsent),
+            ),
+        )
+    )
+    return was, now
+
+
+def _is_cell(value: Sql) -> Sql:
+    """Is a value ``{"value": …, "set": …}``, of nothing else (D22)?"""
+    kind = f"startswith(schema_of_variant({value}), 'OBJECT<set: BOOLEAN, value: ')"
+    return f"coalesce({kind} AND size({members_of(value)}) = 2, false)"
+
+
+def _has_cells(image: Sql) -> Sql:
+    """Is each value of an image a cell, or null (D22)? Of YugabyteDB's own format."""
+    values = f"map_values({image})"
+    are_cells = (
+        f"forall({values}, v -> is_variant_null(v) OR {_is_cell('v')}) "
+        f"AND exists({values}, v -> NOT is_variant_null(v))"
+    )
+    # Most messages do not name such a member; those in Avro have no text.
+    may_have = "body IS NULL OR contains(body, '\"set\"')"
+    return rarely(may_have, f"coalesce({are_cells}, false)")
+
+
+def _values(cells: Sql, unsent: Sql | None = None) -> Sql:
+    """The values of cells; what was not sent is left out, or is `unsent`."""
+    value, is_set = get("v", "$.value"), f"coalesce({get('v', '$.set', 'boolean')}, false)"
+    if unsent is None:
+        return f"transform_values(map_filter({cells}, (name, v) -> {is_set}), (name, v) -> {value})"
+    return f"transform_values({cells}, (name, v) -> {case((is_set, value), otherwise=unsent)})"
+
+
+def _key_row(key_row: Sql) -> Sql:
+    """Key columns that are plain values, or cells."""
+    values = f"map_values({key_row})"
+    are_cells = f"coalesce(forall({values}, v -> {_is_cell('v')}), false)"
+    return case((are_cells, _values(key_row)), otherwise=key_row)
+
+
+def _whole_of_spanner(after: Sql, before: Sql, unsent: Sql) -> Sql:
     """A row after an update, where Spanner captures the old and new values of changed columns.
 
     Both images then have a null for each column that did not change.
@@ -145,7 +199,6 @@ def _whole_of_spanner(after: Sql, before: Sql, unavailable_value: str) -> Sql:
         f"AND e.source.value_capture_type = '{_CAPTURES_OLD_AND_NEW}'"
     )
     was_null = f"coalesce(is_variant_null(try_element_at({before}, name)), true)"
-    unsent = f"CAST({literal(unavailable_value)} AS variant)"
     now = f"CASE WHEN is_variant_null(v) AND {was_null} THEN {unsent} ELSE v END"
     return case(
         (is_partial, f"transform_values({after}, (name, v) -> {now})"),
@@ -450,7 +503,15 @@ def _table_and_row(document: Mapping[str, Any], in_databases: bool) -> TableAndR
     event = event_in(document)
     source = object_in(event, "source")
     namespace = namespace_in(source.get, in_databases)
-    return table_and_row(namespace, source.get("table"), event.get("after"))
+    return table_and_row(namespace, source.get("table"), _plain_row(event.get("after")))
+
+
+def _plain_row(image: Any) -> Any:
+    """A row of plain values, also of one of cells."""
+    sent = {n: v for n, v in image.items() if v is not None} if isinstance(image, dict) else {}
+    if not sent or not all(isinstance(v, dict) and v.keys() == _CELL for v in sent.values()):
+        return image
+    return {name: cell["value"] for name, cell in sent.items()}
 
 
 def namespace_in(said: Callable[[str], Any], in_databases: bool) -> Any:
@@ -474,6 +535,7 @@ def _format(unavailable_value: str, in_databases: bool = False) -> Format:
         signatures=(("source.table",), ("payload.source.table",)),
         columns_of_schema=columns_of_images,
         table_and_row=partial(_table_and_row, in_databases=in_databases),
+        key_row=_key_row,
         configured=lambda source: _format(source.unavailable_value, source.has_databases),
     )
 

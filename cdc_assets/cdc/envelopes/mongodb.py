@@ -1,10 +1,11 @@
 """Debezium's events of MongoDB: a document each, as a text of MongoDB's extended JSON.
 
 A collection is a table ``<db>.<collection>`` of two columns: `_id`, the id as extended JSON text,
-and `document`, the text as it was sent. Where cdc.yaml gives the table `columns`, these members
-take the place of `document`. The id stands in `after`, in the message key (``{"id": "…"}``), and in
-Debezium 1.x in `filter`. An update without the whole document can't be read: what `patch` and
-`updateDescription` say is a part of one.
+and `document`, the text as it was sent, but that what JSON has no number for, a bare `NaN`, is
+extended JSON. Where cdc.yaml gives the table `columns`, these members take the place of `document`.
+The id stands in `after`, in the message key (``{"id": "…"}``), and in Debezium 1.x in `filter`. An
+update without the whole document can't be read: what `patch` and `updateDescription` say is a part
+of one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from cdc_assets.cdc.envelopes.debezium import (
     with_parts,
 )
 from cdc_assets.cdc.envelopes.envelope import Format, TableAndRow, object_in, table_and_row
+from cdc_assets.cdc.envelopes.extended_json import as_json, id_text
 from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.sqltext import (
@@ -72,15 +74,17 @@ def _read_mongodb(records: Query, columns: Columns) -> Query:
     # A document that takes another's place is sent whole, in 1.x as the patch.
     texts = with_parts(events, ROW_OPS).extend(
         {
-            "m_after": f"coalesce({string_of('e.after')}, {string_of('e.patch')})",
-            "m_before": string_of("e.before"),
-            "m_filter": string_of("e.filter"),
+            "m_after": as_json(f"coalesce({string_of('e.after')}, {string_of('e.patch')})"),
+            "m_before": as_json(string_of("e.before")),
+            "m_filter": as_json(string_of("e.filter")),
             "m_table": table_name_sql(source.name("db"), source.name("table")),
         }
     )
     names = ("after", "before", "filter")
     read = with_strict_json(texts, **{f"m_{name}_doc": f"m_{name}" for name in names})
-    ids = read.extend({f"m_{n}_id": _id_text(get(f"m_{n}_doc", f"{DOCUMENT}.{ID}")) for n in names})
+    ids = read.extend(
+        {f"m_{n}_id": id_text(get(f"m_{n}_doc", f"{DOCUMENT}.{ID}"), f"m_{n}") for n in names}
+    )
     is_removed = "v_op_text = 'd' AND m_filter_id IS NOT NULL"
     removed = case((is_removed, f"map('{ID}', CAST(m_filter_id AS variant))"))
     before = f"coalesce({_row('m_before', columns)}, {removed})"
@@ -100,16 +104,6 @@ def _read_mongodb(records: Query, columns: Columns) -> Query:
             "e_schema": "CAST(NULL AS variant)",
             "e_start": "CAST(NULL AS bigint)",
         }
-    )
-
-
-def _id_text(value: Sql) -> Sql:
-    """An id as JSON text; a whole number is its digits, as in message keys."""
-    numbers = ", ".join(get(value, f"$.{name}", "string") for name in _NUMBERS)
-    return case(
-        (f"{value} IS NULL", "NULL"),
-        (is_object(value), f"coalesce({numbers}, to_json({value}))"),
-        otherwise=f"to_json({value})",
     )
 
 
@@ -140,10 +134,13 @@ def _typed(document: Sql, own_id: Sql, members: tuple[str, ...]) -> Sql:
 def _key_row(key_row: Sql) -> Sql:
     """The id out of ``{"id": "{\\"$oid\\": \\"…\\"}"}``."""
     sent = f"try_element_at({key_row}, 'id')"
+    text = as_json(get(sent, "$", "string"))
     # Text behind the document would be a second element.
-    listed = f"try_parse_json(concat('[', {get(sent, '$', 'string')}, ']'))"
+    listed = f"try_parse_json(concat('[', {text}, ']'))"
     is_one = f"{is_text(sent)} AND size(try_cast({listed} AS array<variant>)) = 1"
-    return case((is_one, f"map('{ID}', CAST({_id_text(get(listed, '$[0]'))} AS variant))"))
+    document = f"concat('{{\"{ID}\":', {text}, '}}')"
+    own_id = id_text(get(listed, "$[0]"), document)
+    return case((is_one, f"map('{ID}', CAST({own_id} AS variant))"))
 
 
 def _table_and_row(document: Mapping[str, Any], columns: Columns) -> TableAndRow | None:

@@ -203,26 +203,34 @@ class TableColumns:
         Raises:
             ConfigError: the one can't become the other.
         """
-        day, read, faults = self.day, dict(said), []
-        keys = {name for names in day.day_facts.key_names for name in names}
-        for name in said.keys() & configured.keys():
-            kind, wanted = said[name], configured[name]
-            found = types.read_as(kind, wanted)
-            can_be = types.types_for(kind)
-            if name in keys and not types.keeps_keys_apart(kind.spark, wanted.spark):
-                found = None
-                can_be = [k for k in can_be if types.keeps_keys_apart(kind.spark, k)]
-            if found is None:
+        day, faults = self.day, []
+        keys = self._possible_keys()
+        for name in sorted(said.keys() & configured.keys()):
+            wanted = configured[name].spark
+            if can_be := types.cannot_become(said[name], configured[name], name in keys):
                 faults.append(
-                    f"sources.{day.name}.tables.{day.table}.columns: {name} is {wanted.spark}, but "
-                    f"messages have {kind.spark}, which can't become that. Leave the entry out, or "
-                    f"write one of {', '.join(can_be) or kind.spark}"
+                    f"sources.{day.name}.tables.{day.table}.columns: {name} is {wanted}, but "
+                    f"messages have {said[name].spark}, which can't become that"
+                    f"{' in a key' if name in keys else ''}. Leave the entry out, or write one of "
+                    f"{', '.join(can_be)}"
                 )
-            else:
-                read[name] = found
         if faults:
-            raise ConfigError(sorted(faults))
-        return read
+            raise ConfigError(faults)
+        of_rows = {n: k for n, k in said.items() if n not in keys}
+        of_keys = {n: k for n, k in said.items() if n in keys}
+        wanted_keys = {n: k for n, k in configured.items() if n in of_keys}
+        wanted_rows = {n: k for n, k in configured.items() if n in of_rows}
+        typed = {
+            **types.as_configured(of_rows, wanted_rows),
+            **types.as_configured(of_keys, wanted_keys, is_key=True),
+        }
+        return {name: typed[name] for name in said}
+
+    def _possible_keys(self) -> set[str]:
+        """Columns that are in the table's key, or in that of records of the day."""
+        names = {name for names in self.day.day_facts.key_names for name in names}
+        stored = self.state.properties.get(KEY) if self.state else None
+        return names | set(json.loads(stored or "[]"))
 
     def _find_narrower(self, schema_ids: Sequence[str]) -> None:
         """Note columns that a newer schema makes narrower than one of an earlier day did (R5)."""

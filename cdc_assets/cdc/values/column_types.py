@@ -147,8 +147,20 @@ def schema_document(text: str) -> Any:
 
 
 def columns_of_fields(schema: Mapping[str, Any]) -> ColumnTypes:
-    """The members, in order, of a Kafka Connect schema of a struct."""
-    return {name: type_of(kind) for name, kind in _named(schema)}
+    """The members, in order, of a Kafka Connect schema of a struct.
+
+    Where all are cells (D22), they are of the types of what the cells hold.
+    """
+    named = _named(schema)
+    if named and all(_is_cell(kind) for _, kind in named):
+        named = [(name, dict(_named(kind))["value"]) for name, kind in named]
+    return {name: type_of(kind) for name, kind in named}
+
+
+def _is_cell(schema: Mapping[str, Any]) -> bool:
+    """Is this the schema of ``{"value": …, "set": …}``?"""
+    members = dict(_named(schema)) if schema.get("type") == "struct" else {}
+    return members.keys() == {"value", "set"} and members["set"].get("type") == "boolean"
 
 
 def columns_of_images(schema: Mapping[str, Any]) -> ColumnTypes:
@@ -508,6 +520,41 @@ def read_as(kind: ColumnType, wanted: ColumnType) -> ColumnType | None:
     else:
         can_be = {kind.spark, wanted.spark} == {"date", "timestamp_ntz"}
     return _held_in(kind, wanted.spark) if can_be else None
+
+
+def as_configured(said: ColumnTypes, configured: ColumnTypes, is_key: bool = False) -> ColumnTypes:
+    """Types of messages, where cdc.yaml types a column as read into that; and the configured ones.
+
+    A column that can't become what is configured keeps its type; see :func:`cannot_become`.
+
+    Args:
+        said: of message schemas.
+        configured: of `columns:`.
+        is_key: these are key columns.
+    """
+    found = {**configured, **said}
+    for name in said.keys() & configured.keys():
+        if not cannot_become(said[name], configured[name], is_key):
+            found[name] = read_as(said[name], configured[name]) or said[name]
+    if is_key:
+        found = {name: _of_key(kind) for name, kind in found.items()}
+    return found
+
+
+def _of_key(kind: ColumnType) -> ColumnType:
+    """A key of several members is the text of their canonical JSON: no key column has others."""
+    return replace(TEXT, comment=kind.comment) if "<" in kind.spark else kind
+
+
+def cannot_become(kind: ColumnType, wanted: ColumnType, is_key: bool) -> list[str]:
+    """What `columns:` may say of a column of messages instead; empty where it may say `wanted`."""
+    if is_key:
+        kind = _of_key(kind)
+    is_possible = read_as(kind, wanted) is not None
+    if is_possible and (not is_key or keeps_keys_apart(kind.spark, wanted.spark)):
+        return []
+    can_be = (k for k in types_for(kind) if not is_key or keeps_keys_apart(kind.spark, k))
+    return list(can_be) or [kind.spark]
 
 
 def _held_in(kind: ColumnType, spark: str) -> ColumnType:

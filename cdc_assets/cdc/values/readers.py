@@ -132,7 +132,9 @@ def _held(at: At, kind: ColumnType) -> Sql:
         return f"to_json({at('variant')})"
     text = plain_text(read_value(at, sent), sent.spark)
     if target == "string":
-        return text
+        # With all digits of its scale, as the source shows it.
+        is_decimal = decimal_parts(sent.spark) is not None
+        return _cast(read_value(at, sent), "string") if is_decimal else text
     if sent.spark == "boolean" and is_number(target):
         return _cast(read_value(at, sent), target)
     if target == "boolean":
@@ -734,6 +736,10 @@ def canonical_key(at: At, kind: ColumnType) -> Sql:
     """
     if "<" in kind.spark:
         return at("variant")
+    if kind.wire == "held" and kind.spark == "string" and kind.element is not None:
+        sent = kind.element.spark
+        if decimal_parts(sent):
+            return _cast(plain_text(read_value(at, kind.element), sent), "variant")
     value = read_value(at, kind)
     if kind.spark in ("int", "bigint", "boolean", "float", "double", "string"):
         return _cast(value, "variant")

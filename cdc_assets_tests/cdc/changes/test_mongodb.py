@@ -7,6 +7,7 @@ as texts of extended JSON, the events of 1.x.
 from __future__ import annotations
 
 import json
+import math
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -29,7 +30,8 @@ COLUMNS = {
     "document": "string",
 }  # fmt: skip
 TABLES: dict[str, Any] = {
-    **{f"shop.{name}": {} for name in ("people", "ids", "old", "schemas", "moved")},
+    **{f"shop.{name}": {} for name in ("people", "ids", "old", "schemas", "moved", "numbers")},
+    "shop.ratios": {"columns": {"ratio": "double"}},
     "shop.typed": {"columns": COLUMNS},
 }
 
@@ -84,29 +86,98 @@ def people(landing: Landing) -> None:
     one.says("u", None, "1", updateDescription={"updatedFields": '{"name": "x"}'})
 
 
-IDS = {
-    OID: SAME_OID,
-    "1004": "1004",
-    '{"$numberLong": "1004000000000"}': "1004000000000",
-    '"1004"': '"1004"',
-    "12.50": "12.5",
-    '{"nums": [10.0], "hi": "kafka"}': '{"hi":"kafka","nums":[10]}',
-    '{"$binary": "a2Fma2E=", "$type": "00"}': '{"$binary":"a2Fma2E=","$type":"00"}',
-    "null": "null",
+UUID_BYTES = "yO2rw/c4TKO2jaqSqRR4ow=="
+UUID = f'{{"$binary":{{"base64":"{UUID_BYTES}","subType":"04"}}}}'
+# What the table has: the texts of the same id, the message key's first, then the document's (M1).
+IDS: dict[str, tuple[str, ...]] = {
+    SAME_OID: (OID, OID),
+    "1004": ("1004", '{"$numberInt": "1004"}'),
+    "1004000000000": ("1004000000000", '{"$numberLong": "1004000000000"}'),
+    '"1004"': ('"1004"', '"1004"'),
+    '"a \\"b\\" {"': ('"a \\"b\\" {"', '"a \\u0022b\\" {"'),
+    "12.5": ("12.50", '{"$numberDouble": "12.5"}'),
+    "null": ("null", "null"),
+    "true": ("true", "true"),
+    # Numbers that are equal are one id, of whatever types (M2).
+    "7": ("7.0", '{"$numberDouble":"7.0"}', '{"$numberDecimal":"7.00"}', "7E0"),
+    "0": ("0", '{"$numberDouble":"-0.0"}'),
+    "0.375": ("0.375", '{"$numberDecimal":"0.3750"}', '{"$numberDouble":"375E-3"}'),
+    "0.1": ("0.1", '{"$numberDouble":"0.1"}'),
+    '{"$numberDecimal":"0.1"}': ('{"$numberDecimal":"0.10"}', '{"$numberDecimal":"1E-1"}'),
+    "1.0E-7": ("1.0E-7", '{"$numberDouble":"1.0E-7"}'),
+    "1.5E300": ("1.5E300", '{"$numberDouble":"1.5E+300"}'),
+    "1.23456785E7": ("1.23456785E7", '{"$numberDouble":"12345678.5"}'),
+    '{"$numberDouble":"NaN"}': ("NaN", '{"$numberDouble":"NaN"}', '{"$numberDecimal":"NaN"}'),
+    '{"$numberDouble":"-Infinity"}': ("-Infinity", '{"$numberDouble":"-Infinity"}'),
+    '{"$date":"2026-11-05T10:00:00Z"}': (
+        '{"$date": "2026-11-05T10:00:00Z"}',
+        '{"$date": {"$numberLong": "1793872800000"}}',
+        '{"$date": 1793872800000}',
+        '{"$date": "2026-11-05T11:30:00.000+0130"}',
+    ),
+    '{"$date":"2026-11-05T10:00:00.120Z"}': (
+        '{"$date": "2026-11-05T10:00:00.12Z"}',
+        '{"$date": 1793872800120}',
+    ),
+    '{"$date":{"$numberLong":"-1"}}': (
+        '{"$date": {"$numberLong": "-1"}}',
+        '{"$date": -1}',
+        '{"$date": "1969-12-31T23:59:59.999Z"}',
+    ),
+    '{"$binary":{"base64":"a2Fma2E=","subType":"00"}}': (
+        '{"$binary": {"base64": "a2Fma2E=", "subType": "00"}}',
+        '{"$binary": "a2Fma2E=", "$type": "00"}',
+        '{"$binary": "a2Fma2E=", "$type": "0"}',
+    ),
+    UUID: (
+        UUID,
+        f'{{"$binary": "{UUID_BYTES}", "$type": "04"}}',
+        '{"$uuid": "c8edabc3-f738-4ca3-b68d-aa92a91478a3"}',
+    ),
+    # The order of members counts (M2).
+    '{"nums":[10,0.5],"hi":"kafka"}': (
+        '{"nums": [10.0, 0.5], "hi": "kafka"}',
+        '{"nums": [{"$numberLong": "10"}, {"$numberDouble": "0.5"}], "hi": "kafka"}',
+    ),
+    '{"hi":"kafka","nums":[10,0.5]}': ('{"hi": "kafka", "nums": [10.0, 0.5]}',),
+    '{"t":{"$date":"2026-11-05T10:00:00Z"},"s":"{\\"$date\\":5} 1.0","n":{"b":1,"a":null}}': (
+        '{"t": {"$date": "2026-11-05T10:00:00Z"}, "s": "{\\"$date\\":5} 1.0", '
+        '"n": {"b": 1, "a": null}}',
+        '{"t": {"$date": {"$numberLong": "1793872800000"}}, "s": "{\\"$date\\":5} 1.0", '
+        '"n": {"b": {"$numberLong": "1"}, "a": null}}',
+    ),
 }
 
 
 def ids(landing: Landing) -> None:
     landing.on(DAYS[0])
     one = Collection("ids", landing)
-    for n, sent in enumerate(IDS):
-        one.says("c", f'{{"_id": {sent}, "n": {n}}}', sent)
+    for n, (of_key, *texts) in enumerate(IDS.values()):
+        one.says("c", f'{{"n": {n}, "_id": {[*texts, of_key][0]}}}', of_key)
+        for m, text in enumerate(texts):
+            one.says("u", f'{{"_id": {text}, "n": {n}, "m": {m}}}', text)
     landing.on(DAYS[1])
-    for n, sent in enumerate(IDS):
+    for n, (of_key, *_) in enumerate(IDS.values()):
         if n % 2:
-            one.says("d", None, sent)
+            one.says("d", None, of_key)
         else:
-            one.says("u", f'{{"_id": {sent}, "n": {n + 100}}}', sent)
+            one.says("u", f'{{"_id": {of_key}, "n": {n + 100}}}', of_key)
+
+
+NOT_FINITE = (
+    '{"_id": 1, "a": NaN, "b": [-Infinity,Infinity], "c": "NaN, \\"NaN", "d": -1, "e": {"f":NaN}}'
+)
+
+
+def not_finite(landing: Landing) -> None:
+    landing.on(DAYS[0])
+    one = Collection("numbers", landing)
+    one.says("c", NOT_FINITE, "1")
+    one.says("c", '{"_id": 2, "a": NaNs}', "2")
+    one.says("c", '{"_id": 3, "a": Infinity, "b": nan}', "3")
+    two = Collection("ratios", landing)
+    two.says("c", '{"_id": 1, "ratio": NaN}', "1")
+    two.says("c", '{"_id": 2, "ratio": {"$numberDouble": "-Infinity"}}', "2")
 
 
 def old(landing: Landing) -> None:
@@ -168,7 +239,7 @@ def odd(landing: Landing) -> None:
 @pytest.fixture(scope="module")
 def landing() -> Landing:
     landing = Landing(DAYS[0])
-    for tell in (people, ids, old, schemas, typed, odd):
+    for tell in (people, ids, not_finite, old, schemas, typed, odd):
         tell(landing)
     return landing
 
@@ -201,9 +272,23 @@ def test_a_document_is_its_id_and_its_text(lake: Lake) -> None:
 
 def test_ids_of_all_kinds_are_those_of_the_message_keys(lake: Lake) -> None:
     first = {row["_id"] for row in lakes.rows_of(lake, SOURCE, "shop.ids", DAYS[0])}
-    assert first == set(IDS.values())
+    assert first == set(IDS)
     last = {row["_id"] for row in lakes.rows_of(lake, SOURCE, "shop.ids", DAYS[1])}
-    assert last == set(list(IDS.values())[::2])
+    assert last == set(list(IDS)[::2])
+
+
+def test_what_json_has_no_number_for_is_extended_json_in_its_place(lake: Lake) -> None:
+    wrapped = NOT_FINITE.replace('"a": NaN', '"a": {"$numberDouble":"NaN"}')
+    wrapped = wrapped.replace('"f":NaN', '"f":{"$numberDouble":"NaN"}')
+    for sign in ("-", ""):
+        number = f"{sign}Infinity"
+        wrapped = wrapped.replace(f"[{number}", f'[{{"$numberDouble":"{number}"}}')
+        wrapped = wrapped.replace(f",{number}", f',{{"$numberDouble":"{number}"}}')
+    rows = lakes.rows_of(lake, SOURCE, "shop.numbers", DAYS[0])
+    assert rows == [{"_id": "1", "document": wrapped}]
+    ratios = {r["_id"]: r["ratio"] for r in lakes.rows_of(lake, SOURCE, "shop.ratios", DAYS[0])}
+    assert math.isnan(ratios["1"])
+    assert ratios["2"] == -math.inf
 
 
 def test_an_update_without_the_document_is_quarantined_with_the_cure(lake: Lake) -> None:
