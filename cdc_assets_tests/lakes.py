@@ -137,9 +137,8 @@ def config_of(
 
 def plain(frame: DataFrame) -> list[Row]:
     """The rows as plain Python; through Arrow, which keeps instants in UTC."""
-    return [
-        {name: _plain(value) for name, value in row.items()} for row in frame.toArrow().to_pylist()
-    ]
+    rows = frame.toArrow().to_pylist(maps_as_pydicts="strict")
+    return [{name: _plain(value) for name, value in row.items()} for row in rows]
 
 
 def _plain(value: Any) -> Any:

@@ -481,6 +481,8 @@ def _timestamp(value: Any, *, zoned: bool, unit: str = "ms") -> datetime:
             return value.replace(tzinfo=timezone.utc) if zoned else value
         utc = value.astimezone(timezone.utc)
         return utc if zoned else utc.replace(tzinfo=None)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=timezone.utc if zoned else None)
     found = ISO_TIMESTAMP.fullmatch(value) if isinstance(value, str) else None
     if not found:
         raise DoesNotFitError("no timestamp")

@@ -747,7 +747,7 @@ def values_have_the_types_of_the_message_schema(log: PgLog) -> Rows:
             "bits": b"\x01",
             "place": {"wkb": b"\x01\x01", "srid": 4326},
             "list": [1, None, 3],
-            "map": [("a", "b")],
+            "map": {"a": "b"},
         }
     ]
 

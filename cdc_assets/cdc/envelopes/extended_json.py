@@ -9,7 +9,7 @@ has no number for is ``{"$numberDouble":"NaN"}``.
 
 from __future__ import annotations
 
-from cdc_assets.cdc.sqltext import Sql, base64_of, case, literal
+from cdc_assets.cdc.sqltext import Sql, base64_of, case, get, literal
 
 # What needs no other text: a text, a whole number, an ObjectId, true, false, null.
 _SIMPLE = r'^(?:"[^"]*"|-?[1-9][0-9]{0,17}|0|\{"\$oid":"[0-9a-f]{24}"\}|true|false|null)$'
@@ -57,6 +57,19 @@ def id_text(value: Sql, document: Sql) -> Sql:
         (f"{plain} RLIKE {literal(_SIMPLE)}", plain),
         otherwise=canonical(text),
     )
+
+
+def plain_id_text(value: Sql) -> Sql:
+    """An id as the version before wrote it: of a number that says its type, the digits."""
+    digits = ", ".join(get(value, f"$.$number{kind}", "string") for kind in ("Long", "Int"))
+    return f"coalesce({digits}, to_json({value}))"
+
+
+def is_document(text: Sql) -> Sql:
+    """Is a canonical id a document of two or more members, whose order counts (M2)?"""
+    values = f"{_WRAPPED}|{_STRING}"
+    # Without texts, a further member's name is nothing between its signs.
+    return f"contains(regexp_replace({text}, {literal(values)}, ''), ',:')"
 
 
 def canonical(text: Sql) -> Sql:

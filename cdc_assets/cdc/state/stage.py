@@ -24,6 +24,7 @@ from cdc_assets.cdc.positions import literal_position
 from cdc_assets.cdc.state import apply
 from cdc_assets.cdc.state.columns import TableColumns
 from cdc_assets.cdc.state.day_inputs import DayInputs
+from cdc_assets.cdc.state.document_ids import check_ids, has_document_ids
 from cdc_assets.cdc.state.epochs import SourceEpochs, named_instants
 from cdc_assets.cdc.state.facts import Facts, gather
 from cdc_assets.cdc.state.table_day import TableDay
@@ -48,6 +49,7 @@ class DayReport:
     unfit: Mapping[str, Any] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)  # time stamps in another unit than ms
     unresolved: int = 0
+    canonical_ids: bool = False  # of MongoDB, as M1 writes them
     incompatible: Sequence[str] = ()
     too_late: int = 0
     highest: Sequence[int] | None = None
@@ -98,6 +100,7 @@ def make_table_day(
         table_day = _read(lake, name, table, day, facts)
         inputs, state = table_day.inputs, table_day.state
     _check_databases(table_day)
+    check_ids(table_day)
     _check_quarantine(table_day)
     base = table_day.base
     columns = TableColumns(table_day)
@@ -189,6 +192,7 @@ def _build(
         ops=day.day_facts.ops,
         database=day.database,
         other_databases=day.other_databases,
+        canonical_ids=has_document_ids(day),
         incompatible=columns.incompatible,
         too_late=_too_late(day),
         highest=day.highest,

@@ -137,8 +137,20 @@ def _held(at: At, kind: ColumnType) -> Sql:
         return _cast(read_value(at, sent), "string") if is_decimal else text
     if sent.spark == "boolean" and is_number(target):
         return _cast(read_value(at, sent), target)
+    if sent.spark == "string" and is_number(target):
+        number = _let(text, lambda found: _number_held(found, target))
+        return f"coalesce({number}, {_of_truth(text, target)})"
     if target == "boolean":
         return _boolean_of(text)
+    if is_number(target):
+        return _number_held(text, target)
+    if target == "binary":
+        return _from_base64(text) if sent.spark == "string" else _null(target)
+    return _iso_value(text, target)
+
+
+def _number_held(text: Sql, target: str) -> Sql:
+    """A number's text as a number of another type."""
     if target in ("int", "bigint"):
         return _let(
             _replaced(text, r"\.0+$", ""),
@@ -146,10 +158,6 @@ def _held(at: At, kind: ColumnType) -> Sql:
         )
     if target in ("float", "double"):
         return _let(text, lambda found: _unrounded(found, target))
-    if target == "binary":
-        return _from_base64(text) if sent.spark == "string" else _null(target)
-    if target in ("date", "timestamp", "timestamp_ntz"):
-        return _iso_value(text, target)
     return _exact(text, target)
 
 

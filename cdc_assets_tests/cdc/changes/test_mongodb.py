@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.cdc.envelopes import extended_json, mongodb
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.state import stage
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
@@ -317,3 +319,48 @@ def test_configured_columns_take_the_place_of_the_document(lake: Lake) -> None:
     assert rows["3"]["at"] == datetime.fromtimestamp(1780000000, timezone.utc)
     later = {row["_id"]: row for row in lakes.rows_of(lake, SOURCE, "shop.typed", DAYS[1])}
     assert (later["1"]["name"], later["1"]["n"]) == ("Anne", None)
+
+
+# Ids, and whether a table of them that the version before made goes on; `{}` stands for the text.
+STANDING = [
+    ([OID, '"a"', "1004", '{"$numberLong": "5"}', "true"], True),
+    (['{"$date": {"$numberLong": "1793872800000"}}'], False),
+    (['{"$binary": "a2Fma2E=", "$type": "00"}'], False),
+    (['{"$numberDouble": "7.0"}'], False),
+    (['{"a": 1}', '{"a": 1, "b": 2}'], True),
+    (['{"b": 1, "a": 2}'], False),
+]
+
+
+@pytest.mark.slow
+def test_a_table_with_ids_that_are_written_otherwise_now_stops_with_how_to_make_it_anew(
+    lake_of: LakeOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landing = Landing(DAYS[0])
+    texts = {f"t{n}": ids for n, (ids, _) in enumerate(STANDING)}
+    typed = {f"typed{n}": ids[-1:] for n, (ids, _) in enumerate(STANDING[4:])}
+    for day in DAYS:
+        landing.on(day)
+        for name, ids in {**texts, **typed}.items():
+            for sent in ids:
+                Collection(name, landing).says("c", f'{{"_id": {sent}, "n": 1}}', sent)
+    tables: dict[str, Any] = {f"shop.{name}": {} for name in texts}
+    tables |= {f"shop.{name}": {"columns": {"n": "int"}} for name in typed}
+    options = lakes.write_source(tmp_path, landing.landed, "debezium-mongodb", tables=tables)
+    lake = lake_of({SOURCE: options}, DAYS[0])
+    with monkeypatch.context() as before:
+        before.setattr(mongodb, "id_text", lambda value, _: extended_json.plain_id_text(value))
+        before.setattr(stage, "has_document_ids", lambda day: False)
+        lakes.run_all(lake, SOURCE, DAYS[:1])
+    lakes.run_stages(lake, SOURCE, DAYS[1:])
+    _, errors = lakes.run_tables(lake, SOURCE, DAYS[1:])
+    stopped = {table: str(error) for (table, _), error in errors.items()}
+    goes_on = {f"shop.t{n}": goes_on for n, (_, goes_on) in enumerate(STANDING)}
+    # Without the document nothing shows the order of an id's members.
+    assert stopped.keys() == {t for t, goes in goes_on.items() if not goes} | {
+        f"shop.{name}" for name in typed
+    }
+    assert f"--table shop.t1 --from {DAYS[0]} --to {DAYS[1]}" in stopped["shop.t1"]
+    assert "have the connector take a new snapshot" in stopped["shop.t1"]
+    lakes.run_all(lake, SOURCE, DAYS, ["shop.t1"], force=True)
+    assert len(lakes.rows_of(lake, SOURCE, "shop.t1", DAYS[1])) == 1
