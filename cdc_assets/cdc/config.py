@@ -105,8 +105,12 @@ class TableConfig(_Model):
         "unset takes the message key (D5).",
     )
     replica_identity: Literal["unknown", "default", "nothing", "index", "full"] = "unknown"
+    on_drop: Literal["keep", "empty"] | None = Field(
+        default=None, description="As the source's; unset takes that."
+    )
     columns: dict[str, str] = Field(
-        default_factory=dict, description="Column types where messages have no schema."
+        default_factory=dict,
+        description="Column types; they win over those of messages, by a closed list (R3).",
     )
     start_date: date | None = None
     bucket: int | None = Field(default=None, ge=1, le=10_000)
@@ -400,6 +404,10 @@ class SourceConfig(_Model):
         "`table`: of debezium-flat records that do not say their table.",
     )
     missing_columns: Literal["null", "keep"] = "null"
+    on_drop: Literal["keep", "empty"] = Field(
+        default="keep",
+        description="`empty`: rows go when a statement drops or truncates their table (D21).",
+    )
     unavailable_value: str = Field(default=PLACEHOLDER, min_length=1)
     keep_days: int = Field(default=400, ge=1)
     landing_keep_days: int | None = Field(
@@ -669,6 +677,15 @@ class SourceConfig(_Model):
     def knows(self, table: str) -> bool:
         """Whether `tables` lists a table, or a pattern adopts or excludes it."""
         return table in self.tables or self.pattern_of(table) is not None
+
+    @property
+    def emptied_by_statements(self) -> list[str]:
+        """The tables whose rows go where a statement drops or truncates them."""
+        return sorted(
+            name
+            for name, table in self.tables.items()
+            if (table.on_drop or self.on_drop) == "empty"
+        )
 
     @property
     def is_protected(self) -> bool:

@@ -17,6 +17,7 @@ import dagster as dg
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.changes.hidden_changes import Statement, hidden_statements
 from cdc_assets.cdc.changes.order_facts import Scattered, scattered_keys
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.changes.route import DESTINATIONS
@@ -276,7 +277,7 @@ def changes_findings(
         lake.spark.table(lake.stage(name, "changes")),
         {day: figures[day]["scattered"] for day in days if figures[day]["scattered"]},
     )
-    ddl = _hidden_ddl(lake, name, days)
+    statements = hidden_statements(lake, name, days)
     findings = {}
     for day in days:
         of_day = figures[day]
@@ -311,7 +312,7 @@ def changes_findings(
                 epochs,
                 day,
             ),
-            listed("no_hidden_changes", ddl.get(day, [])),
+            _statements_finding(statements.get(day, [])),
             _alive_finding(lake.config, source, day, alive.get(day)),
         ]
     return findings
@@ -561,21 +562,16 @@ def _order_finding(
     )
 
 
-def _hidden_ddl(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[str]]:
-    """W2: statements that may have changed rows or shape out of sight."""
-    order = Window.partitionBy("landing_date").orderBy("topic", "partition", "offset")
-    rows = (
-        lake.stage_days(name, "control", days)
-        .where(F.col("source_op").isin("QUERY", "ERASE", "RENAME", "ALTER"))
-        .select(
-            "landing_date", "topic", "partition", "offset", "table_name", "source_op", "payload"
-        )
-        .withColumn("n", F.row_number().over(order))
-        .where("n <= 20")
-        .orderBy("landing_date", "n")
-        .collect()
+def _statements_finding(statements: Sequence[Statement]) -> Finding:
+    """D21, W2: a table that is gone, and whose rows stay, is an error."""
+    found = listed("no_hidden_changes", [str(statement) for statement in statements])
+    if not any(statement.leaves_rows for statement in statements):
+        return found
+    return replace(
+        found,
+        severity=ERROR,
+        description="A table was dropped; its rows stay until they are deleted or truncated.",
     )
-    return _by_day(rows, lambda row: f"{row.table_name} {row.source_op}: {row.payload}")
 
 
 def table_findings(state: TableState, day: date, report: DayReport) -> list[Finding]:

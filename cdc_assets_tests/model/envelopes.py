@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -50,6 +51,7 @@ from cdc_assets_tests.model.records import (
     Record,
     Wire,
 )
+from cdc_assets_tests.model.statements import statement_of
 from cdc_assets_tests.model.streams import number_runs, settle_tombstones
 from cdc_assets_tests.model.values import (
     DATAWORKS_WIRES,
@@ -134,7 +136,28 @@ def _read_rows(source: dict[str, Any], record: Record, day: date) -> list[Event]
             rows = document.get("data")
             count = len(rows) if isinstance(rows, list) and rows else None
     numbers: list[int | None] = [None] if count is None else [*range(count)]
-    return [_read_record(source, record, day, number) for number in numbers]
+    events = [_read_record(source, record, day, number) for number in numbers]
+    return [row for event in events for row in _rows_of_statement(source, event)]
+
+
+def _rows_of_statement(source: dict[str, Any], event: Event) -> list[Event]:
+    """D21: with `on_drop: empty` a statement that leaves no row of a table is its truncate."""
+    if event.destination != "control" or event.op != "ddl" or event.is_snapshot:
+        return [event]
+    configs = table_configs(source)
+    kind, hit = statement_of(event, configs)
+    if kind not in ("DROP", "DROP DATABASE", "TRUNCATE"):
+        return [event]
+    rows = []
+    for table in (name for name in configs if name in hit):
+        if (configs[table].get("on_drop") or source.get("on_drop")) == "empty":
+            row = replace(event, table_name=table, op="t", source_op=kind, destination="changes")
+            row.row_number = len(rows)
+            set_source(row, event.said_source, {})
+            rows.append(row)
+    if not rows or len(rows) < len(hit):
+        rows.append(replace(event, row_number=len(rows)) if rows else event)
+    return rows
 
 
 def _read_record(
@@ -302,6 +325,9 @@ def _is_mark(mark: Any) -> bool:
 def _read_without_op(payload: dict[str, Any], event: Event) -> None:
     """D16: what has no op may still be understood."""
     if "ddl" in payload:
+        event.said_source = dict_of(payload.get("source")) or {}
+        event.is_snapshot = _is_mark(event.said_source.get("snapshot"))
+        event.statement = payload["ddl"] if isinstance(payload["ddl"], str) else None
         _control(event, "ddl")
     if payload.get("status") in ("BEGIN", "END") and "id" in payload:
         _control(event, "transaction")

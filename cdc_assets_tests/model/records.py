@@ -147,6 +147,8 @@ class Event:
     source_key: list[str] | None = None  # the key columns that the producer names (W4)
     ordinal: int = 0  # O14
     row_number: int | None = None  # in a record of many rows
+    statement: str | None = None  # of DDL (D21)
+    said_source: dict[str, Any] = field(default_factory=dict)  # of a statement's event
 
     @property
     def removes(self) -> bool:

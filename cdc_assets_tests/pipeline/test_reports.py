@@ -29,6 +29,7 @@ NAMES = (
     "canal-type-init",
     "date-to-datetime",
     "mysql-compressed-transaction",
+    "mysql-drop-and-create",
     "mysql-failover",
     "oracle-key-shift",
     "oracle-rs-id",

@@ -27,6 +27,7 @@ from cdc_assets.cdc.envelopes.keys import (
     with_message_key,
     with_raw_keys,
 )
+from cdc_assets.cdc.envelopes.statements import namespaces_of, with_emptied
 from cdc_assets.cdc.registry.decode import Decoding, is_framed, number_in
 from cdc_assets.cdc.sqltext import Query, Sql, case, get, is_one_of, literal, rarely
 from cdc_assets.cdc.values.strict_json import document_in
@@ -103,6 +104,8 @@ def parse(
     beginning = case(("doc IS NULL OR offset IS NULL", f"substring(value, 1, {_SHOWN * _UTF8})"))
     of_key = {"key_doc": "coalesce(sent_key, key_doc)"} if decoded else {}
     events = own.read(documents.replace({"value": beginning, **of_key}))
+    if emptied := source.emptied_by_statements:
+        events = with_emptied(events, namespaces_of(source.tables), emptied)
     known_schema = "sent_key_schema" if decoded else None
     keyed = with_raw_keys(
         with_header_keys(with_message_key(events, own.key_row, known_schema)), source
@@ -127,7 +130,7 @@ def parse(
             "CASE WHEN NOT is_tombstone THEN coalesce(e_reason, key_reason) END)",
             "_has_source": "NOT is_tombstone AND (e_kind = 'row' OR e_op = 'message')",
             "_has_position": "NOT is_tombstone AND NOT coalesce(e_is_snapshot, false) "
-            "AND (e_kind = 'row' OR e_op = 'message')",
+            "AND (e_kind = 'row' OR e_op IN ('message', 'ddl'))",
             "says_order": "coalesce(array_max(ordered) > 0, false)",
             "kafka_time": positions.time_in_kafka("e_processed_ts_ms"),
         }

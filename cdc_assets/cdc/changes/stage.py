@@ -37,7 +37,7 @@ from cdc_assets.cdc.registry.kept import kept_decoding
 from cdc_assets.cdc.sqltext import with_replaced
 
 # Raised when the reading of records changes, so that days made before are made again.
-READER_VERSION = 7
+READER_VERSION = 8
 
 
 def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = False) -> list[date]:
@@ -144,6 +144,8 @@ def rules_fingerprint(config: Config, name: str) -> str:
         rules.append("databases")
     if source.flat_rules is not None:
         rules.append(source.flat_rules)
+    if source.emptied_by_statements:
+        rules.append(["emptied", *source.emptied_by_statements])
     if source.is_protected:
         hidden = {n: [sorted(t.exclude), sorted(t.hash)] for n, t in sorted(source.tables.items())}
         rules += [hidden, config.hash_salt]

@@ -17,6 +17,7 @@ from cdc_assets.cdc.envelopes.envelope import (
     table_and_row,
 )
 from cdc_assets.cdc.envelopes.images import with_images
+from cdc_assets.cdc.envelopes.statements import kind_of
 from cdc_assets.cdc.names import TableName, namespace_of_database_sql, table_name_sql
 from cdc_assets.cdc.sqltext import (
     Query,
@@ -341,6 +342,11 @@ def read_envelope(
     )
     elements = positions.debezium_elements("v_basis", of_source, source.name("file"))
     mark = of_source("snapshot")
+    statement = (
+        f"coalesce(nullif({get('e.ddl', '$', 'string')}, ''), "
+        f"{case((is_present('e.tableChanges'), 'to_json(e.tableChanges)'))})"
+    )
+    kind = rarely("v_control = 'ddl'", kind_of(statement, "CAST(NULL AS string)"))
     return Envelope(
         reason="v_reason",
         detail=rarely("v_reason IS NOT NULL", _detail(source, sent_op, lindorm, in_databases)),
@@ -350,7 +356,8 @@ def read_envelope(
             (f"v_is_event AND {row_op}", "'row'"),
         ),
         op=f"coalesce(v_control, {op})",
-        source_op=op,
+        # An event of DDL has no op: what its statement does to rows takes its place.
+        source_op=f"coalesce({op}, {kind})",
         connector=f"coalesce({of_source('connector')}, {literal('lindorm' if lindorm else None)})",
         server=of_source("name"),
         db=of_source("db"),
@@ -373,18 +380,15 @@ def read_envelope(
         last_commit=positions.last_commit("v_basis", of_source("sequence")),
         # D14: a mark that is not yet known counts as a snapshot read. No truncate is read from a
         # table: without a position of its own it would remove nothing.
-        is_snapshot=f"{op} = 'r' OR coalesce({op} <> 't' AND {mark} <> 'false', false)",
+        is_snapshot=f"coalesce({op} = 'r', false) "
+        f"OR coalesce(NOT {op} <=> 't' AND {mark} <> 'false', false)",
         schema=case(
             (f"is_wrapped AND {is_object('doc', _of('schema'))}", get("doc", _of("schema")))
         ),
         start=case(("is_wrapped", "start_hash")),
         payload=case(
             ("v_control = 'message'", "e.message.content"),
-            (
-                "v_control = 'ddl'",
-                f"coalesce(nullif({get('e.ddl', '$', 'string')}, ''), "
-                f"{case((is_present('e.tableChanges'), 'to_json(e.tableChanges)'))})",
-            ),
+            ("v_control = 'ddl'", statement),
             ("v_control = 'transaction'", "concat_ws(' ', e.status, e.id)"),
         ),
     ).add_to(reasoned)

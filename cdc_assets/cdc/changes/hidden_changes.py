@@ -1,0 +1,115 @@
+"""Statements that changed rows without an event for each (FORMATS D21, W2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from pyspark.sql import Row, Window
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.envelopes.statements import (
+    DROP,
+    DROP_DATABASE,
+    EMPTYING,
+    TRUNCATE,
+    hit_of,
+    kind_of,
+    namespaces_of,
+    tables_of,
+)
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of
+
+# What sources call statements of which any may have changed rows (W2).
+_VAGUE = ("QUERY", "ERASE", "RENAME", "ALTER")
+_READ, _SHOWN = 200, 20  # of a day
+# The last elements of a position are of Kafka: partition, offset and place.
+_OF_KAFKA = 3
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement that may have changed rows out of sight.
+
+    `tables` are the configured tables that it is about; of a statement that may have changed rows
+    of any, the one that its event names. `kind` is what it does, or what the source calls it.
+    """
+
+    day: date
+    tables: tuple[str, ...]
+    kind: str
+    text: str | None
+
+    @property
+    def leaves_rows(self) -> bool:
+        """Is a table gone, while its rows stay?"""
+        return self.kind in (DROP, DROP_DATABASE)
+
+    def __str__(self) -> str:
+        said = f"{', '.join(self.tables)} {self.kind}: {self.text}"
+        cure = "its rows stay; on_drop: empty has them removed"
+        return f"{said} ({cure})" if self.leaves_rows else said
+
+
+def hidden_statements(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[Statement]]:
+    """The statements of some days after which rows may be others than events say.
+
+    A truncate is none where its event landed too; what a snapshot says first is none (D14).
+
+    Returns:
+        At most 20 a day, in the order of their records.
+    """
+    source = lake.config.source(name)
+    tables, emptied = namespaces_of(source.tables), source.emptied_by_statements
+    rows = lake.stage_days(name, "control", days).where("op = 'ddl' AND NOT is_snapshot <=> true")
+    judged = Query(rows).extend({"kind": kind_of("payload", "source_op")})
+    named = judged.extend({"named": tables_of("payload", "kind", "table_name", "db")})
+    is_about = case(("kind IS NOT NULL", hit_of(tables, "kind", "named"))) if tables else _NONE
+    hit = named.extend({"hit": is_about})
+    is_vague = is_one_of("source_op", _VAGUE)
+    chosen = hit.where(f"size(hit) > 0 OR {is_vague}").select(
+        *("landing_date", "topic", "partition", "offset", "hit", "position"),
+        *("coalesce(kind, source_op) AS kind", "payload", "table_name"),
+    )
+    order = Window.partitionBy("landing_date").orderBy("topic", "partition", "offset")
+    placed = chosen.plan().withColumn("n", F.row_number().over(order))
+    found = placed.where(F.col("n") <= _READ).orderBy("landing_date", "n").collect()
+    sent = _truncates(lake, name, [row for row in found if row.kind == TRUNCATE])
+    statements: dict[date, list[Statement]] = {}
+    for row in found:
+        about = row.hit or ()
+        gone = emptied if row.kind in EMPTYING else ()
+        kept = tuple(
+            table
+            for table in about
+            if table not in gone and (table, _elements(row.position)) not in sent
+        )
+        if about and not kept:
+            continue
+        of_day = statements.setdefault(row.landing_date, [])
+        if len(of_day) < _SHOWN:
+            of_tables = kept or (str(row.table_name),)
+            of_day.append(Statement(row.landing_date, of_tables, row.kind, row.payload))
+    return statements
+
+
+_NONE: Sql = "CAST(array() AS array<string>)"
+
+
+def _elements(position: Sequence[int] | None) -> tuple[int, ...]:
+    return tuple(position or ())[:-_OF_KAFKA]
+
+
+def _truncates(
+    lake: Lake, name: str, statements: Sequence[Row]
+) -> set[tuple[str, tuple[int, ...]]]:
+    """The truncates that landed around some statements: each a table and the source's elements."""
+    tables = sorted({table for row in statements for table in row.hit})
+    if not tables:
+        return set()
+    days = {row.landing_date + timedelta(days=n) for row in statements for n in (-1, 0, 1)}
+    rows = lake.stage_days(name, "changes", sorted(days)).where("op = 't'")
+    found = rows.where(F.col("table_name").isin(tables)).select("table_name", "position").collect()
+    return {(row.table_name, _elements(row.position)) for row in found}
