@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.keys import judge_keys
+from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.reading import placed_by_kafka, read_records
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.changes.route import route
@@ -40,8 +41,10 @@ from cdc_assets.cdc.positions import stream_of, time_in_kafka
 from cdc_assets.cdc.registry.decode import Decoding
 from cdc_assets.cdc.registry.kept import fetched_decoding
 from cdc_assets.cdc.spark import SHORT_RUN, SMALL_ROWS, SMALL_WORK, build_session
+from cdc_assets.cdc.state.configured_types import with_messages
 from cdc_assets.cdc.state.epochs import another_stream_in_words, begin_in_words
 from cdc_assets.cdc.state.takeovers import Landed, Stream, judged_by_rows
+from cdc_assets.cdc.values.column_types import columns_of_config, has_no_unit
 from cdc_assets.cli import imports
 from cdc_assets.orchestration.interrupts import interruptible
 
@@ -182,21 +185,24 @@ def inspect_landing(
     with local_checkpoints() as checkpoints:
         landing = checkpoints.add(landing)
         decoding = fetched_decoding(landing, rules.name, rules.source)
-        routed = _routed(landing, rules, checkpoints, decoding)
+        routed, schemas = _routed(landing, rules, checkpoints, decoding)
         chosen = routed if offset is None else routed.where(F.col("offset") == offset)
         rows = [row.asDict() for row in chosen.select(*_columns()).collect()]
     rows.sort(key=itemgetter("line"))
     shown = COLUMNS if offset is None else (*COLUMNS, *DETAILS)
     begins = new_epochs(rows) if offset is None and rules.source.finds_epochs else {}
+    types = said_of_types(rows, rules, schemas)
     for row in rows:
-        row["explanation"] = explain(row, rules) + begins.get(row["line"], "")
+        line = row["line"]
+        row["explanation"] = explain(row, rules) + begins.get(line, "") + types.get(line, "")
     return [{name: row[name] for name in shown} for row in rows]
 
 
 def _routed(
     landing: DataFrame, rules: Rules, checkpoints: Checkpoints, decoding: Decoding | None
-) -> DataFrame:
-    """Parsed records with `line` (their order), their destination and `nearest_offset`."""
+) -> tuple[DataFrame, KnownSchemas]:
+    """Parsed records with `line` (their order), their destination and `nearest_offset`; and the
+    schemas that they carry."""
     source = rules.source
     reading = read_records(landing, source, checkpoints, decoding)
     keys, schemas = reading.keys, reading.landed_schemas(source)
@@ -206,11 +212,11 @@ def _routed(
     misfits = judge_keys(keys, source, schemas, lambda _: None)
     if not keys.tombstones:
         routed = route(parsed, source, keys, schemas, None, misfits)
-        return routed.withColumn("nearest_offset", F.lit(None).cast("bigint"))
+        return routed.withColumn("nearest_offset", F.lit(None).cast("bigint")), schemas
     first = min(shape.day for shape in keys.tombstones)
     topics = tables_by_topic(parsed)
     verdicts = judge_tombstones(parsed, topics, first)
-    return route(parsed, source, keys, schemas, verdicts, misfits)
+    return route(parsed, source, keys, schemas, verdicts, misfits), schemas
 
 
 def is_small(files: Iterable[Path], limit: int | None = None) -> bool:
@@ -277,6 +283,35 @@ def _tombstone_value() -> Column:
         .when(value == F.xxhash64(F.lit(b"null")), "value is the text `null`")
         .otherwise("value has a `payload` that is null")
     )
+
+
+# --- types (FORMATS R3)
+
+
+def said_of_types(rows: Sequence[Row], rules: Rules, schemas: KnownSchemas) -> dict[int, str]:
+    """What to say at the first record of a table, by its `line`: entries of `columns` that its
+    messages contradict, and in which unit numbers of a time are read that nobody named."""
+    said: dict[int, str] = {}
+    seen: set[str] = set()
+    for row in rows:
+        table = row["table"]
+        settings = rules.source.tables.get(table)
+        if table in seen or settings is None or row["destination"] != "changes":
+            continue
+        seen.add(table)
+        of_messages = schemas.latest(table, date.max)
+        configured = columns_of_config(settings.lake_columns)
+        keys = set(json.loads(row["key"] or "{}"))
+        found = [str(c) for c in with_messages(rules.name, table, of_messages, configured, keys)]
+        found += [
+            f"Numbers in {name} are read as milliseconds since 1970; `{kind.spark}(us)` (s, ms, "
+            "us, ns) in `columns` says another unit"
+            for name, kind in configured.items()
+            if name not in of_messages and has_no_unit(kind)
+        ]
+        if found:
+            said[row["line"]] = ". " + ". ".join(found)
+    return said
 
 
 # --- new servers (FORMATS O11)

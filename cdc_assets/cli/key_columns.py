@@ -11,6 +11,7 @@ import gzip
 import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from cdc_assets.cdc.envelopes.formats import format_of
 from cdc_assets.cdc.errors import CdcError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
+from cdc_assets.cdc.values import column_types as types
 
 # Of the newest days; a table that has no row among them is left out.
 _RECORDS = 2_000
@@ -46,12 +48,38 @@ def columns_of_tables(config: Config, source: str) -> dict[str, set[str]]:
     return {table: names | keys.get(table, set()) for table, names in rows.items() if names}
 
 
+def types_of_tables(config: Config, source: str) -> dict[str, types.ColumnTypes]:
+    """The columns' types of each table of a source, as its messages say; the newest last.
+
+    Raises:
+        OSError: a landed file can't be read.
+    """
+    found: dict[str, types.ColumnTypes] = {}
+    settings = config.sources[source]
+    for _, value in islice(_landed(settings.landing.files), _RECORDS):
+        table_and_row, schema = row_of(value, settings), _schema_of(value)
+        if table_and_row is not None and schema is not None:
+            said = columns_of_schema(json.dumps(schema), settings)
+            found[table_and_row[0]] = types.over(said, found.get(table_and_row[0], {}))
+    for table, text in _schemas(config, source):
+        found[table] = types.over(columns_of_schema(text, settings), found.get(table, {}))
+    return found
+
+
+def _schema_of(value: Any) -> Mapping[str, Any] | None:
+    """What an event says of its columns' types: Connect's schema, or Canal's `mysqlType`."""
+    schema = value.get("schema", value.get("mysqlType")) if isinstance(value, dict) else None
+    return schema if isinstance(schema, dict) else None
+
+
 def _schemas(config: Config, source: str) -> Iterator[tuple[str, str]]:
+    """Table and text of each schema in the lake, oldest first."""
     try:
         found = reads.read_rows(config, reads.own_table(source, "schemas"))
     except CdcError:  # no lake yet, or the check of the catalog says what is wrong with it
         return
-    for row in found.select(["table_name", "schema"]).to_pylist():
+    named = found.select(["table_name", "schema", "first_landed"]).to_pylist()
+    for row in sorted(named, key=itemgetter("first_landed")):
         if row["table_name"] is not None:  # not a registry's
             yield row["table_name"], row["schema"]
 

@@ -579,6 +579,11 @@ def table_findings(state: TableState, day: date, report: DayReport) -> list[Find
     built_on = state.made_of(day).get("day_before")
     before = state.day_before(day)
     unfit = {c: f"{v['count']}, such as {v['example']}" for c, v in report.unfit.items()}
+    of_columns = {
+        "columns_to_write": report.units,
+        "read_otherwise": report.read_otherwise,
+        "numbers_that_may_be_labels": report.open_labels,
+    }
     return [
         # A day that fails this audit is not published: the step records the failure.
         Finding("keys_unique", True, {"keys_audited": report.keys_audited, "rows": report.rows}),
@@ -617,10 +622,14 @@ def table_findings(state: TableState, day: date, report: DayReport) -> list[Find
         Finding("late_within_window", not report.too_late, {"too_late": report.too_late}),
         Finding(
             "values_representable",
-            not unfit and not report.unresolved and not report.units,
+            not (unfit or report.unresolved or any(of_columns.values())),
             {
                 **unfit,
-                **({"columns_to_write": json.dumps(dict(report.units))} if report.units else {}),
+                **{
+                    name: json.dumps(dict(columns), ensure_ascii=False)
+                    for name, columns in of_columns.items()
+                    if columns
+                },
                 "unfit_columns": len(unfit),
                 "unresolved_unchanged_values": report.unresolved,
             },

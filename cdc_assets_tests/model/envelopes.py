@@ -56,6 +56,7 @@ from cdc_assets_tests.model.streams import number_runs, settle_tombstones
 from cdc_assets_tests.model.values import (
     DATAWORKS_WIRES,
     Placeholder,
+    has_open_labels,
     mysql_wire,
     schema_fields,
     wire_type,
@@ -93,9 +94,30 @@ def read_events(
     found = judge_keys(configs, days)
     if found and not misfits:
         return read_events(source, landed, found)
+    _settle_labels(days)
     number_runs([event for _, events in days for event in events])
     set_epochs(source, days)
     return days
+
+
+def _settle_labels(days: list[tuple[date, list[Event]]]) -> None:
+    """C1: where a label is a number, the source's other columns of labels say what it sends."""
+    are_labels = False
+    for _, events in days:
+        counts = {True: 0, False: 0}
+        changes = [e for e in events if e.destination == "changes"]
+        for event in changes:
+            row = event.after if event.after is not None else event.before
+            for name, wire in event.wires.items():
+                sent = (row or {}).get(name)
+                if wire.get("labels") and not has_open_labels(wire) and sent not in (None, ""):
+                    counts[not str(sent).isdigit()] += 1
+        if any(counts.values()):
+            are_labels = counts[True] > counts[False]
+        for event in changes if are_labels else []:
+            for name, wire in list(event.wires.items()):
+                if has_open_labels(wire) and name not in (event.key or {}):
+                    event.wires = {**event.wires, name: {**wire, "are_labels": True}}
 
 
 def _as_landed(record: Record) -> Record:

@@ -265,6 +265,11 @@ def _number_of(text: Any) -> int | None:
     return int(text) if is_number else None
 
 
+def has_open_labels(wire: Wire) -> bool:
+    """Is a label of the column itself a number?"""
+    return any(_number_of(label) is not None for label in wire.get("labels") or ())
+
+
 def _enum_label(labels: list[str], sent: Any, are_labels: bool) -> Any:
     """C1: a label, or its index. `are_labels`: the source sends labels, says another column."""
     number = _number_of(sent)

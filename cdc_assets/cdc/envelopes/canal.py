@@ -41,7 +41,13 @@ from cdc_assets.cdc.sqltext import (
     struct,
     whole,
 )
-from cdc_assets.cdc.values.column_types import MAX_DECIMAL, UNKNOWN, ColumnType, ColumnTypes
+from cdc_assets.cdc.values.column_types import (
+    BARE_DECIMAL,
+    MAX_DECIMAL,
+    UNKNOWN,
+    ColumnType,
+    ColumnTypes,
+)
 from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 # INIT: the first load of Tencent's DTS and Huawei's DRS (C3).
@@ -183,8 +189,6 @@ _TYPES = {
         ColumnType("latin1", "binary"),
     ),
 }
-# TiCDC names no digits unless it is told to (C2).
-_BARE_DECIMAL = ColumnType("string", "string", encoding="exact decimal as text (decimal)")
 _UNSIGNED = {"int": ColumnType("bigint", "bigint"), "bigint": ColumnType("number", "decimal(20,0)")}
 _MYSQL_TYPE = re.compile(r"\s*([a-z]+(?: precision)?)\s*(?:\(([^)]*)\))?(.*)", re.DOTALL)
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
@@ -201,7 +205,8 @@ def type_of(text: str) -> ColumnType:
         # Of a type that does not name them (`enum` alone) values stay as they are sent.
         return ColumnType(name, "string", labels=labels) if labels else _TYPES["varchar"]
     if name in ("decimal", "numeric", "dec", "fixed"):
-        return _BARE_DECIMAL if numbers is None else _decimal(numbers)
+        # TiCDC names no digits unless it is told to (C2).
+        return BARE_DECIMAL if numbers is None else _decimal(numbers)
     kind = _TYPES.get(name, UNKNOWN)
     if "unsigned" in rest and name in ("int", "integer", "bigint"):
         kind = _UNSIGNED[kind.spark]

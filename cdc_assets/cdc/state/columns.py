@@ -26,6 +26,8 @@ from cdc_assets.cdc.lake.commits import KEY
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, is_column_name, quote
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_present, literal, literals
+from cdc_assets.cdc.state.configured_types import with_lake, with_messages
+from cdc_assets.cdc.state.labels import Labels, as_labels, find_labels
 from cdc_assets.cdc.state.record_order import names_in_order, place_columns
 from cdc_assets.cdc.state.table_day import LANDED, POSITION, SOURCE_TS, TableDay
 from cdc_assets.cdc.state.unsent_values import Unchanged
@@ -119,6 +121,7 @@ class TableColumns:
         self._before: dict[str, str] = {}
         self._comments: dict[str, str] = {}
         self._in_records: list[str] = []
+        self.labels = Labels()
         self.key_names: tuple[str, ...] = ()
 
     @property
@@ -182,6 +185,10 @@ class TableColumns:
             without = {**inferred, **without}
             self.inferred = {self._lake_name(n) for n, k in inferred.items() if k.inferred}
         self._by_schema.update(dict.fromkeys([None, *blank], without))
+        self.labels = find_labels(day, [*self._by_schema.values(), self._latest])
+        if self.labels.are_sent:
+            self._latest = self._with_labels(self._latest)
+            self._by_schema = {i: self._with_labels(of) for i, of in self._by_schema.items()}
         for name, kind in {**without, **configured}.items():
             found.setdefault(name, [kind.spark])
         self._evolve(self._in_order(found, named), of_schemas)
@@ -203,19 +210,9 @@ class TableColumns:
         Raises:
             ConfigError: the one can't become the other.
         """
-        day, faults = self.day, []
         keys = self._possible_keys()
-        for name in sorted(said.keys() & configured.keys()):
-            wanted = configured[name].spark
-            if can_be := types.cannot_become(said[name], configured[name], name in keys):
-                faults.append(
-                    f"sources.{day.name}.tables.{day.table}.columns: {name} is {wanted}, but "
-                    f"messages have {said[name].spark}, which can't become that"
-                    f"{' in a key' if name in keys else ''}. Leave the entry out, or write one of "
-                    f"{', '.join(can_be)}"
-                )
-        if faults:
-            raise ConfigError(faults)
+        if faults := with_messages(self.day.name, self.day.table, said, configured, keys):
+            raise ConfigError([str(fault) for fault in faults])
         of_rows = {n: k for n, k in said.items() if n not in keys}
         of_keys = {n: k for n, k in said.items() if n in keys}
         wanted_keys = {n: k for n, k in configured.items() if n in of_keys}
@@ -225,6 +222,11 @@ class TableColumns:
             **types.as_configured(of_keys, wanted_keys, is_key=True),
         }
         return {name: typed[name] for name in said}
+
+    def _with_labels(self, columns: types.ColumnTypes) -> types.ColumnTypes:
+        """Types as a source has them that sends labels; keys are read without asking others."""
+        keys = self._possible_keys()
+        return {n: kind if n in keys else as_labels(kind) for n, kind in columns.items()}
 
     def _possible_keys(self) -> set[str]:
         """Columns that are in the table's key, or in that of records of the day."""
@@ -383,7 +385,9 @@ class TableColumns:
             )
         before = self._existing() if state is None else self._before
         described = set(before)
-        existing = self._as_configured(dict(before), wanted, of_schemas)
+        existing = self._as_configured(dict(before), wanted)
+        if day.day <= day.start:
+            existing = self._without_contradicted(existing, self.read_otherwise(existing))
         existing = self._alter(existing, self._distinct(existing, wanted))
         self._describe({name: kind for name, kind in existing.items() if name in described})
         known = set(json.loads(properties.get(INFERRED, "[]")))
@@ -474,7 +478,7 @@ class TableColumns:
         return f"bucket({buckets}, {quote(keys[0])})"
 
     def _as_configured(
-        self, existing: dict[str, str], wanted: Mapping[str, Sequence[str]], of_schemas: set[str]
+        self, existing: dict[str, str], wanted: Mapping[str, Sequence[str]]
     ) -> dict[str, str]:
         """Give columns whose configured type has changed that type, on the table's first day.
 
@@ -483,26 +487,38 @@ class TableColumns:
         Raises:
             ConfigError: on a later day, where the values of the days before would be lost.
         """
-        day, faults = self.day, []
-        for name in [self._lake_name(n) for n in day.config.lake_columns]:
-            if name not in existing:
-                continue
-            kind = wanted[name][0]
-            if types.evolution(existing[name], kind) is not None:
-                continue
-            if day.day <= day.start and name not in self.key_lake:
-                self._alter_table(f"DROP COLUMN {quote(name)}")
-                del existing[name]
-            else:
-                faults.append(
-                    f"sources.{day.name}.tables.{day.table}.columns: {name} is {kind}, but the "
-                    f"column in the lake is {existing[name]}. Make the table again from its first "
-                    f"day: cdc-assets run --source {day.name} --table {day.table} "
-                    f"--from {day.start} --to {day.day}"
-                )
-        if faults:
-            raise ConfigError(faults)
-        return existing
+        day = self.day
+        entries = {
+            name: wanted[name][0]
+            for name in (self._lake_name(n) for n in day.config.lake_columns)
+            if name in existing
+        }
+        faults = with_lake(day.name, day.table, existing, entries, day.start, day.day)
+        if faults and day.day > day.start:
+            raise ConfigError([str(fault) for fault in faults])
+        return self._without_contradicted(existing, entries)
+
+    def _without_contradicted(
+        self, existing: dict[str, str], wanted: Mapping[str, str]
+    ) -> dict[str, str]:
+        """The columns without those of another type than is wanted, which go out of the table."""
+        gone = [n for n, k in wanted.items() if types.evolution(existing[n], k) is None]
+        for name in gone:
+            self._alter_table(f"DROP COLUMN {quote(name)}")
+        return {name: kind for name, kind in existing.items() if name not in gone}
+
+    def read_otherwise(self, existing: Mapping[str, str]) -> dict[str, str]:
+        """Columns that an earlier version gave another type than messages have, and that type.
+
+        A decimal without digits (C2) was a DECIMAL(10,0).
+        """
+        is_bare = (
+            (self._lake_name(name), kind.spark)
+            for name, kind in self._said.items()
+            if kind.encoding == types.BARE_DECIMAL.encoding
+            and name not in self.day.config.lake_columns
+        )
+        return {name: kind for name, kind in is_bare if existing.get(name) == "decimal(10,0)"}
 
     def _distinct(
         self, existing: Mapping[str, str], wanted: Mapping[str, Sequence[str]]
@@ -580,6 +596,10 @@ class TableColumns:
             for c in self.own
             if c.name in self._latest and types.has_no_unit(self._latest[c.name])
         ]
+
+    def latest_of(self, c: OwnColumn) -> types.ColumnType | None:
+        """A column's type in messages, as the newest say."""
+        return self._latest.get(c.name)
 
     # --- values
 

@@ -11,6 +11,7 @@ from cdc_assets.cdc.envelopes.extended_json import canonical, id_text, is_docume
 from cdc_assets.cdc.envelopes.mongodb import DEBEZIUM_MONGODB, ID, TEXT
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.sqltext import Query, Sql, get
+from cdc_assets.cdc.state.earlier_values import how_to_make
 from cdc_assets.cdc.state.table_day import TableDay
 
 CANONICAL = "canonical_ids"
@@ -48,10 +49,7 @@ def check_ids(day: TableDay) -> None:
         day.label,
         day.day,
         f"an earlier version wrote ids of its rows otherwise than they are read now{shown}: the "
-        "next change of such a row would be a second row. Make the table anew: cdc-assets run "
-        f"--source {day.name} --table {day.table} --from {day.start} --to {day.day}. Where the "
-        f"landing does not reach back to {day.start}, have the connector take a new snapshot and "
-        f"set sources.{day.name}.tables.{day.table}.start_date to its day",
+        f"next change of such a row would be a second row. {how_to_make(day)}",
     )
 
 

@@ -25,6 +25,7 @@ from cdc_assets.cdc.state import apply
 from cdc_assets.cdc.state.columns import TableColumns
 from cdc_assets.cdc.state.day_inputs import DayInputs
 from cdc_assets.cdc.state.document_ids import check_ids, has_document_ids
+from cdc_assets.cdc.state.earlier_values import VALUES_VERSION, earlier_values
 from cdc_assets.cdc.state.epochs import SourceEpochs, named_instants
 from cdc_assets.cdc.state.facts import Facts, gather
 from cdc_assets.cdc.state.table_day import TableDay
@@ -48,8 +49,12 @@ class DayReport:
     files_added: int = 0
     unfit: Mapping[str, Any] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)  # time stamps in another unit than ms
+    open_labels: Mapping[str, int] = field(default_factory=dict)  # numbers that may be labels
+    labels_sent: bool | None = None  # by the source, instead of their numbers
     unresolved: int = 0
     canonical_ids: bool = False  # of MongoDB, as M1 writes them
+    values_version: int = 0  # how values are read
+    read_otherwise: Mapping[str, str] = field(default_factory=dict)  # of rows made before that
     incompatible: Sequence[str] = ()
     too_late: int = 0
     highest: Sequence[int] | None = None
@@ -192,7 +197,11 @@ def _build(
         ops=day.day_facts.ops,
         database=day.database,
         other_databases=day.other_databases,
+        open_labels=columns.labels.open,
+        labels_sent=columns.labels.are_sent,
         canonical_ids=has_document_ids(day),
+        values_version=VALUES_VERSION,
+        read_otherwise=earlier_values(day, columns),
         incompatible=columns.incompatible,
         too_late=_too_late(day),
         highest=day.highest,

@@ -125,6 +125,8 @@ _CONFIGURED = {
     "timestamp_ntz": "any_local",
 }
 TEXT = ColumnType("string", "string")
+# Sources that do not say how many digits a decimal has (C2).
+BARE_DECIMAL = ColumnType("string", "string", encoding="exact decimal as text (decimal)")
 # Read as text; what a schema says so says nothing of the column's values.
 UNKNOWN = ColumnType("unknown", "string")
 
@@ -558,7 +560,17 @@ def cannot_become(kind: ColumnType, wanted: ColumnType, is_key: bool) -> list[st
 
 
 def _held_in(kind: ColumnType, spark: str) -> ColumnType:
-    return ColumnType("held", spark, element=kind, comment=kind.comment)
+    return ColumnType("held", spark, element=_widest(kind), comment=kind.comment)
+
+
+def _widest(kind: ColumnType) -> ColumnType:
+    """A number's type with all the digits that it may have: a wider column may hold what a message
+    has beyond its own type."""
+    if kind.wire == "int":
+        return replace(kind, wire="bigint", spark="bigint")
+    if kind.wire in ("decimal", "number") and (parts := decimal_parts(kind.spark)):
+        return replace(kind, spark=f"decimal({MAX_DECIMAL},{parts[1]})")
+    return kind
 
 
 def types_for(kind: ColumnType) -> list[str]:

@@ -15,8 +15,17 @@ _UUID = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
 def _coded(placeholder: str) -> list[str]:
     """Its bytes as text: of each `binary.handling.mode`, also with the letters for URLs."""
     sent = placeholder.encode()
-    coded = (base64.b64encode(sent), base64.urlsafe_b64encode(sent), sent.hex().encode())
+    coded = (
+        base64.b64encode(sent),
+        base64.urlsafe_b64encode(sent),
+        hexadecimal_form(placeholder).encode(),
+    )
     return list(dict.fromkeys(text.decode() for text in coded))
+
+
+def hexadecimal_form(placeholder: str) -> str:
+    """Its bytes as `binary.handling.mode=hex` writes them."""
+    return placeholder.encode().hex()
 
 
 def placeholder_cores(placeholder: str) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from cdc_assets.cli.doctor import configuration, environment, lake, sources
+from cdc_assets.cli.doctor import columns, configuration, environment, lake, sources
 from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, findings_of
 
 __all__ = ["CHECKS", "Finding", "Status", "run_checks"]
@@ -25,6 +25,7 @@ CHECKS: dict[str, Check] = {
     "spark": lake.spark,
     "landing": sources.landings,
     "keys": sources.columns,
+    "columns": columns.column_types,
     "servers": lake.epochs,
     "dagster": environment.dagster,
 }

@@ -1,0 +1,88 @@
+"""Entries of `columns:` that contradict what messages or the lake have (FORMATS R3)."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from cdc_assets.cdc.values import column_types as types
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """An entry that can't be, and what to do."""
+
+    found: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.found}. {self.remedy}"
+
+
+def with_messages(
+    source: str,
+    table: str,
+    said: types.ColumnTypes,
+    configured: types.ColumnTypes,
+    keys: Container[str],
+) -> list[Contradiction]:
+    """The entries whose type a message's can't become.
+
+    Args:
+        source: the source's name.
+        table: the table's.
+        said: what messages have.
+        configured: what cdc.yaml has, by the names in messages.
+        keys: the columns that are in the key.
+    """
+    found = []
+    for name in sorted(said.keys() & configured.keys()):
+        is_key = name in keys
+        if can_be := types.cannot_become(said[name], configured[name], is_key):
+            found.append(
+                Contradiction(
+                    f"{_path(source, table)}: {name} is {configured[name].spark}, but messages "
+                    f"have {said[name].spark}, which can't become that{' in a key' * is_key}",
+                    f"Leave the entry out, or write one of {', '.join(can_be)}",
+                )
+            )
+    return found
+
+
+def with_lake(
+    source: str,
+    table: str,
+    existing: Mapping[str, str],
+    wanted: Mapping[str, str],
+    start: date,
+    day: date,
+) -> list[Contradiction]:
+    """The entries that columns of the lake contradict.
+
+    Args:
+        source: the source's name.
+        table: the table's.
+        existing: the lake's columns.
+        wanted: what cdc.yaml has, by the lake's names.
+        start: the table's first day.
+        day: the last one that it has, or is to have.
+    """
+    return [
+        Contradiction(
+            f"{_path(source, table)}: {name} is {kind}, but the column in the lake is "
+            f"{existing[name]}",
+            f"Make the table anew from its first day: {command_to_make(source, table, start, day)}",
+        )
+        for name, kind in wanted.items()
+        if name in existing and types.evolution(existing[name], kind) is None
+    ]
+
+
+def command_to_make(source: str, table: str, start: date, day: date) -> str:
+    """The command that makes a table anew."""
+    return f"cdc-assets run --source {source} --table '{table}' --from {start} --to {day}"
+
+
+def _path(source: str, table: str) -> str:
+    return f"sources.{source}.tables.{table}.columns"

@@ -1,0 +1,124 @@
+"""Checks of `columns:` against messages and lake, before a run meets them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from pyiceberg import types as iceberg
+from pyiceberg.table import Table
+
+from cdc_assets.cdc.config import Config, TableConfig
+from cdc_assets.cdc.errors import CdcError
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.commits import KEY, REPORT
+from cdc_assets.cdc.state.configured_types import command_to_make, with_lake, with_messages
+from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cli.doctor.findings import Context, Finding, Status, findings_of
+from cdc_assets.cli.key_columns import types_of_tables
+
+
+def column_types(context: Context) -> Iterator[Finding]:
+    """The types that cdc.yaml gives columns, and those of columns that stand."""
+    for name in context.config.sources if context.config else ():
+        title = f"columns of {name}"
+        yield from findings_of(title, partial(_of_source, title, name), context)
+
+
+def _of_source(check: str, name: str, context: Context) -> Iterator[Finding]:
+    config = context.config
+    assert config is not None  # without it there is no source to check
+    said, found = types_of_tables(config, name), 0
+    for table, settings in config.sources[name].tables.items():
+        for one in _of_table(check, config, name, table, settings, said.get(table, {})):
+            found += 1
+            yield one
+    if not found:
+        count = sum(bool(table.columns) for table in config.sources[name].tables.values())
+        yield Finding(check, Status.ok, f"{count} tables with `columns`: nothing contradicts them")
+
+
+def _of_table(
+    check: str,
+    config: Config,
+    name: str,
+    table: str,
+    settings: TableConfig,
+    said: types.ColumnTypes,
+) -> Iterator[Finding]:
+    try:
+        opened = reads.open_table(config, reads.find_table(config, table, name))
+    except CdcError:  # not made yet, or the check of the catalog says what is wrong with it
+        opened = None
+    stored = json.loads(opened.properties.get(KEY, "[]")) if opened else []
+    keys = {*stored, *(settings.key if isinstance(settings.key, tuple) else ())}
+    configured = types.columns_of_config(settings.lake_columns)
+    contradictions = with_messages(name, table, said, configured, keys)
+    if opened is not None:
+        days = reads.days_of(opened, is_state=True)
+        start, last = config.start_of(name, table), max(days, default=None)
+        existing = columns_of(opened)
+        wanted = {settings.rename.get(n, n): kind.spark for n, kind in configured.items()}
+        if last is not None:
+            contradictions += with_lake(name, table, existing, wanted, start, last)
+            earlier = _read_otherwise(json.loads(days[last].get(REPORT, "{}")), existing, said)
+            if earlier:
+                listed = ", ".join(f"{column}: {how}" for column, how in sorted(earlier.items()))
+                command = command_to_make(name, table, start, last)
+                yield Finding(
+                    check,
+                    Status.warning,
+                    f"{name}.{table} was made by an earlier version that read columns otherwise: "
+                    f"{listed}",
+                    f"make the table anew: {command}",
+                )
+    for one in contradictions:
+        yield Finding(check, Status.problem, one.found, one.remedy)
+
+
+def _read_otherwise(
+    report: Mapping[str, object], existing: Mapping[str, str], said: types.ColumnTypes
+) -> dict[str, str]:
+    """The columns of a table's newest day that an earlier version read otherwise, and how."""
+    told = report.get("read_otherwise")
+    found = {n: str(how) for n, how in told.items()} if isinstance(told, dict) else {}
+    for name, kind in said.items():
+        if existing.get(name) == "decimal(10,0)" and kind.encoding == types.BARE_DECIMAL.encoding:
+            found[name] = "a decimal without digits was a DECIMAL(10,0)"
+        if kind.labels and name in existing and not report.get("values_version"):
+            found[name] = f"{kind.wire.upper()} was the number of its label"
+    found.pop("make_anew", None)
+    return found
+
+
+_SCALARS: Mapping[type, str] = {
+    iceberg.BooleanType: "boolean",
+    iceberg.IntegerType: "int",
+    iceberg.LongType: "bigint",
+    iceberg.FloatType: "float",
+    iceberg.DoubleType: "double",
+    iceberg.StringType: "string",
+    iceberg.BinaryType: "binary",
+    iceberg.DateType: "date",
+    iceberg.TimestampType: "timestamp_ntz",
+    iceberg.TimestamptzType: "timestamp",
+}
+
+
+def columns_of(table: Table) -> dict[str, str]:
+    """A table's columns and their types as Spark's DDL; structs are left out."""
+    kinds = {field.name: _ddl(field.field_type) for field in table.schema().fields}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+def _ddl(kind: iceberg.IcebergType) -> str | None:
+    if isinstance(kind, iceberg.DecimalType):
+        return f"decimal({kind.precision},{kind.scale})"
+    if isinstance(kind, iceberg.ListType):
+        element = _ddl(kind.element_type)
+        return element and f"array<{element}>"
+    if isinstance(kind, iceberg.MapType):
+        parts = _ddl(kind.key_type), _ddl(kind.value_type)
+        return f"map<{parts[0]},{parts[1]}>" if all(parts) else None
+    return _SCALARS.get(type(kind))
