@@ -337,6 +337,34 @@ def transaction_mark(
     return _record(to_json(value).encode(), topic=topic, key=to_json({"id": id}).encode(), **kafka)
 
 
+def statement(ddl: str, **options: Any) -> Record:
+    """A statement of DDL, with the source of a truncate that has these options."""
+    record = truncated(**{**options, "types": None})
+    event = json.loads(record.value or b"")
+    gone = ("op", "before", "after", "transaction")
+    told = {"databaseName": options["table"][0], "schemaName": None, "ddl": ddl, "tableChanges": []}
+    value = {**{n: v for n, v in event.items() if n not in gone}, **told}
+    key = to_json({"databaseName": options["table"][0]}).encode()
+    return replace(record, value=to_json(value).encode(), key=key)
+
+
+def as_cells(record: Record) -> Record:
+    """An event without schema as YugabyteDB's own format has it: what was not sent is null."""
+
+    def cells(image: Any) -> Any:
+        if not isinstance(image, dict):
+            return image
+        return {n: None if v == TOAST else {"value": v, "set": True} for n, v in image.items()}
+
+    event = json.loads(record.value or b"null")
+    if not isinstance(event, dict) or "op" not in event:
+        return record
+    images = {n: cells(event[n]) for n in ("before", "after") if n in event}
+    key = json.loads(record.key) if record.key else None
+    sent = to_json(cells(key)).encode() if isinstance(key, dict) else record.key
+    return replace(record, value=to_json({**event, **images}).encode(), key=sent)
+
+
 def schema_change(ddl: str | None, *, topic: str = "inventory", **kafka: Any) -> Record:
     source = {"connector": "mysql", "db": "shop", "table": "customers", "ts_ms": NOON_MS}
     value = {"source": source, "ts_ms": NOON_MS, "databaseName": "shop", "ddl": ddl}
@@ -539,9 +567,13 @@ def mongodb_change(
     ord: int = 1,
     source: Row | None = None,
     extra: Row | None = None,
+    key_id: Any = None,
     **kafka: Any,
 ) -> Record:
-    """A document with its `_id`, as text; a delete has the id alone, in the message key."""
+    """A document with its `_id`, as text; a delete has the id alone, in the message key.
+
+    `key_id` is the id as message keys have it, where that is another form.
+    """
     own = {"connector": "mongodb", "db": table[0], "collection": table[1]}
     event = {
         "op": op,
@@ -550,7 +582,8 @@ def mongodb_change(
         "ts_ms": processed_ts_ms,
         **(extra or {}),
     }
-    key = to_json({"id": extended_json(document["_id"])}).encode()
+    sent = document["_id"] if key_id is None else key_id
+    key = to_json({"id": extended_json(sent)}).encode()
     return _record(to_json(event).encode(), topic=topic, key=key, **kafka)
 
 

@@ -257,6 +257,9 @@ def _key_value(
     target = configured or (value_wire and wire_type(value_wire))
     target = target or (key_wire and wire_type(key_wire)) or None
     if target:
+        if target[0] not in ("boolean", "string") and value in (True, False, "true", "false"):
+            if isinstance(value, (bool, str)):
+                raise DoesNotFitError("no number")
         return hold(value, target)
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return value

@@ -72,6 +72,13 @@ SERVER_SHARES: tuple[tuple[str, int, dict[str, Any]], ...] = (
     ("sqlserver", 1, {"several_databases": True}),
     ("sqlserver", 1, {"several_databases": True, "in_three_parts": True}),
 )
+# Tables are dropped (D21), and values come as few sources have them (C1, D22, M1).
+OWN_SHARES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("debezium", {"connector": "mysql", "on_drop": "empty"}),
+    ("debezium", {"connector": "postgresql", "own_values": True}),
+    ("debezium-mongodb", {"own_values": True}),
+    ("canal", {"own_values": True}),
+)
 # And of Debezium's events that are written with a schema registry.
 REGISTRY_SHARES = (("AVRO", 1), ("JSON", 1))
 CANDIDATES = 8  # how many smaller worlds a round tries, or more where it leaves out shorter parts
@@ -133,6 +140,8 @@ def draw(
         add("debezium", share, f"servers {n} {seed}", connector=connector, **_TAKEN_OVER, **own)
     for kind, share in registries:
         add("debezium", share, f"{kind} {seed}", registry=kind)
+    for n, (format, own) in enumerate(OWN_SHARES):
+        add(format, 1, f"own {n} {seed}", position_reset=(), **own)
     return [world.of(world.records, f"w{n:04}") for n, world in enumerate(drawn)]
 
 

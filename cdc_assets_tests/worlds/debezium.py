@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from cdc_assets_tests import events as ev
@@ -136,7 +137,11 @@ class DebeziumTeller(Teller):
         }
         if self.connector != "postgresql":
             options["lsn"] = None  # its elements are those of its own, by the same number
-        return build(*images, **{**defaults, **options})
+        record = build(*images, **{**defaults, **options})
+        return ev.as_cells(record) if self.settings.own_values else record
+
+    def has_schema(self) -> bool:
+        return super().has_schema() and not self.settings.own_values
 
     def source(
         self, lsn: int | None, mark: Mark, db: str, table: str, captured: str | None
@@ -229,7 +234,12 @@ class DebeziumTeller(Teller):
         self.send(self._record(ev.created, after, row=row, lsn=self.lsn, headers=of))
 
     def truncated(self, step: Step) -> None:
-        self.event(ev.truncated)
+        if self.settings.on_drop == "empty" and self.pick(True, False):
+            words = self.pick("DROP TABLE `{}`", "TRUNCATE {}", "drop table if exists {}.{}")
+            names = self.table if words.count("{}") == 2 else self.table[1:]
+            self.event(partial(ev.statement, words.format(*names)))
+        else:
+            self.event(ev.truncated)
 
     def read(self, place: tuple[int, int], step: Step) -> None:
         """Initial and incremental snapshots (D14, O6)."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any
 
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.model import Record
-from cdc_assets_tests.worlds.teller import KEYS, Step, Teller, Values
+from cdc_assets_tests.worlds.teller import FAMILIES, KEYS, Step, Teller, Values
 
 
 class LindormTeller(Teller):
@@ -271,10 +273,13 @@ class CanalTeller(Teller):
         number = self.next_change()
         kinds = {"int32": "int(11)", "int64": "bigint(20)", "string": "varchar(80)"}
         olds = [old for old, _ in rows]
+        types = {n: kinds[t] for n, t in self.types.items()}
+        if self.settings.own_values:
+            types |= {"size": "enum('S','M','it''s')", "flags": "set('a','b','c')"}
         defaults: dict[str, Any] = {
             "table": self.table,
             "topic": self.topic,
-            "types": {n: kinds[t] for n, t in self.types.items()} if self.has_schema() else None,
+            "types": types if self.has_schema() else None,
             "keys": list(self.key_names),
             "key": self.pick(None, self.key_bytes(key)) if rows else None,
             "partition": self.lane(key),
@@ -317,6 +322,13 @@ class CanalTeller(Teller):
         """Another place of the family, for a message of two rows."""
         other = (step.family, (step.key + 1) % KEYS)
         return other if self.pick(False, False, True) else None
+
+    def row_of(self, place: tuple[int, int]) -> Values:
+        row = super().row_of(place)
+        if self.settings.own_values:
+            row["size"] = (None, "0", "1", "3", "M", "4")[self.serial % 6]
+            row["flags"] = ("0", "5", "a,c", "2")[self.serial % 4]
+        return row
 
     def created(self, row: Values, step: Step) -> None:
         other = self.second(step)
@@ -366,7 +378,34 @@ class MongoTeller(Teller):
         row = super().row_of(place)
         number = row.pop("id")
         part = row.pop("part", None)
-        return {"_id": number if part is None else {"part": part, "id": number}, **row}
+        own = self.id_of(number)[0] if self.settings.own_values else number
+        return {"_id": own if part is None else {"part": part, "id": own}, **row}
+
+    @staticmethod
+    def id_of(number: Any) -> tuple[Any, Any]:
+        """An id as documents have it, and as message keys have it."""
+        digits = int(str(number).strip("k"))
+        ms = 1_793_872_800_000 + digits
+        if digits % 4 == 1:
+            time = datetime.fromtimestamp(ms / 1000, timezone.utc)
+            text = time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            return {"$date": {"$numberLong": str(ms)}}, {"$date": text}
+        if digits % 4 == 2:
+            data = base64.b64encode(digits.to_bytes(16, "big")).decode()
+            new = {"$binary": {"base64": data, "subType": "04"}}
+            return {"$binary": data, "$type": "04"}, new
+        if digits % 4 == 3:
+            return {"$numberLong": str(digits)}, digits
+        return number, number
+
+    def key_id_of(self, sent: Any) -> Any:
+        """The id of a message key."""
+        if isinstance(sent, dict) and "part" in sent:
+            return {**sent, "id": self.key_id_of(sent["id"])}
+        if not isinstance(sent, dict):
+            return sent
+        forms = (self.id_of(number) for number in range(10 * (FAMILIES + 1)))
+        return next(relaxed for strict, relaxed in forms if strict == sent)
 
     def event(self, op: str, row: Values, **options: Any) -> Record:
         return self.send(self._record(op, row, **options))
@@ -387,6 +426,7 @@ class MongoTeller(Teller):
             ord=1 if of_tx else 1 + self.clock % 3,
             source=source,
             extra=extra,
+            key_id=self.key_id_of(row["_id"]),
             partition=self.lane({"_id": row["_id"]}),
         )
 

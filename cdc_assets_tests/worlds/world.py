@@ -31,6 +31,8 @@ class Settings:
     servers: bool = False  # others take over in its worlds
     several_databases: bool = False  # its connector reads two
     in_three_parts: bool = False  # and cdc.yaml names them
+    on_drop: str = "keep"  # with `empty` truncates are statements, too
+    own_values: bool = False  # cells of YugabyteDB, ids of MongoDB of all kinds, Canal's labels
 
     def options(self) -> dict[str, Any]:
         """As members of the source in cdc.yaml."""
@@ -39,6 +41,7 @@ class Settings:
             "late_days": self.late_days,
             "missing_columns": self.missing_columns,
             "position_reset": list(self.position_reset) or "auto",
+            "on_drop": self.on_drop,
             **flattening,
         }
 
@@ -105,7 +108,7 @@ class World:
 def family_of(record: Record) -> int | None:
     """The family of the key that a record is about; None for a truncate and the like."""
     sent = (record.key or b"") + (record.value or b"")
-    found = re.search(rb'"(?:pk\.)?id":"?(?:\\")?k?(\d+)', sent)
+    found = re.search(rb'"(?:pk\.)?id":(?:\{"value":)?"?(?:\\")?k?(\d+)', sent)
     return int(found[1]) // 10 if found else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -42,8 +43,9 @@ def with_messages(
         if can_be := types.cannot_become(said[name], configured[name], is_key):
             found.append(
                 Contradiction(
-                    f"{_path(source, table)}: {name} is {configured[name].spark}, but messages "
-                    f"have {said[name].spark}, which can't become that{' in a key' * is_key}",
+                    f"sources.{source}.tables.{table}.columns: {name} is {configured[name].spark}, "
+                    f"but messages have {said[name].spark}, which can't become that"
+                    f"{' in a key' * is_key}",
                     f"Leave the entry out, or write one of {', '.join(can_be)}",
                 )
             )
@@ -70,8 +72,8 @@ def with_lake(
     """
     return [
         Contradiction(
-            f"{_path(source, table)}: {name} is {kind}, but the column in the lake is "
-            f"{existing[name]}",
+            f"sources.{source}.tables.{table}.columns: {name} is {kind}, but the column in the "
+            f"lake is {existing[name]}",
             f"Make the table anew from its first day: {command_to_make(source, table, start, day)}",
         )
         for name, kind in wanted.items()
@@ -81,8 +83,5 @@ def with_lake(
 
 def command_to_make(source: str, table: str, start: date, day: date) -> str:
     """The command that makes a table anew."""
-    return f"cdc-assets run --source {source} --table '{table}' --from {start} --to {day}"
-
-
-def _path(source: str, table: str) -> str:
-    return f"sources.{source}.tables.{table}.columns"
+    named = f"--source {shlex.quote(source)} --table {shlex.quote(table)}"
+    return f"cdc-assets run {named} --from {start} --to {day}"

@@ -749,6 +749,9 @@ def canonical_key(at: At, kind: ColumnType) -> Sql:
         if decimal_parts(sent):
             return _cast(plain_text(read_value(at, kind.element), sent), "variant")
     value = read_value(at, kind)
+    if is_number(kind.spark):
+        # True is no number here: a key has one text.
+        value = case((f"{at('string')} NOT IN ('true', 'false')", value))
     if kind.spark in ("int", "bigint", "boolean", "float", "double", "string"):
         return _cast(value, "variant")
     return _cast(plain_text(value, kind.spark), "variant")
