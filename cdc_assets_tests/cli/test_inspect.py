@@ -112,6 +112,29 @@ def test_each_record_is_explained_in_words(spark: SparkSession, tmp_path: Path) 
     ]
 
 
+def test_a_contradicted_type_and_the_unit_of_times_are_said_once_a_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log = PgLog(types={"id": "int32", "raw": "bytes"})
+    for number in (1, 2):
+        log.create(id=number, raw="AA==")
+    bare = PgLog(table="times", landing=log.landing)
+    bare.create(id=1, at=1_793_527_242_000, us=1_793_527_242_000_000)
+    times = {"at": "timestamp_ntz", "us": "timestamp(us)"}
+    tables = {"public__customers": {"columns": {"raw": "string"}}}
+    rules = rules_of(tmp_path, **tables, public__times={"columns": times})
+    first, second, of_times = words(inspected(spark, tmp_path, log.landing, rules))
+    assert first[1].endswith(
+        ": goes to changes. sources.inventory.tables.public.customers.columns: raw is string, but "
+        "messages have binary, which can't become that. Leave the entry out, or write one of binary"
+    )
+    assert second[1].endswith(": goes to changes")
+    assert of_times[1].endswith(
+        ": goes to changes. Numbers in at are read as milliseconds since 1970; "
+        "`timestamp_ntz(us)` (s, ms, us, ns) in `columns` says another unit"
+    )
+
+
 def test_a_lone_tombstone_says_what_the_file_can_tell(spark: SparkSession, tmp_path: Path) -> None:
     log = PgLog()
     log.create(id=1)

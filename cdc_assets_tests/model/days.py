@@ -146,6 +146,8 @@ class Table:
                 seen = wire_type(wire)
                 if seen is None or column in NO_COLUMNS or column in configured:
                     continue
+                if column in key_columns and seen[0] in ("struct", "array", "map"):
+                    seen = ("string",)
                 old = self.types.get(column, seen)
                 wider = widen(old, seen)
                 if wider is None and column in key_columns:  # R6

@@ -16,6 +16,7 @@ from cdc_assets_tests.model.documents import (
     NotJsonError,
     finite_json,
     is_of_cells,
+    json_text,
     key_text,
     mongodb_id,
     parse_json,
@@ -256,10 +257,12 @@ def _key_value(
     value = read_wire(wire, raw) if wire else raw
     target = configured or (value_wire and wire_type(value_wire))
     target = target or (key_wire and wire_type(key_wire)) or None
+    if target and target[0] in ("struct", "array", "map"):
+        return json_text(raw)  # no key column has members
     if target:
-        if target[0] not in ("boolean", "string") and value in (True, False, "true", "false"):
-            if isinstance(value, (bool, str)):
-                raise DoesNotFitError("no number")
+        is_truth = isinstance(value, bool) or value in ("true", "false")
+        if is_truth and target[0] not in ("boolean", "string"):
+            raise DoesNotFitError("no number")
         return hold(value, target)
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return value

@@ -916,6 +916,22 @@ def of_the_schemas_of_one_day_the_widest_reads_events_without_schema(log: PgLog)
     return [{"id": key, "n": n, **others} for key, n in rows.items()]
 
 
+MEMBERS = {
+    "type": "struct",
+    "fields": [{"type": "int32", "field": "b"}, {"type": "string", "field": "a"}],
+}
+
+
+@story("D22", days=2, log={"types": {"id": MEMBERS, "v": "string"}})
+def a_key_of_members_is_the_text_of_its_json(log: PgLog) -> Rows:
+    log.create(id={"b": 1, "a": "x"}, v="one")
+    log.create(id={"b": 2, "a": "x"}, v="gone")
+    log.next_day()
+    log.update(id={"b": 1, "a": "x"}, v="two")
+    log.delete(id={"b": 2, "a": "x"})
+    return [{"id": '{"a":"x","b":1}', "v": "two"}]
+
+
 # -- Lindorm -------------------------------------------------------------------------------------
 
 

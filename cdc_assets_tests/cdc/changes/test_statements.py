@@ -185,6 +185,56 @@ def test_every_record_is_read_as_the_model_reads_it(
     lakes.assert_tables_as_model(lake, "s", options, landing.landed)
 
 
+def test_statements_of_other_formats_empty_their_tables_too(
+    lake_of: LakeOf, tmp_path: Path
+) -> None:
+    canal, maxwell = Landing(DAYS[0]), Landing(DAYS[0])
+    types = {"id": "int(11)", "v": "varchar(9)"}
+    for day in DAYS:
+        canal.on(day)
+        maxwell.on(day)
+        now = canal.tick()
+        at: dict[str, Any] = {"es": now, "ts": now, "timestamp_ms": now}
+        for name in ("gone", "kept"):
+            own: dict[str, Any] = {"table": ("shop", name), "types": types, **at}
+            if day == DAYS[1]:
+                drop = {**own, "types": None, "keys": None, "is_ddl": True}
+                canal.put(ev.canal_message("ERASE", sql=f"DROP TABLE `{name}`", **drop))
+            canal.put(ev.canal_message("INSERT", [{"id": day.day, "v": "a"}], **own))
+    log = ev.MaxwellLog("shop", "gone", landing=maxwell)
+    maxwell.on(DAYS[0])
+    log.create(id=1, v="a")
+    maxwell.on(DAYS[1])
+    event = {"type": "database-drop", "database": "shop", "sql": "DROP DATABASE shop"}
+    value = json.dumps({**event, "ts": maxwell.tick() // 1000, "position": "bin.000009:4"})
+    maxwell.put(ev.raw(value.encode(), topic="maxwell"))
+    settings: dict[str, Any] = {"shop.gone": {"on_drop": "empty"}, "shop.kept": {}}
+    lake = lake_of(
+        {
+            "s_canal": lakes.write_source(tmp_path / "c", canal.landed, "canal", tables=settings),
+            "s_maxwell": lakes.write_source(
+                tmp_path / "m", maxwell.landed, "maxwell", tables=settings
+            ),
+        },
+        DAYS[0],
+    )
+    for source in ("s_canal", "s_maxwell"):
+        lakes.run_all(lake, source, DAYS)
+    last = {
+        (source, name): sorted(
+            row["id"] for row in lakes.rows_of(lake, source, f"shop.{name}", DAYS[1])
+        )
+        for source in ("s_canal", "s_maxwell")
+        for name in ("gone", "kept")
+    }
+    assert last == {
+        ("s_canal", "gone"): [DAYS[1].day],
+        ("s_canal", "kept"): [DAYS[0].day, DAYS[1].day],
+        ("s_maxwell", "gone"): [],
+        ("s_maxwell", "kept"): [],
+    }
+
+
 def findings_of(lake: Lake, number: int) -> dict[str, Finding]:
     figures = count_by(lake, "s", [DAYS[number]])
     return {f.name: f for f in changes_findings(lake, "s", figures, {})[DAYS[number]]}

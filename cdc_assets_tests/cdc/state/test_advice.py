@@ -19,6 +19,8 @@ from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state import stage
 from cdc_assets.cdc.values import placeholders
 from cdc_assets.cdc.values.column_types import ColumnType
+from cdc_assets.cli.doctor.columns import column_types
+from cdc_assets.cli.doctor.findings import Context, Status
 from cdc_assets.orchestration.checks import Finding, table_findings
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
@@ -90,6 +92,16 @@ def finding(lake: Lake, source: str, table: str, report: stage.DayReport) -> Fin
     return next(one for one in found if one.name == "values_representable")
 
 
+def told_by_doctor(lake: Lake, source: str, status: Status) -> list[str]:
+    context = Context(None, quick=True)
+    context.config = lake.config
+    return [
+        f"{found.found}: {found.remedy}"
+        for found in column_types(context)
+        if found.check == f"columns of {source}" and found.status is status
+    ]
+
+
 def values(lake: Lake, source: str, table: str, column: str = "v") -> list[Any]:
     rows = lakes.rows_of(lake, source, table, LAST)
     return [row[column] for row in sorted(rows, key=lambda row: str(row["id"]))]
@@ -114,6 +126,9 @@ def test_a_type_that_the_check_advises_holds_the_values_on_a_new_and_on_a_standi
             assert json.loads(found.metadata["columns_to_write"]) == {"v": VALUES[name].advice}
     lakes.run_all(lake, "advice_fresh", DAYS)
     again = lake_of({"advice": options, "advice_fresh": options}, FIRST)
+    (told,) = told_by_doctor(again, "advice", Status.problem)
+    assert "v is timestamp_ntz, but the column in the lake is date" in told
+    assert told_by_doctor(again, "advice_fresh", Status.problem) == []
     lakes.run_stages(again, "advice", DAYS)
     _, errors = lakes.run_tables(again, "advice", DAYS[1:])
     # The other columns grow.
@@ -206,7 +221,13 @@ def test_what_the_version_before_read_otherwise_is_named_until_the_table_is_made
     with pytest.MonkeyPatch.context() as patch:
         _as_before(patch)
         lakes.run_all(lake, source, DAYS[:1])
+    if tell is bills:  # of a placeholder the rows alone tell
+        (told_before,) = told_by_doctor(lake, source, Status.warning)
+        assert named in told_before
     reports = lakes.run_all(lake, source, DAYS[1:])
+    (told_after,) = told_by_doctor(lake, source, Status.warning)
+    assert named in told_after
+    assert f"--from {FIRST} --to {LAST}" in told_after
     found = finding(lake, source, table, reports[table, LAST])
     assert not found.passed
     told = json.loads(found.metadata["read_otherwise"])
@@ -216,3 +237,4 @@ def test_what_the_version_before_read_otherwise_is_named_until_the_table_is_made
     reports = lakes.run_all(lake, source, DAYS, force=True)
     assert values(lake, source, table, column) == held
     assert finding(lake, source, table, reports[table, LAST]).passed
+    assert told_by_doctor(lake, source, Status.warning) == []
