@@ -882,6 +882,16 @@ def a_configured_type_wins_over_the_one_of_the_messages(log: PgLog) -> Rows:
     return [{"id": 1, **{name: held for name, (*_, held) in SAID.items()}}]
 
 
+@story("R3", days=2, columns={"id": "string"}, log={"types": {"id": "int32", "v": "string"}})
+def a_configured_key_holds_the_text_of_the_message_s(log: PgLog) -> Rows:
+    log.create(id=1, v="one")
+    log.create(id=2, v="gone")
+    log.next_day()
+    log.update(id=1, v="two")
+    log.delete(id=2)
+    return [{"id": "1", "v": "two"}]
+
+
 UNITS = {"s": "timestamp(s)", "ms": "timestamp_ntz(ms)", "us": "timestamp_ntz(us)"}
 
 

@@ -30,10 +30,11 @@ EMPTYING = (DROP, DROP_DATABASE, TRUNCATE)
 _OF_SOURCE_OPS = {"ERASE": DROP, "table-drop": DROP, "database-drop": DROP_DATABASE}
 
 _COMMENT = r"(?s)/\*.*?\*/"
-_NAME = r'(?:`(?:[^`]|``)+`|"(?:[^"]|"")+"|\[[^\]]+\]|[^\s,.;()`"\[\]]+)'
+# Possessive: Java's stack bears no long repetition that may be taken back.
+_NAME = r'(?:`[^`]*+(?:``[^`]*+)*+`|"[^"]*+(?:""[^"]*+)*+"|\[[^\]]++\]|[^\s,.;()`"\[\]]++)'
 _TABLE = rf"{_NAME}(?:\s*\.\s*{_NAME}){{0,2}}"
-_TABLES = rf"{_TABLE}(?:\s*,\s*{_TABLE})*"
-_ALTER = r"(?is)^ALTER\s+(?:(?:IGNORE|ONLINE|OFFLINE)\s+)*TABLE\s+(?:IF\s+EXISTS\s+)?(?:ONLY\s+)?"
+_TABLES = rf"{_TABLE}(?:\s*,\s*{_TABLE})*+"
+_ALTER = r"(?is)^ALTER\s+(?:(?:IGNORE|ONLINE|OFFLINE)\s+)*+TABLE\s+(?:IF\s+EXISTS\s+)?(?:ONLY\s+)?"
 _RENAMES = r"\sRENAME\s+(?!(?:COLUMN|INDEX|KEY|CONSTRAINT|PARTITION|SUBPARTITION)\b)"
 _NAMED = (
     # Each takes out of a statement the names of its tables.
@@ -120,7 +121,7 @@ def tables_of(text: Sql, kind: Sql, table_name: Sql, database: Sql) -> Sql:
     return f"array_compact(CASE WHEN size({found}) > 0 THEN {names} ELSE {own} END)"
 
 
-_NAMESPACE = r'^(.*)\.(?:"(?:[^"]|"")*"|[^."]+)$'
+_NAMESPACE = r'^(.*)\.(?:"[^"]*+(?:""[^"]*+)*+"|[^."]++)$'
 
 
 def _or_none(names: Sql) -> Sql:

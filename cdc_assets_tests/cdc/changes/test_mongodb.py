@@ -171,12 +171,16 @@ NOT_FINITE = (
 )
 
 
+LONG = ['"a\\"NaN"', "-1.5"] * 30_000  # more than Java's stack would bear
+
+
 def not_finite(landing: Landing) -> None:
     landing.on(DAYS[0])
     one = Collection("numbers", landing)
     one.says("c", NOT_FINITE, "1")
     one.says("c", '{"_id": 2, "a": NaNs}', "2")
     one.says("c", '{"_id": 3, "a": Infinity, "b": nan}', "3")
+    one.says("c", f'{{"_id": 4, "n": [{", ".join(LONG)}, NaN]}}', "4")
     two = Collection("ratios", landing)
     two.says("c", '{"_id": 1, "ratio": NaN}', "1")
     two.says("c", '{"_id": 2, "ratio": {"$numberDouble": "-Infinity"}}', "2")
@@ -286,8 +290,11 @@ def test_what_json_has_no_number_for_is_extended_json_in_its_place(lake: Lake) -
         number = f"{sign}Infinity"
         wrapped = wrapped.replace(f"[{number}", f'[{{"$numberDouble":"{number}"}}')
         wrapped = wrapped.replace(f",{number}", f',{{"$numberDouble":"{number}"}}')
-    rows = lakes.rows_of(lake, SOURCE, "shop.numbers", DAYS[0])
-    assert rows == [{"_id": "1", "document": wrapped}]
+    rows = {r["_id"]: r["document"] for r in lakes.rows_of(lake, SOURCE, "shop.numbers", DAYS[0])}
+    assert rows.keys() == {"1", "4"}
+    assert rows["1"] == wrapped
+    last = '{"$numberDouble":"NaN"}]}'
+    assert rows["4"] == f'{{"_id": 4, "n": [{", ".join(LONG)}, {last}'
     ratios = {r["_id"]: r["ratio"] for r in lakes.rows_of(lake, SOURCE, "shop.ratios", DAYS[0])}
     assert math.isnan(ratios["1"])
     assert ratios["2"] == -math.inf

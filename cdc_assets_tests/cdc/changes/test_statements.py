@@ -30,6 +30,8 @@ STATEMENTS: dict[str, tuple[str | None, list[str]]] = {
     'DROP TABLE "SHOP"."ORDERS" CASCADE CONSTRAINTS PURGE': ("DROP", ["SHOP.ORDERS"]),
     "DROP TABLE [shop].[dbo].[orders];": ("DROP", ["dbo.orders"]),
     "/* x */ CREATE OR REPLACE TABLE orders (id int)": ("DROP", ["shop.orders"]),
+    f"DROP TABLE `{'x' * 50_000}`": ("DROP", [f"shop.{'x' * 50_000}"]),
+    "DROP TABLE " + ", ".join("t" for _ in range(20_000)): ("DROP", ["shop.t"] * 20_000),
     "DROP DATABASE IF EXISTS `shop`": ("DROP DATABASE", ["shop"]),
     "TRUNCATE orders": ("TRUNCATE", ["shop.orders"]),
     "TRUNCATE TABLE `eu`.`orders`": ("TRUNCATE", ["eu.orders"]),

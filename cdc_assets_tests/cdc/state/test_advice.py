@@ -145,6 +145,29 @@ def test_a_type_that_the_check_advises_holds_the_values_on_a_new_and_on_a_standi
         assert finding(again, "advice", table, reports[table, LAST]).passed, name
 
 
+def test_an_entry_that_messages_contradict_stops_its_table_alone_and_doctor_says_it_before(
+    lake_of: LakeOf, tmp_path: Path
+) -> None:
+    landing = Landing(FIRST)
+    for name, kind in (("refused", "bytes"), ("right", "int32")):
+        log = PgLog("advice", "public", name, landing=landing, wrap=True)
+        log.create(id=1, v="AA==" if kind == "bytes" else 1, _types={"id": "int32", "v": kind})
+    tables = {f"public.{name}": {"columns": {"v": "string"}} for name in ("refused", "right")}
+    options = lakes.write_source(tmp_path, landing.landed, tables=tables)
+    lake = lake_of({"advice_pairs": options}, FIRST)
+    (told,) = told_by_doctor(lake, "advice_pairs", Status.problem)
+    lakes.run_stages(lake, "advice_pairs", DAYS[:1])
+    _, errors = lakes.run_tables(lake, "advice_pairs", DAYS[:1])
+    assert {table for table, _ in errors} == {"public.refused"}
+    (error,) = errors.values()
+    assert isinstance(error, ConfigError)
+    for text in (told, str(error)):
+        assert "columns: v is string, but messages have binary, which can't become that" in text
+        assert "Leave the entry out, or write one of binary" in text
+    rows = lakes.rows_of(lake, "advice_pairs", "public.right", FIRST)
+    assert rows == [{"id": 1, "v": "1"}]
+
+
 PLACEHOLDER = b"__debezium_unavailable_value".hex()
 TYPES = {"id": "bigint", "size": "enum('S','M','L')", "amount": "decimal", "name": "varchar"}
 
