@@ -140,20 +140,10 @@ def read_envelopes(
 def _sent(before: Sql, after: Sql, unavailable_value: str) -> tuple[Sql, Sql]:
     """The images, where a connector has a way of its own to say what it did not send."""
     unsent = f"CAST({literal(unavailable_value)} AS variant)"
-    was, now = (
-        case(("v_has_cells", cells), otherwise=plain)
-        for cells, plain in (
-            (_values(before), before),
-            # Of a row that is new there is nothing to keep.
-            (
-                case(
-                    ("e.op = 'u'", _values(after, unsent)),
-                    otherwise=_values(after),
-                ),
-                _whole_of_spanner(after, before, unsent),
-            ),
-        )
-    )
+    was = case(("v_has_cells", _values(before, "false", unsent)), otherwise=before)
+    # Of a row that is new there is nothing to keep.
+    cells = _values(after, "e.op = 'u'", unsent)
+    now = case(("v_has_cells", cells), otherwise=_whole_of_spanner(after, before, unsent))
     return was, now
 
 
@@ -175,19 +165,19 @@ def _has_cells(image: Sql) -> Sql:
     return rarely(may_have, f"coalesce({are_cells}, false)")
 
 
-def _values(cells: Sql, unsent: Sql | None = None) -> Sql:
-    """The values of cells; what was not sent is left out, or is `unsent`."""
+def _values(cells: Sql, keeps: Sql, unsent: Sql) -> Sql:
+    """The values of cells; of what was not sent none, or `unsent` where `keeps` holds."""
     value, is_set = get("v", "$.value"), f"coalesce({get('v', '$.set', 'boolean')}, false)"
-    if unsent is None:
-        return f"transform_values(map_filter({cells}, (name, v) -> {is_set}), (name, v) -> {value})"
-    return f"transform_values({cells}, (name, v) -> {case((is_set, value), otherwise=unsent)})"
+    chosen = f"map_filter({cells}, (name, v) -> {keeps} OR {is_set})"
+    return f"transform_values({chosen}, (name, v) -> {case((is_set, value), otherwise=unsent)})"
 
 
 def _key_row(key_row: Sql) -> Sql:
     """Key columns that are plain values, or cells."""
     values = f"map_values({key_row})"
     are_cells = f"coalesce(forall({values}, v -> {_is_cell('v')}), false)"
-    return case((are_cells, _values(key_row)), otherwise=key_row)
+    values = f"transform_values({key_row}, (name, v) -> {get('v', '$.value')})"
+    return case((are_cells, values), otherwise=key_row)
 
 
 def _whole_of_spanner(after: Sql, before: Sql, unsent: Sql) -> Sql:

@@ -54,21 +54,22 @@ def kind_of(text: Sql, source_op: Sql) -> Sql:
         text: the statement, or what changed as Debezium's `tableChanges` (JSON).
         source_op: what the source calls it, or its kind where it was read before.
     """
-    said = _cleaned(text)
-    alters = f"{said} RLIKE {literal(_ALTER)}"
-    return case(
-        (f"{said} RLIKE {_pattern('DROP TABLE')}", literal(DROP)),
-        (f"{said} RLIKE {_pattern('CREATE OR REPLACE TABLE')}", literal(DROP)),
-        (f"{said} RLIKE {_pattern('DROP (?:DATABASE|SCHEMA)')}", literal(DROP_DATABASE)),
-        (f"{said} RLIKE {_pattern('TRUNCATE')}", literal(TRUNCATE)),
-        (f"{said} RLIKE {_pattern('RENAME')}", literal(RENAME)),
-        (f"{alters} AND {said} RLIKE {literal('(?is)' + _RENAMES)}", literal(RENAME)),
-        (f"{alters} AND {said} RLIKE {literal(_PARTITIONS)}", literal(PARTITION)),
-        (f"{alters} AND {said} RLIKE {literal(_PRIMARY_KEY)}", literal(KEY)),
-        (f"size({_dropped(text)}) > 0", literal(DROP)),
+    alters = f"s RLIKE {literal(_ALTER)}"
+    kind = case(
+        (f"s RLIKE {_pattern('DROP TABLE')}", literal(DROP)),
+        (f"s RLIKE {_pattern('CREATE OR REPLACE TABLE')}", literal(DROP)),
+        (f"s RLIKE {_pattern('DROP (?:DATABASE|SCHEMA)')}", literal(DROP_DATABASE)),
+        (f"s RLIKE {_pattern('TRUNCATE')}", literal(TRUNCATE)),
+        (f"s RLIKE {_pattern('RENAME')}", literal(RENAME)),
+        (f"{alters} AND s RLIKE {literal('(?is)' + _RENAMES)}", literal(RENAME)),
+        (f"{alters} AND s RLIKE {literal(_PARTITIONS)}", literal(PARTITION)),
+        (f"{alters} AND s RLIKE {literal(_PRIMARY_KEY)}", literal(KEY)),
+        (f"size({_dropped('s')}) > 0", literal(DROP)),
         (is_one_of(source_op, KINDS), source_op),
         otherwise=lookup(source_op, _OF_SOURCE_OPS),
     )
+    # The text is named often: it is planned, and cleaned, once.
+    return f"get(transform(array({_cleaned(text)}), s -> {kind}), 0)"
 
 
 _PARTITIONS = r"(?is)\s(?:DROP|TRUNCATE|EXCHANGE)\s+(?:SUB)?PARTITION"
