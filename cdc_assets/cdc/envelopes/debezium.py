@@ -160,9 +160,12 @@ def _has_cells(image: Sql) -> Sql:
         f"forall({values}, v -> is_variant_null(v) OR {_is_cell('v')}) "
         f"AND exists({values}, v -> NOT is_variant_null(v))"
     )
-    # Most messages do not name such a member; those in Avro have no text.
-    may_have = "body IS NULL OR contains(body, '\"set\"')"
-    return rarely(may_have, f"coalesce({are_cells}, false)")
+    return rarely(_may_have_cells("body"), f"coalesce({are_cells}, false)")
+
+
+def _may_have_cells(text: Sql) -> Sql:
+    """Most messages do not name such a member; those in Avro have no text."""
+    return f"({text} IS NULL OR contains({text}, '\"set\"'))"
 
 
 def _values(cells: Sql, keeps: Sql, unsent: Sql) -> Sql:
@@ -174,8 +177,8 @@ def _values(cells: Sql, keeps: Sql, unsent: Sql) -> Sql:
 
 def _key_row(key_row: Sql) -> Sql:
     """Key columns that are plain values, or cells."""
-    values = f"map_values({key_row})"
-    are_cells = f"coalesce(forall({values}, v -> {_is_cell('v')}), false)"
+    all_are = f"coalesce(forall(map_values({key_row}), v -> {_is_cell('v')}), false)"
+    are_cells = f"{_may_have_cells('key_text')} AND {all_are}"
     values = f"transform_values({key_row}, (name, v) -> {get('v', '$.value')})"
     return case((are_cells, values), otherwise=key_row)
 
