@@ -104,13 +104,22 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What starts processes of its own and waits for them comes first, beside all the others; what
-    reads events from outside is left out where they are not."""
-    items.sort(key=lambda item: item.get_closest_marker("process") is None)
+    """What starts processes of its own and waits for them comes first, beside all the others; the
+    worlds take longest of these, and come before the last of them, for which nobody waits alone.
+    What reads events from outside is left out where they are not."""
+    items.sort(key=_turn)
     if not CASES.is_dir():
         left_out = [item for item in items if item.get_closest_marker("cases")]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.get_closest_marker("process") is not None:
+        return 0
+    if item.path.name == "test_worlds.py":
+        return 2
+    return 1 if item.path.parent.parent.name == "cdc" else 3
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -121,7 +121,10 @@ def examples(strategy: st.SearchStrategy[T], count: int, seed: int | str) -> lis
 
 
 def draw(
-    count: int, seed: int, registries: Iterable[tuple[str, int]] = REGISTRY_SHARES
+    count: int,
+    seed: int,
+    registries: Iterable[tuple[str, int]] = REGISTRY_SHARES,
+    own_shares: Iterable[tuple[str, dict[str, Any]]] = OWN_SHARES,
 ) -> list[World]:
     """Worlds of some sources, whose settings are drawn too."""
     drawn: list[World] = []
@@ -140,7 +143,7 @@ def draw(
         add("debezium", share, f"servers {n} {seed}", connector=connector, **_TAKEN_OVER, **own)
     for kind, share in registries:
         add("debezium", share, f"{kind} {seed}", registry=kind)
-    for n, (format, own) in enumerate(OWN_SHARES):
+    for n, (format, own) in enumerate(own_shares):
         add(format, 1, f"own {n} {seed}", position_reset=(), **own)
     return [world.of(world.records, f"w{n:04}") for n, world in enumerate(drawn)]
 
@@ -318,7 +321,7 @@ def test_worlds_are_the_same_where_plans_are_compiled_and_adaptive(
 
     Each seventh of the worlds: to compile takes most of the time.
     """
-    drawn = draw(WORLDS // 2, SEED, REGISTRY_SHARES[:1])
+    drawn = draw(WORLDS // 2, SEED, REGISTRY_SHARES[:1], own_shares=())
     compare(Runner(large_lake_of, tmp_path_factory.mktemp("large")), drawn[1::7])
 
 
