@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -300,7 +301,8 @@ def test_a_key_column_that_no_known_schema_has_is_a_problem(project: Path) -> No
     catalog = SqlCatalog("lake", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
     try:
         catalog.create_namespace("shop")
-        rows = pa.table({"table_name": ["public.customers"], "schema": [json.dumps(schema)]})
+        known = {"table_name": "public.customers", "schema": json.dumps(schema)}
+        rows = pa.Table.from_pylist([{**known, "first_landed": date(2026, 11, 1)}])
         catalog.create_table(("shop", "schemas"), rows.schema).append(rows)
     finally:
         catalog.engine.dispose()
