@@ -114,7 +114,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
 
 
+# Of the tests against the real stack: half of their time each.
+_LONGEST = ("test_live.py", "test_wheel.py")
+
+
 def _turn(item: pytest.Item) -> int:
+    if item.path.name in _LONGEST:
+        return _LONGEST.index(item.path.name) - len(_LONGEST)
     if item.get_closest_marker("process") is not None:
         return 0
     if item.path.name == "test_worlds.py":
