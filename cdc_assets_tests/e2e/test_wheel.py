@@ -27,7 +27,8 @@ DAY = "2026-11-01"
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of programs of a new environment that holds the wheel and what it needs.
 
-    Some minutes: all packages come from the package index, and are compiled.
+    uv, where there is one, has the packages of the set-up still; with pip they come from the
+    package index, and Spark is built: some minutes.
     """
     folder = tmp_path_factory.mktemp("installed")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
@@ -35,7 +36,12 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("*.whl")
     subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True, timeout=120)
     python = folder / "env" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "-q", wheel], check=True, timeout=1800)
+    own = REPOSITORY / ".uv-venv" / "bin"
+    uv = shutil.which("uv", path=f"{own}{os.pathsep}{os.environ['PATH']}")
+    install = [str(python), "-m", "pip", "install"]
+    if uv is not None:
+        install = [uv, "pip", "install", "--python", str(python)]
+    subprocess.run([*install, "-q", str(wheel)], check=True, timeout=1800)
     return python.parent
 
 
