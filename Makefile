@@ -1,6 +1,6 @@
 # `make` alone lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-cases e2e stack ui ui-test screenshots check format bench bench-large bench-kafka bench-tables bench-formats sample lock clean distclean
+.PHONY: help setup demo test test-long test-cases e2e stack ui ui-test screenshots check format bench bench-large bench-kafka bench-tables bench-formats sample lock clean distclean
 
 PORT ?= 3000
 BIN := .venv/bin
@@ -17,8 +17,11 @@ demo: setup ## the sample days end to end: tables, lag, what was quarantined
 test: setup ## the tests, two files at a time (ARGS="-m 'not slow'" for the quick ones, ARGS="-k lag" to choose)
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
+test-long: setup ## beside them what is drawn and takes long, and Dagster's own daemon (CDC_SEED=7 draws others)
+	$(BIN)/pytest -q -m long -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
 test-cases: setup ## of `make test` only what reads real events, in ../shared/cases (or CDC_CASES=…)
-	$(BIN)/pytest -q -m cases -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest -q -m "cases and not long" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 e2e: setup ## the tests against a real PostgreSQL, Kafka and Debezium (ARGS="-k live" to choose)
 	@sh scripts/e2e.sh

@@ -27,7 +27,7 @@ from cdc_assets_tests import lakes
 from cdc_assets_tests.e2e.stack import Process, StackError, wait_for
 from cdc_assets_tests.paths import REPOSITORY
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
 TABLE = "public.customers"

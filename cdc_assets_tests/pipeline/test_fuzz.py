@@ -1,7 +1,7 @@
 """Hostile events through all stages (mutations.py, encoded_mutations.py, fuzz_run.py).
 
-``CDC_FUZZ_RECORDS=100000 CDC_SEED=7 pytest cdc_assets_tests/pipeline/test_fuzz.py`` goes further
-and elsewhere, as ``python -m cdc_assets_tests.fuzz_run`` does.
+``CDC_FUZZ_RECORDS=100000 CDC_SEED=7 pytest -m long cdc_assets_tests/pipeline/test_fuzz.py`` goes
+further and elsewhere, as ``python -m cdc_assets_tests.fuzz_run`` does.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ def test_most_good_events_stay_so_that_tables_fill() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "sources_of",
     [

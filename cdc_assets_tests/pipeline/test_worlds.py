@@ -4,7 +4,7 @@ What is compared, of every world: the destination and reason of each record, all
 of the table, lag. Spark reads all worlds in one run, each as a table of a source with its settings.
 Of a world with a schema registry, the model reads the same records as JSON with schemas.
 
-``CDC_WORLDS=200 CDC_SEED=7 pytest cdc_assets_tests/pipeline/test_worlds.py -k worlds`` hunts
+``CDC_WORLDS=200 CDC_SEED=7 pytest -m long cdc_assets_tests/pipeline/test_worlds.py`` hunts
 longer and elsewhere, with ``CDC_WORLD_DAYS=40`` over more days; the run is the same for the same
 numbers. Of what differs, the first world is made smaller in ``CDC_SHRINK`` more runs (default 8)
 and printed: make a golden case of it (test_golden.py).
@@ -42,7 +42,7 @@ from cdc_assets_tests.worlds import (
     worlds,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 WORLDS = int(os.environ.get("CDC_WORLDS", "10"))
 # Who does not hunt waits for each third one alone, of six formats.
