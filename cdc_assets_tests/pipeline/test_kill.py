@@ -25,7 +25,7 @@ from cdc_assets_tests.killed_run import DAYS
 from cdc_assets_tests.lakes import source_config
 from cdc_assets_tests.paths import REPOSITORY
 
-pytestmark = [pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 # Which announcement of which stage to strike after, and how many seconds later.
 STRIKES = [
