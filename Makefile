@@ -25,7 +25,7 @@ test-cases: setup ## of `make test` only what reads real events, in ../shared/ca
 
 e2e: setup ## the tests against a real PostgreSQL, Kafka and Debezium (ARGS="-k live" to choose)
 	@sh scripts/e2e.sh
-	$(BIN)/pytest -q -m e2e -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest -q -m "e2e and not long" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 stack: setup ## PostgreSQL, Kafka and Debezium with a small shop to try things on, until Ctrl-C
 	@sh scripts/e2e.sh

@@ -289,6 +289,7 @@ def test_what_goes_on_behind_a_ctrl_c_writes_to_the_log_and_not_to_the_terminal(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_between_stages_cancels_the_run_and_the_same_command_goes_on(project: Path) -> None:
     land(project, {"id": 1}, {"id": 2})
     (project / "dagster.yaml").write_text(DAGSTER_YAML, encoding="utf-8")

@@ -18,7 +18,7 @@ import yaml
 
 from cdc_assets_tests.paths import REPOSITORY
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.process]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.process, pytest.mark.long]
 
 DAY = "2026-11-01"
 

@@ -380,6 +380,7 @@ def test_conditions_are_off_until_configured() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_whose_spark_dies_is_started_again_and_one_of_bad_data_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ from cdc_assets_tests.paths import CASES
 
 PUBLIC = CASES / "public"
 
-pytestmark = [pytest.mark.slow, pytest.mark.cases]
+pytestmark = [pytest.mark.slow, pytest.mark.cases, pytest.mark.long]
 
 SCOOTER = ("101", "scooter", "Small 2-wheel scooter", "3.14")
 BATTERY = ("102", "car battery", "12V car battery", "8.1")

@@ -202,6 +202,7 @@ def assert_faults_stop(
     monkeypatch.undo()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["rewrite", "append"])
 def test_a_fault_in_what_is_written_leaves_tags_and_main_as_they_were(
     way: str,
@@ -226,6 +227,7 @@ def test_a_fault_in_what_is_written_leaves_tags_and_main_as_they_were(
     assert str(DAYS[2]) in lakes.refs_of(lake, name, "public.customers")
 
 
+@pytest.mark.long
 def test_a_fault_in_a_day_that_is_appended_leaves_tags_and_main_as_they_were(
     large_lake_of: LakeOf, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
