@@ -114,7 +114,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
 
 
-# Of the tests against the real stack: half of their time each.
+# The longest of the tests against the real stack, and of the long ones.
 _LONGEST = ("test_live.py", "test_wheel.py")
 
 
