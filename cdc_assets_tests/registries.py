@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import io
 import json
-import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +16,7 @@ from urllib.parse import quote
 import fastavro
 
 from cdc_assets_tests import events as ev
+from cdc_assets_tests import loopback
 from cdc_assets_tests.avro_bytes import NotAvroError, connect_value
 from cdc_assets_tests.model import Landed, Record
 
@@ -344,8 +343,8 @@ def _kind_of(value: Any) -> str:
 def serving(schemas: Schemas) -> Iterator[str]:
     """The URL of a registry of these schemas, on a loopback port."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Handler(loopback.Handler):
+        def do_GET(self) -> None:  # noqa: N802  (the name is the library's)
             schemas.asked.append(self.path)
             parts = self.path.split("/")
             if self.path == "/subjects":
@@ -357,19 +356,7 @@ def serving(schemas: Schemas) -> Iterator[str]:
             self._answer(200 if found else 404, found or schemas.unknown)
 
         def _answer(self, status: int, body: Any) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-            self.end_headers()
-            self.wfile.write(json.dumps(body).encode())
+            self.send_json(status, body, "application/vnd.schemaregistry.v1+json")
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with loopback.serving(Handler) as url:
+        yield url

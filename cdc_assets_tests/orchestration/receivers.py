@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 
+from cdc_assets_tests import loopback
 from cdc_assets_tests.e2e.stack import free_port
 
 
@@ -65,32 +64,15 @@ def web_server() -> Iterator[WebServer]:
     """A web server on a free port."""
     server = WebServer()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Handler(loopback.Handler):
+        def do_POST(self) -> None:  # noqa: N802  (the name is the library's)
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             request = Posted(self.path, dict(self.headers), body)
             server.posted.append(request)
-            status, document = server.answer(request)
-            text = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+            self.send_json(*server.answer(request))
 
-        def log_message(self, *_: Any) -> None:
-            """Not in the output of the tests."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        running.daemon_threads = True
-        server.address = f"http://127.0.0.1:{running.server_address[1]}"
-        thread = threading.Thread(target=running.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            running.shutdown()
-            thread.join()
+    with loopback.serving(Handler) as server.address:
+        yield server
 
 
 @dataclass

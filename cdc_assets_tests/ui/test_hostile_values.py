@@ -6,12 +6,10 @@ import os
 import re
 import shutil
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import dagster as dg
@@ -20,6 +18,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from cdc_assets.orchestration import checks, markdown
 from cdc_assets.orchestration.metadata import query_of
+from cdc_assets_tests import loopback
 from cdc_assets_tests.e2e.stack import Process, free_port, wait_for
 from cdc_assets_tests.paths import REPOSITORY
 from cdc_assets_tests.ui.conftest import new_page
@@ -62,20 +61,15 @@ class Outside:
 
 @pytest.fixture(scope="module")
 def outside() -> Iterator[Outside]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Handler(loopback.Handler):
+        def do_GET(self) -> None:  # noqa: N802  (the name is the library's)
             found.asked.append(self.path)
             self.send_response(404)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            """The requests themselves are what is asked for."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        found = Outside(f"http://127.0.0.1:{server.server_port}")
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with loopback.serving(Handler) as url:
+        found = Outside(url)
         yield found
-        server.shutdown()
 
 
 @pytest.fixture(scope="module")
