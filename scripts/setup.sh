@@ -11,7 +11,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+# As cdc_assets/cdc/java.py has it.
 MIN_JAVA=17
+MAX_JAVA=22
 PYTHON=${PYTHON:-}
 UV=${UV:-}
 STAMP=.venv/.cdc-setup
@@ -46,18 +48,32 @@ java_major() {
     echo "${version:-0}"
 }
 
-# Spark takes JAVA_HOME where it is set, and java on PATH only without it. So does this.
+fits() {
+    major=$(java_major "$1")
+    [ "$major" -ge "$MIN_JAVA" ] && [ "$major" -le "$MAX_JAVA" ]
+}
+
+# As the product looks for it: JAVA_HOME where it is set, else java on PATH, else one that fits and
+# is installed beside that.
 find_java() {
     if [ -n "${JAVA_HOME:-}" ]; then
-        [ "$(java_major "$JAVA_HOME/bin/java")" -ge "$MIN_JAVA" ]
-    else
-        have java && [ "$(java_major java)" -ge "$MIN_JAVA" ]
+        fits "$JAVA_HOME/bin/java"
+        return
     fi
+    if have java && fits java; then return 0; fi
+    for home in /usr/lib/jvm/* /usr/java/* /opt/java/* \
+        /Library/Java/JavaVirtualMachines/*/Contents/Home; do
+        if [ -x "$home/bin/java" ] && fits "$home/bin/java"; then
+            say "the java in PATH does not fit, Spark runs on $home"
+            return 0
+        fi
+    done
+    return 1
 }
 
 install_java() {
     apt_update
-    for package in openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless; do
+    for package in openjdk-17-jre-headless openjdk-21-jre-headless; do
         apt-cache show "$package" >/dev/null 2>&1 || continue
         apt_install "$package" || continue
         if find_java; then return 0; fi
@@ -68,10 +84,10 @@ install_java() {
 ensure_java() {
     if find_java; then return 0; fi
     if [ -n "${JAVA_HOME:-}" ]; then
-        die "JAVA_HOME ($JAVA_HOME) holds no Java $MIN_JAVA or newer, which Spark needs: point it to one, or unset it"
+        die "JAVA_HOME ($JAVA_HOME) holds no Java $MIN_JAVA to $MAX_JAVA, which Spark needs: point it to one, or unset it"
     fi
     if may_apt && install_java; then return 0; fi
-    die "Spark needs Java $MIN_JAVA or newer and PATH has none: install a JRE (OpenJDK 17 or 21), or set JAVA_HOME"
+    die "Spark needs Java $MIN_JAVA to $MAX_JAVA and there is none: install a JRE (OpenJDK 17 or 21), or set JAVA_HOME"
 }
 
 # --- uv --------------------------------------------------------------------------------------
@@ -92,7 +108,8 @@ find_uv() {
 bootstrap_uv() {
     rm -rf .uv-venv
     python3 -m venv .uv-venv >/dev/null 2>&1 &&
-        .uv-venv/bin/python -m pip install --quiet --disable-pip-version-check uv >&2
+        .uv-venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+            --only-binary :all: -r scripts/uv.lock.txt >&2
 }
 
 ensure_uv() {
@@ -114,7 +131,7 @@ ensure_uv() {
 
 # The environment is that of these files, in this folder (a virtual environment cannot be moved).
 fingerprint() {
-    { echo "$PYTHON"; pwd -P; cksum requirements.lock pyproject.toml scripts/setup.sh; }
+    { echo "$PYTHON"; pwd -P; cksum requirements.lock pyproject.toml scripts/setup.sh scripts/uv.lock.txt; }
 }
 
 up_to_date() {
