@@ -9,11 +9,12 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, timedelta, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
@@ -31,11 +32,13 @@ from pydantic_core import PydanticCustomError
 
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.names import TableName, TablePattern, is_table_pattern, parts_in
+from cdc_assets.cdc.places import Places
+from cdc_assets.cdc.redaction import secrets_in
 from cdc_assets.cdc.strict_yaml import YamlPath, kind_of, path_of, read_yaml, written_of
 
 PLACEHOLDER = "__debezium_unavailable_value"
 RESERVED_PREFIX = "_cdc_"
-OWN_ASSETS = ("landing", "changes", "control", "quarantine", "lag", "schemas", "facts", "epochs")
+_SHORTEST_SECRET = 4  # shorter ones would be found in words that are none
 
 _COLUMN_TYPE = re.compile(
     r"(?:boolean|int|bigint|float|double|string|binary|date"
@@ -435,6 +438,25 @@ class SourceConfig(_Model):
         ge=1,
         description="A source without event or heartbeat for so long is taken for dead.",
     )
+    max_record_mb: int = Field(
+        default=64,
+        ge=1,
+        le=1024,
+        description="A record, or a landed line, of more bytes is quarantined unread.",
+    )
+    max_columns: int = Field(
+        default=5000, ge=1, description="A record whose row has more columns is quarantined."
+    )
+    max_kinds: int = Field(
+        default=5000,
+        ge=1,
+        description="At most so many kinds of records of a day are read, a kind being a table with "
+        "a schema and a form of its key, and so many ids asked of a registry in a run.",
+    )
+    protect: Literal["check", "strict"] = Field(
+        default="check",
+        description="`strict`: a day without a column that `exclude` or `hash` names is not made.",
+    )
     samples: bool = Field(
         default=True, description="False: no value of a row or message is shown in Dagster."
     )
@@ -600,16 +622,6 @@ class SourceConfig(_Model):
         return value
 
     @model_validator(mode="after")
-    def _lake_names(self) -> SourceConfig:
-        for text in self.tables:
-            if TableName.parse(text).namespace in OWN_ASSETS:
-                raise ValueError(
-                    f"tables.{text}: the namespace of this table is the name of one of the "
-                    f"source's own tables ({', '.join(OWN_ASSETS)}); set lake.namespaces: flat"
-                )
-        return self
-
-    @model_validator(mode="after")
     def _known_marks(self) -> SourceConfig:
         for name in ("add_fields", "add_headers"):
             if not getattr(self, name) and not getattr(self, f"{name}_prefix"):
@@ -692,6 +704,25 @@ class SourceConfig(_Model):
         """True where a column of some table is excluded or hashed."""
         return any(table.is_protected for table in self.tables.values())
 
+    @property
+    def shows_values(self) -> bool:
+        """Whether messages and rows may be shown: with `samples: false` none are.
+
+        Nor where a column is sensitive, excluded or hashed: nothing says what a message, a key or
+        an error of Java has of it. Asked where a value is taken, not where it is shown.
+        """
+        return self.samples and not any(
+            table.sensitive or table.is_protected for table in self.tables.values()
+        )
+
+    def shows_column(self, table: str, column: str) -> bool:
+        """Whether values of one column of a table may be shown."""
+        settings = self.tables.get(table)
+        hidden = settings is not None and column in {
+            *(*settings.sensitive, *settings.exclude, *settings.hash)
+        }
+        return self.samples and not hidden
+
 
 FORMATS: tuple[str, ...] = get_args(SourceConfig.model_fields["format"].annotation)
 
@@ -706,9 +737,30 @@ class LakeConfig(_Model):
     namespaces: Literal["nested", "flat"] = "nested"
 
     @property
+    def is_named(self) -> bool:
+        """True for a warehouse that a REST catalog knows by its name."""
+        return self._kind == "rest" and not re.search(r"[/\\:]", self.warehouse)
+
+    @property
+    def is_flat(self) -> bool:
+        """True where state tables are in one namespace level."""
+        return self.namespaces == "flat"
+
+    def places(self, sources: Iterable[str]) -> Places:
+        """The places of tables, of which none but the sources' own tables have one yet."""
+        # These catalogs keep names in lower case.
+        return Places(sources, self.is_flat, folds_case=self._kind in ("glue", "hive"))
+
+    @property
+    def _kind(self) -> str:
+        kind = self.catalog.get("type") or self.catalog.get("catalog-impl", "").rpartition(".")[2]
+        return kind.lower().removesuffix("catalog")
+
+    @property
     def is_local(self) -> bool:
         """True for a warehouse in a folder of this machine."""
-        return "://" not in self.warehouse or self.warehouse.startswith("file:")
+        is_url = "://" in self.warehouse and not self.warehouse.startswith("file:")
+        return not (is_url or self.is_named)
 
     @model_validator(mode="after")
     def _catalog_for_remote(self) -> LakeConfig:
@@ -938,6 +990,16 @@ class Config(_Model):
         return self
 
     @model_validator(mode="after")
+    def _a_place_each(self) -> Config:
+        places = self.lake.places(self.sources)
+        for name, source in self.sources.items():
+            for table in source.tables:
+                if fault := places.fault_of(name, table):
+                    raise ValueError(f"sources.{name}.tables.{table}: {fault}")
+                places.take(name, table)
+        return self
+
+    @model_validator(mode="after")
     def _somebody_reads_the_mails(self) -> Config:
         """Where e-mail is the only channel, alerts of every source must reach someone."""
         email = self.alerts.email
@@ -982,6 +1044,31 @@ class Config(_Model):
                 "make a day without --table first"
             )
         return ""
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The secrets that are in it, which nothing that is shown or kept may hold."""
+        return frozenset(found for found in self._secrets() if len(found) >= _SHORTEST_SECRET)
+
+    def _secrets(self) -> Iterator[str]:
+        yield from secrets_in({**self.spark, **self.lake.catalog})
+        yield self.hash_salt or ""
+        for source in self.sources.values():
+            if source.landing.kafka is not None:
+                yield from secrets_in(source.landing.kafka.options)
+            if (registry := source.landing.registry) is not None:
+                yield from (registry.password or "", registry.token or "")
+        alerts = self.alerts
+        if alerts.webhook is not None:
+            yield alerts.webhook.url
+            # Receivers of chats have the secret in the path.
+            yield from (part for part in urlsplit(alerts.webhook.url).path.split("/") if part[7:])
+            yield from secrets_in({"url": alerts.webhook.url})
+            yield from alerts.webhook.headers.values()
+        if alerts.slack is not None:
+            yield alerts.slack.token
+        if alerts.email is not None:
+            yield alerts.email.password or ""
 
     def today(self) -> date:
         """The open day in the project's time zone."""
@@ -1222,7 +1309,9 @@ def _anchored_registry(registry: RegistryConfig, base: Path) -> RegistryConfig:
 
 
 def _anchored(config: Config, base: Path) -> Config:
-    warehouse = _location(os.environ.get("CDC_WAREHOUSE") or config.lake.warehouse, base)
+    warehouse = os.environ.get("CDC_WAREHOUSE") or config.lake.warehouse
+    if not config.lake.model_copy(update={"warehouse": warehouse}).is_named:
+        warehouse = _location(warehouse, base)
     sources = {
         name: source.model_copy(update={"landing": _anchored_landing(source.landing, base)})
         for name, source in config.sources.items()

@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import date
 
+from cdc_assets.cdc.redaction import without_logins
+
 
 def first_line(error: BaseException) -> str:
     """What an error says at first, at most 300 characters; its type where it says nothing."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    # A name that was not found is no sentence.
+    said = f"{type(error).__name__}: {said}" if isinstance(error, LookupError) else said
+    return without_logins(said)
 
 
 class CdcError(Exception):

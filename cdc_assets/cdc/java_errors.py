@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from cdc_assets.cdc.errors import first_line
+from cdc_assets.cdc.redaction import without_logins
 
 JAVA_ERRORS = (Py4JError, PySparkException)
 _DEEPEST = 50  # a chain of causes may be a circle
@@ -34,9 +35,15 @@ class Cause:
         """True where it is of one of these classes, or extends one."""
         return any(name in self.classes for name in names)
 
+    @property
+    def kind(self) -> str:
+        """The class, and Spark's error condition where it has one."""
+        name = self.classes[0].rpartition(".")[2]
+        return f"{name} [{self.condition}]" if self.condition else name
+
     def __str__(self) -> str:
         name = self.classes[0].rpartition(".")[2]
-        line = (self.message.strip().splitlines() or [""])[0][:300]
+        line = without_logins((self.message.strip().splitlines() or [""])[0][:300])
         return f"{name}: {line}" if line else name
 
 
@@ -54,9 +61,15 @@ def causes(error: BaseException) -> list[Cause]:
     return found
 
 
-def root_cause(error: BaseException) -> str:
-    """One line: the innermost cause of a Java exception; the first line of any other."""
+def root_cause(error: BaseException, with_values: bool = True) -> str:
+    """One line: the innermost cause of a Java exception; the first line of any other.
+
+    Spark's words repeat the value that they are about: without values, only its kind is said.
+    """
     chain = causes(error) if isinstance(error, JAVA_ERRORS) else []
+    if not with_values:
+        said = chain[-1].kind if chain else type(error).__name__
+        return f"{said} (what it says may hold values of this source, which shows none)"
     return str(chain[-1]) if chain else first_line(error)
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.config import Config
+from cdc_assets.cdc import made_of
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES
-from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
-from cdc_assets.cdc.lake.commits import DayCommit
 
 KINDS = ("capture", "delivery", "end_to_end")
 _PERCENTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99}
@@ -110,33 +108,16 @@ def make_lag(lake: Lake, name: str, days: Sequence[date], force: bool = False) -
     )
     made = lake.day_commits(lake.stage(name, "changes"))
     current = lake.day_commits(identifier)
-    inputs = {day: inputs_of(lake.config, name, made, day) for day in days}
-    stale = [d for d in days if force or current.get(d, DayCommit(0)).inputs != inputs[d]]
+    stale = list(days) if force else made_of.stale_lag(lake.config, name, made, current, days)
     if stale:
+        inputs = {day: made_of.of_lag(lake.config, name, made, day) for day in stale}
         lake = lake.sized(made.records(stale))
         rows = lake.stage_days(name, "changes", stale)
         is_complete = ~landed_on(d for d in stale if not inputs[d]["complete"])
         measured = measure(rows).withColumn("complete", is_complete).select(*columns.LAG.names)
         ordered = measured.coalesce(1).sortWithinPartitions("landing_date", "table_name", "hour")
-        lake.overwrite_days(identifier, ordered, {d: inputs[d] for d in stale}, current.head)
+        lake.overwrite_days(identifier, ordered, inputs, current.head)
     return stale
-
-
-def inputs_of(
-    config: Config, name: str, made: Mapping[date, DayCommit], day: date
-) -> dict[str, Any]:
-    """What lag(day) is made of: the snapshot of its changes, and whether the day was over.
-
-    Raises:
-        MissingDayError: the day has no changes.
-    """
-    if day not in made:
-        raise MissingDayError(
-            f"{name}.changes",
-            day,
-            f"Materialize it first: cdc-assets run --source {name} --from {day} --to {day}.",
-        )
-    return {"changes": made[day].snapshot_id, "complete": not config.is_open(day)}
 
 
 Rows = dict[date, list[dict[str, Any]]]

@@ -255,16 +255,28 @@ def column(name: str, of: str | None = None) -> Column:
 
 
 def escape(name: str) -> str:
-    """A name safe as a catalog level and a folder: unsafe characters become ``%XX``.
+    """A name safe as a catalog level and a folder: unsafe characters become ``%xx``.
 
-    ``.`` and ``..`` can't survive, so a name can't leave the warehouse.
+    In lower case, as engines that fold the names they ask for find no others. ``.`` and ``..``
+    can't survive, so a name can't leave the warehouse.
     """
+    return _UNSAFE.sub(lambda found: f"%{ord(found.group()):02x}", name)
+
+
+def escape_in_upper_case(name: str) -> str:
+    """As earlier versions escaped it."""
     return _UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", name)
 
 
-def unescape(name: str) -> str:
-    """The name that :func:`escape` was given."""
-    return re.sub(r"%([0-9A-F]{2})", lambda found: chr(int(found.group(1), 16)), name)
+def printable(text: str) -> str:
+    """A text on one line, whose control characters, marks of direction and the like are spelled.
+
+    Sent to a terminal or a log they would move the cursor, turn the text round or begin a line
+    that looks like one of the program's.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def json_path(name: str, root: str = "$") -> str | None:

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import stat
+import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -18,12 +22,14 @@ from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.config import Config, local_path
-from cdc_assets.cdc.errors import ConfigError, LakeError
-from cdc_assets.cdc.java import class_archive_options, require_java
+from cdc_assets.cdc.errors import ConfigError, JavaError, LakeError
+from cdc_assets.cdc.jars import check_jars, fetched_jar, ivy_folder
+from cdc_assets.cdc.java import class_archive_options, first_failure, require_java
 from cdc_assets.cdc.java_errors import Cause, causes, root_cause
 
 CATALOG = "lake"
@@ -84,6 +90,8 @@ _JAVA_FLAGS = (
     (_CLASS_ROOM, "MetaspaceSize"),
     (_AVRO_LIMITS, r"-Dorg\.apache\.avro\.limits"),
 )
+_LOG = Path(__file__).with_name("log4j2.properties")
+_LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _SHORT_NAMES = {
     "packages": "spark.jars.packages",
     "memory": "spark.driver.memory",
@@ -108,9 +116,14 @@ def spark_conf(config: Config, with_lake: bool = True) -> dict[str, str]:
     driver = "spark.driver.extraJavaOptions"
     if "ArchiveClassesAtExit" not in own[driver]:
         own[driver] = f"{own[driver]} {class_archive_options()}".strip()
+    if not _has_own_log(own[driver]):
+        own[driver] = f'{own[driver]} "-Dlog4j2.configurationFile={_LOG}"'
+    master = own.get("spark.master", "local[*]")
     return {
         "spark.app.name": "cdc-assets",
-        "spark.master": "local[*]",
+        "spark.master": master,
+        # All of it is in one process: nobody else has to reach its ports, which ask for no secret.
+        **(_LOOPBACK if master.startswith("local") else {}),
         "spark.driver.memory": "2g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -120,6 +133,8 @@ def spark_conf(config: Config, with_lake: bool = True) -> dict[str, str]:
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "100",
         "spark.log.level": "WARN",
+        # Beside Spark's own words, names of settings whose values are not shown.
+        "spark.redaction.regex": "(?i)secret|password|token|credential|jaas|access[.-]?key|salt",
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
         # Where in Python each expression was written, kept inside every expression, makes
         # tasks several times slower to ship than to run.
@@ -195,6 +210,13 @@ def sqlite_folder(config: Config) -> Path:
     return local_path(config.lake.warehouse)
 
 
+def _has_own_log(java_options: str) -> bool:
+    """Whether the user says how Spark logs."""
+    folder = os.environ.get("SPARK_CONF_DIR")
+    is_there = folder is not None and (Path(folder) / "log4j2.properties").exists()
+    return is_there or "log4j2.configurationFile" in java_options
+
+
 def build_session(config: Config, with_lake: bool = True) -> SparkSession:
     """A session for this configuration; the embedded catalog's folder is made if missing.
 
@@ -202,20 +224,91 @@ def build_session(config: Config, with_lake: bool = True) -> SparkSession:
 
     Raises:
         LakeError: the folder can't be made.
-        JavaError: there is no Java that Spark can run on.
+        JavaError: there is no Java that Spark can run on, or Spark does not start.
     """
-    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        require_java()  # PySpark is about to start a JVM
+    starts_java = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ
+    if starts_java:
+        require_java()
     # Workers must run this interpreter, or they pick another python3 from PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if with_lake and not config.lake.catalog:
         _make_folder(sqlite_folder(config))
+        _make_private(sqlite_folder(config) / "catalog.db")
+    settings = spark_conf(config, with_lake)
+    if with_lake:
+        present, fresh = _own_jars(settings)
+        check_jars(present)
+    if starts_java:
+        _start_java(settings)
     builder = SparkSession.builder
-    for key, value in spark_conf(config, with_lake).items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except (Py4JError, PySparkException) as error:
+        raise JavaError(root_cause(error), _START_REMEDY) from None
     _hold_classes(session)
+    if with_lake and fresh:
+        check_jars(fresh)
     return session
+
+
+def _own_jars(settings: Mapping[str, str]) -> tuple[list[Path], list[Path]]:
+    """The jars that Spark is given: those that are there, and those that it is about to fetch."""
+    if folder := os.environ.get("CDC_SPARK_JARS"):
+        return sorted(Path(folder).glob("*.jar")), []
+    ivy = ivy_folder(settings)
+    jars = [fetched_jar(package, ivy) for package in PACKAGES]
+    return [j for j in jars if j.exists()], [j for j in jars if not j.exists()]
+
+
+_START_REMEDY = "see the settings under spark in cdc.yaml, and Spark's log"
+
+
+def _start_java(settings: Mapping[str, str]) -> None:
+    """Start the JVM that PySpark talks to.
+
+    By itself PySpark would write all settings into its command line, where every user of this
+    machine can read them: here they are in a file that this user alone can read.
+
+    Raises:
+        JavaError: it did not start.
+    """
+    try:
+        gateway = _launched(settings)
+    except PySparkRuntimeError:
+        # Its words went to the terminal or the log: once more, to read them.
+        with tempfile.TemporaryFile("w+", errors="replace") as said:
+            try:
+                gateway = _launched(settings, {"stdout": said, "stderr": subprocess.STDOUT})
+            except PySparkRuntimeError:
+                said.seek(0)
+                raise JavaError(first_failure(said), _START_REMEDY) from None
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _launched(settings: Mapping[str, str], streams: Mapping[str, Any] | None = None) -> Any:
+    handle, name = tempfile.mkstemp(prefix="cdc-assets-", suffix=".properties")  # mode 0600
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.writelines(f"{key}={_property(value)}\n" for key, value in settings.items())
+        # Spark leaves its own file of defaults out where another one is named.
+        ours = f"--load-spark-defaults --properties-file {shlex.quote(name)}"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{ours} {before}"
+        return launch_gateway(popen_kwargs=dict(streams or {}))
+    finally:
+        if before == "pyspark-shell":
+            os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
+        else:
+            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+        Path(name).unlink()
+
+
+def _property(value: str) -> str:
+    """A value as a file of Java's properties has it."""
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return re.sub(r"^(?=[ \t\f])", r"\\", escaped)
 
 
 _small_sessions: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
@@ -276,6 +369,14 @@ def _make_folder(folder: Path) -> None:
             f"the warehouse {folder} can't be created ({error.strerror}: {error.filename}). Make "
             "it a folder that this user may write, or change lake.warehouse"
         ) from error
+
+
+def _make_private(file: Path) -> None:
+    """Make the catalog's file, so that others can't read it; SQLite's files beside it follow."""
+    with suppress(OSError):  # SQLite says what is wrong
+        os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o660))
+        if (mode := stat.S_IMODE(file.stat().st_mode)) & 0o007:
+            file.chmod(mode & ~0o007)
 
 
 _LOST = (
@@ -360,6 +461,8 @@ def _fetch_jars(spark: SparkSession, what: str, packages: Sequence[str]) -> None
     try:
         for package in packages:
             spark.sql(f"ADD JAR 'ivy://{package}?transitive=false'")
+        ivy = ivy_folder(spark.conf.getAll)
+        check_jars(fetched_jar(package, ivy) for package in packages)
     except (Py4JError, PySparkException) as error:
         why = root_cause(error)
         raise ConfigError(

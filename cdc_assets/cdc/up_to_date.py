@@ -10,19 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import date
 
-from cdc_assets.cdc import lag
-from cdc_assets.cdc.changes import stage as changes
-from cdc_assets.cdc.changes.facts import TABLE as FACTS
+from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import MissingTableError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.commits import DayCommit, TableState
 from cdc_assets.cdc.landing.files import NONE, see_days
-from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.state.day_inputs import DayInputs
 from cdc_assets.cdc.state.judge import TABLE as EPOCHS
-
-_NOT_MADE = DayCommit(0)
 
 
 class UpToDate:
@@ -56,31 +51,21 @@ class UpToDate:
         return state if is_whole and all(of_day.is_up_to_date for of_day in inputs) else None
 
     def _has_landed(self, days: Sequence[date]) -> bool:
-        landed = self._commits("landing")
-        if self._source.landing.files is None:
-            recorded = (KafkaDay.of_inputs(day, landed.get(day, _NOT_MADE).inputs) for day in days)
-            return all(day is not None and day.closed for day in recorded)
-        seen = see_days(self._source.landing.files)
+        landed, folder = self._commits("landing"), self._source.landing.files
+        if folder is None:
+            return not made_of.not_closed(landed, days)
+        seen = see_days(self.name, folder)
         files = {day: seen[day].fingerprint if day in seen else NONE for day in days}
-        return all(
-            landed.get(day, _NOT_MADE).inputs.get("files") == found for day, found in files.items()
-        )
+        return not made_of.not_landed(landed, files)
 
     def _has_changes(self, days: Sequence[date]) -> bool:
+        made = {table: self._commits(table) for table in made_of.PARSED}
         landed = self._commits("landing")
-        made_of = {day: changes.inputs_of(self.config, self.name, landed, day) for day in days}
-        return all(
-            self._commits(table).get(day, _NOT_MADE).inputs == inputs
-            for table in ("quarantine", FACTS, "control", "changes")
-            for day, inputs in made_of.items()
-        )
+        return not made_of.stale_changes(self.config, self.name, landed, made, days)
 
     def _has_lag(self, days: Sequence[date]) -> bool:
-        made, current = self._commits("changes"), self._commits("lag")
-        return all(
-            current.get(day, _NOT_MADE).inputs == lag.inputs_of(self.config, self.name, made, day)
-            for day in days
-        )
+        made, lag = self._commits("changes"), self._commits("lag")
+        return not made_of.stale_lag(self.config, self.name, made, lag, days)
 
     def _commits(self, stage: str) -> Mapping[date, DayCommit]:
         if stage not in self._read:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from cdc_assets import __version__
 from cdc_assets.cdc.errors import CdcError, ConfigError, UnknownTableError
@@ -29,6 +29,7 @@ from cdc_assets.cli.commands.report import report
 from cdc_assets.cli.commands.run import run
 from cdc_assets.cli.commands.show import show
 from cdc_assets.cli.interrupts import Interrupted
+from cdc_assets.cli.terminal import echo
 
 # As the help lists them.
 COMMANDS = (
@@ -53,12 +54,12 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except CdcError as error:
-            typer.echo(f"error: {error}", err=True)
+            echo(f"error: {error}", err=True)
             is_usage = isinstance(error, (ConfigError, UnknownTableError))
             raise typer.Exit(2 if is_usage else 1) from None
         except KeyboardInterrupt as interrupt:
             terminal = interrupt.terminal if isinstance(interrupt, Interrupted) else sys.stderr
-            typer.echo(_interrupted(ctx.invoked_subcommand), file=terminal)
+            echo(_interrupted(ctx.invoked_subcommand), file=terminal)
             raise typer.Exit(_INTERRUPTED) from None
 
 
@@ -80,7 +81,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"cdc-assets {__version__}")
+        echo(f"cdc-assets {__version__}")
         raise typer.Exit
 
 
@@ -94,8 +95,28 @@ def _common(
     pass
 
 
+class Command(TyperCommand):
+    """Refuses an option that is given twice, of which only the last would hold."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        if not ctx.resilient_parsing:
+            _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+            for parameter in given:
+                is_once = parameter.nargs == 1 and not parameter.multiple
+                if getattr(parameter, "is_flag", True) or not is_once:
+                    continue
+                if (count := given.count(parameter)) > 1:
+                    raise typer.BadParameter(
+                        f"it is given {count} times; give it once",
+                        ctx=ctx,
+                        param_hint=f"'{parameter.opts[0]}'",
+                    )
+        return super().parse_args(ctx, args)
+
+
 for _command in COMMANDS:
-    app.command()(_command)
+    app.command(cls=Command)(_command)
 
 
 def main() -> None:

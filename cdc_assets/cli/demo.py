@@ -7,11 +7,10 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cli import output
+from cdc_assets.cli.terminal import echo
 
 
 def print_results(config: Config, first: date, last: date) -> None:
@@ -46,7 +45,7 @@ def print_results(config: Config, first: date, last: date) -> None:
 
 
 def _title(text: str) -> None:
-    typer.echo(f"\n{text}")
+    echo(f"\n{text}")
 
 
 def _rows_per_day(config: Config, source: str, days: list[date]) -> list[dict[str, Any]]:
@@ -66,9 +65,9 @@ def _print_next(config: Config, days: list[date]) -> None:
     program = "cdc-assets" if shutil.which("cdc-assets") else ".venv/bin/cdc-assets"
     _title("next:")
     if state:
-        typer.echo(f"  {program} show {state} --as-of {middle}")
-    typer.echo(f"  {program} quarantine --source {source}")
-    typer.echo(f"  {program} lag --source {source} --from {middle} --to {middle} --hours")
+        echo(f"  {program} show {state} --as-of {middle}")
+    echo(f"  {program} quarantine --source {source}")
+    echo(f"  {program} lag --source {source} --from {middle} --to {middle} --hours")
     dagster = 'DAGSTER_HOME="$PWD" dagster dev -w workspace.yaml'
     ui = "make ui" if Path("Makefile").is_file() else dagster
-    typer.echo(f"  {ui}    # Dagster on http://127.0.0.1:3000")
+    echo(f"  {ui}    # Dagster on http://127.0.0.1:3000")

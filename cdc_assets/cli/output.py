@@ -1,13 +1,14 @@
 """What the command line prints: rows as a table, CSV or JSON lines, and the progress of a run.
 
 Texts from data may hold anything: nothing of them is taken as markup, and control
-characters are shown, not sent to the terminal.
+characters are shown, not sent to the terminal (:func:`cdc_assets.cdc.names.printable`).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import textwrap
 import time
@@ -23,6 +24,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from cdc_assets.cdc.names import printable
 from cdc_assets.cli import imports
 from cdc_assets.cli.interrupts import Interrupted
 
@@ -48,14 +50,26 @@ def print_rows(
     out: IO[str] | None = None,
     fold: bool = True,
     whole: Sequence[str] = (),
+    raw: bool = False,
 ) -> int:
-    """Print rows as `form` says; how many there were. See :func:`print_table`."""
+    """Print rows as `form` says; how many there were. See :func:`print_table`.
+
+    Of CSV, a text that a spreadsheet would take for a formula begins with an apostrophe, except
+    `raw`; on a terminal nothing is sent that is not printable.
+    """
     out = out or sys.stdout
     if form == "json":
         return _count(out.write(_json_line(row)) for row in rows)
     if form == "csv":
-        out.write(_csv_line(columns))
-        return _count(out.write(_csv_line([row.get(c) for c in columns])) for row in rows)
+
+        def line(values: Iterable[Any]) -> str:
+            cells = [value if raw else _no_formula(value) for value in values]
+            if out.isatty():
+                cells = [printable(cell) if isinstance(cell, str) else cell for cell in cells]
+            return _csv_line(cells)
+
+        out.write(line(columns))
+        return _count(out.write(line([row.get(c) for c in columns])) for row in rows)
     listed = list(rows)
     print_table(columns, listed, out, fold, whole)
     return len(listed)
@@ -66,7 +80,28 @@ def _count(done: Iterable[object]) -> int:
 
 
 def _json_line(row: Row) -> str:
-    return json.dumps(row, ensure_ascii=False) + "\n"
+    text = json.dumps(row, ensure_ascii=False)
+    # Spelled as JSON spells them, what can't be printed stands for the same text.
+    return (text if text.isprintable() else _UNPRINTABLE.sub(_spelled, text)) + "\n"
+
+
+_UNPRINTABLE = re.compile(r"[^ -~]")
+
+
+def _spelled(found: re.Match[str]) -> str:
+    character = found[0]
+    return character if character.isprintable() else json.dumps(character)[1:-1]
+
+
+# What a spreadsheet runs; a number begins with a sign, too.
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
+
+
+def _no_formula(value: Any) -> Any:
+    if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
+        return value
+    return f"'{value}"
 
 
 def _csv_line(values: Iterable[Any]) -> str:
@@ -91,13 +126,6 @@ def _text_of(value: Any) -> str:
 
 def _shown(value: Any) -> str:
     return printable(_text_of(value))
-
-
-def printable(text: str) -> str:
-    """A text whose control characters are shown and not sent."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _is_number(value: Any) -> bool:
@@ -304,8 +332,10 @@ def own_stderr(log: Path | None) -> Iterator[IO[str]]:
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()
     saved = os.dup(2)
-    with log.open("ab") as file:
-        os.dup2(file.fileno(), 2)
+    # Of this user alone: what Spark says of its settings is there, and what Java says of a failure.
+    file = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    os.dup2(file, 2)
+    os.close(file)
     own = os.fdopen(os.dup(saved), "w", encoding="utf-8", errors="replace", buffering=1)
     is_left = False
     try:

@@ -17,7 +17,6 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-import typer
 from rich.cells import cell_len, set_cell_size
 
 from cdc_assets.cdc.changes.reasons import REASONS, remedy
@@ -26,7 +25,9 @@ from cdc_assets.cdc.errors import CdcError, MissingTableError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.pyiceberg_reads import Quarantined
 from cdc_assets.cdc.landing.lines import landed_line, new_file, text_of, texts_of, write_lines
+from cdc_assets.cdc.names import printable
 from cdc_assets.cli import output
+from cdc_assets.cli.terminal import echo
 
 COLUMNS = (
     "source", "landing_date", "reason", "detail", "table_name", "topic", "partition", "offset",
@@ -144,26 +145,26 @@ def print_selection(selection: Selection, form: str, limit: int | None) -> None:
         printed = output.print_rows(COLUMNS, map(_row, selection.records(limit)), form)
         _say_cut(selection, printed)
         return
-    typer.echo("in quarantine, by source, day and reason:")
+    echo("in quarantine, by source, day and reason:")
     output.print_table(("source", "day", "reason", "records"), _count_rows(selection))
     rows, room = [], output.room(_SHOWN)
     for record in selection.records(limit):
         rows.append(_shown(record, room))
-    typer.echo("\nthe records, the newest day first:")
+    echo("\nthe records, the newest day first:")
     output.print_table(_SHOWN, rows, fold=False, whole=("detail", "key", "value"))
     _say_cut(selection, len(rows))
-    typer.echo("\nwhat to do:")
+    echo("\nwhat to do:")
     for reason, count in selection.reasons.most_common():
-        typer.echo(f"  {output.printable(reason)} ({count}): {remedy(reason)}")
-    typer.echo("\nthen:")
+        echo(f"  {printable(reason)} ({count}): {remedy(reason)}")
+    echo("\nthen:")
     for line in _then(selection):
-        typer.echo(f"  {line}")
+        echo(f"  {line}")
 
 
 def _say_cut(selection: Selection, printed: int) -> None:
     if printed < selection.total:
         more = f"{printed} of {selection.total} records; --limit N for more"
-        typer.echo(more, err=True)
+        echo(more, err=True)
 
 
 def _count_rows(selection: Selection) -> list[dict[str, Any]]:
@@ -250,7 +251,7 @@ def _message(data: bytes | None, room: int) -> str:
     if text is None:
         # No more than can be shown: three bytes are four characters.
         text = f"(base64) {base64.b64encode(data[: room * 3]).decode()}"
-    shown = output.printable(text[: room + 1])
+    shown = printable(text[: room + 1])
     if cell_len(shown) <= room:
         return shown
     size = f"… ({len(data):,} bytes)"
@@ -402,7 +403,7 @@ def _files_advice(config: Config, source: str, done: Exported, file: str) -> lis
         *no_record,
         *_inspect_advice(source, file),
         "2. Replace each bad line in the folder of the same day, so that its offset lands once:",
-        *map(output.printable, landed),
+        *map(printable, landed),
         "   Replace it in the file; or remove it from the file, as Parquet requires, and put the "
         f"corrected lines into {folder}/DAY/{name}. With both records there, the table is right, "
         "but the offset lands twice: the bad record stays in quarantine and the check "

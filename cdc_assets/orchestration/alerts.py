@@ -290,7 +290,7 @@ class _AlertBuilder:
 
 def _all_checks() -> list[checks.Check]:
     stages = (checks.LANDING, checks.CHANGES, checks.QUARANTINE, checks.TABLE, checks.LAG)
-    return [*(c for group in stages for c in group), health.FRESH, health.ALIVE]
+    return [*(c for group in stages for c in group), health.FRESH, health.ALIVE, health.MADE]
 
 
 def _is_of_assets(run: dg.DagsterRun) -> bool:

@@ -1,4 +1,9 @@
-"""What the assets of a source are called."""
+"""What the assets of a source are called.
+
+Dagster makes the names of a step's outputs out of asset keys: it joins the parts by `__`, writes
+`-` and `.` as `_`, and appends the names of checks. Two keys that come to one such name are refused
+with all other definitions, so that the coding here leaves no two tables with one name.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +13,27 @@ import dagster as dg
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.names import TableName
+from cdc_assets.orchestration.checks import TABLE
+
+_JOINT = "__"  # of Dagster, and of a database and its schema
+# An underscore stays where neither a joint nor a code can be read into it.
+_TO_CODE = re.compile(r"[^A-Za-z0-9_]|_(?![A-Za-z0-9])|_(?=x[0-9A-F])")
+# Behind a table's name Dagster would read the name of a check.
+_BEFORE_CHECK = re.compile(rf"_(?=(?:{'|'.join(check.name for check in TABLE)})\Z)")
 
 PARSED = ("changes", "control", "quarantine")
 STAGES = ("landing", *PARSED, "lag")
 
 
 def table_key(name: str, table: str) -> dg.AssetKey:
-    """``[source, schema, table]``; characters that Dagster's names can't hold are coded."""
+    """``[source, schema, table]``; no other table has it, and none the names that Dagster makes.
+
+    Characters but letters, digits and single underscores are coded: `order-items` is
+    `order_x2D_items`. A schema of a database, `sales__dbo`, stays as it is.
+    """
     parts = TableName.parse(table)
-    return dg.AssetKey([name, *(_part(p) for p in parts)])
+    schema = _JOINT.join(map(_coded, parts.namespace.split(_JOINT)))
+    return dg.AssetKey([name, schema, _BEFORE_CHECK.sub(_code("_"), _coded(parts.table))])
 
 
 def key_of(name: str, stage: str) -> dg.AssetKey:
@@ -24,8 +41,12 @@ def key_of(name: str, stage: str) -> dg.AssetKey:
     return dg.AssetKey([name, stage]) if stage in STAGES else table_key(name, stage)
 
 
-def _part(part: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.\-]", lambda m: f"_x{ord(m.group()):X}_", part)
+def _coded(part: str) -> str:
+    return _TO_CODE.sub(lambda found: _code(found[0]), part)
+
+
+def _code(character: str) -> str:
+    return f"_x{ord(character):X}_"
 
 
 def asset_keys(name: str, config: Config) -> list[dg.AssetKey]:

@@ -19,10 +19,11 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.cdc import lag as lag_stage
+from cdc_assets.cdc import made_of
 from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, JavaError
-from cdc_assets.cdc.java_errors import JAVA_ERRORS, root_cause
+from cdc_assets.cdc.java_errors import root_cause
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayFiles
@@ -42,6 +43,7 @@ from cdc_assets.orchestration import (
 )
 from cdc_assets.orchestration.as_recorded import step_records
 from cdc_assets.orchestration.asset_keys import PARSED, table_key
+from cdc_assets.orchestration.failures import failure
 from cdc_assets.orchestration.jobs import ALLOW_LOSS, FORCE
 from cdc_assets.orchestration.resources import SparkResource
 from cdc_assets.orchestration.table_steps import TABLES_AT_ONCE, MadeTable, TableSteps
@@ -139,22 +141,23 @@ def _day_before(key: dg.AssetKey) -> dg.AssetDep:
 
 
 @contextmanager
-def _failures(context: dg.AssetExecutionContext, config: Config) -> Iterator[None]:
+def _failures(context: dg.AssetExecutionContext, config: Config, name: str) -> Iterator[None]:
     """Bad data fails the run for good; a run that lost Spark is started again by the daemon.
 
     A Java exception is one line as a failure's description; its stack trace is in the log.
     """
     try:
         yield
-    except CdcError as error:
-        raise dg.Failure(description=str(error), allow_retries=False) from error
-    except Exception as error:
-        _raise_if_lost(context, error)
-        if known := lake_error(error, config):
-            raise dg.Failure(description=str(known), allow_retries=False) from error
-        if isinstance(error, JAVA_ERRORS):
-            raise dg.Failure(description=root_cause(error)) from error
+    except dg.Failure:
         raise
+    except CdcError as error:
+        raise failure(str(error), error, config, allow_retries=False) from None
+    except Exception as error:
+        _raise_if_lost(context, config, error)
+        if known := lake_error(error, config):
+            raise failure(str(known), error, config, allow_retries=False) from None
+        shows = config.source(name).shows_values
+        raise failure(root_cause(error, shows), error, config) from None
 
 
 def _lake(context: dg.AssetExecutionContext, spark: SparkResource) -> Lake:
@@ -171,16 +174,18 @@ def _suited(lake: Lake, name: str, stage: str, days: Iterable[date]) -> Lake:
     return lake.sized(lake.day_commits(lake.stage(name, stage)).records(days))
 
 
-def _raise_if_lost(context: dg.AssetExecutionContext, error: Exception) -> None:
+def _raise_if_lost(context: dg.AssetExecutionContext, config: Config, error: Exception) -> None:
     if is_lost(error):
         # A new process: this one's JVM, or its executors, are gone.
         context.instance.add_run_tags(
             context.run_id, {"dagster/retry_on_asset_or_op_failure": "true"}
         )
-        raise dg.Failure(
-            description=f"Spark was lost, out of memory or killed: {root_cause(error)}. Days made "
-            "before are kept. Dagster's daemon starts the run again; without it, run the same again"
-        ) from error
+        raise failure(
+            f"Spark was lost, out of memory or killed: {root_cause(error)}. Days made before are "
+            "kept. Dagster's daemon starts the run again; without it, run the same again",
+            error,
+            config,
+        ) from None
 
 
 def _is_final(error: Exception, config: Config) -> bool:
@@ -279,7 +284,7 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
         if (before := _as_recorded(context, spark, name, judged, days)) is not None:
             yield from before
             return
-        with _failures(context, config), progress.step(name, "landing", _span(days)) as say:
+        with _failures(context, config, name), progress.step(name, "landing", _span(days)) as say:
             lake = _lake(context, spark)
             began = time.monotonic()
             allow_loss = ALLOW_LOSS in context.run.tags
@@ -380,13 +385,13 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
         if (before := _as_recorded(context, spark, name, of_assets, days)) is not None:
             yield from before
             return
-        with _failures(context, config):
+        with _failures(context, config, name):
             lake = _lake(context, spark)
             began = time.monotonic()
             with progress.step(name, "changes", _span(days)) as say:
                 progress.expect(lake.day_commits(lake.stage(name, "landing")).records(days))
                 made_before = lake.day_commits(lake.stage(name, "changes"))
-                others = changes.made_by_other_rules(config, name, made_before)
+                others = made_of.made_by_other_rules(config, name, made_before)
                 changes.make_changes(lake, name, days, force=_is_forced(context))
                 seconds = time.monotonic() - began
                 stages = {t: _stage_days(context, lake, key, days) for t, key in chosen.items()}
@@ -409,7 +414,7 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
                 "quarantine": checks.quarantine_findings(source, figures),
             }
             facts = {day: metadata.of_changes(figures[day]) for day in looked_at}
-            with_values = source.samples
+            with_values = source.shows_values
             for day, rows in examples.items():
                 shown = metadata.quarantine_examples(rows, with_values)
                 facts[day]["quarantine"]["examples"] = shown
@@ -477,7 +482,7 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
         if before is not None:
             yield from before
             return
-        with _failures(context, config):
+        with _failures(context, config, name):
             lake = _lake(context, spark)
             facts = table_days.gather(lake, name, chosen, days)
         came: SimpleQueue[records.DayRecord | None] = SimpleQueue()
@@ -505,17 +510,19 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
                 yield records.result(chosen[table])
         failures = [of_table.error for of_table in made.values() if of_table.error is not None]
         for error in failures:
-            _raise_if_lost(context, error)
+            _raise_if_lost(context, config, error)
         if failures:
-            raise dg.Failure(
-                description="\n".join(
-                    f"{one_line(of_table.error, config)}{_left_out(of_table)}"
+            raise failure(
+                "\n".join(
+                    f"{one_line(of_table.error, config, source.shows_values)}{_left_out(of_table)}"
                     for of_table in made.values()
                     if of_table.error is not None
                 ),
-                metadata={"tables_failed": len(failures), "tables_made": len(made) - len(failures)},
+                failures[0],
+                config,
+                {"tables_failed": len(failures), "tables_made": len(made) - len(failures)},
                 allow_retries=not all(_is_final(e, config) for e in failures),
-            ) from failures[0]
+            ) from None
 
     return tables
 
@@ -558,7 +565,7 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
         if (before := _as_recorded(context, spark, name, judged, days)) is not None:
             yield from before
             return
-        with _failures(context, config), progress.step(name, "lag", _span(days)) as say:
+        with _failures(context, config, name), progress.step(name, "lag", _span(days)) as say:
             lake = _lake(context, spark)
             began = time.monotonic()
             progress.expect(lake.day_commits(lake.stage(name, "changes")).records(days))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -11,16 +10,18 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import MissingTableError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
-from cdc_assets.cdc.lake.commits import EXPIRED, INPUTS, DayCommit
+from cdc_assets.cdc.lake.commits import EXPIRED, DayCommit
+from cdc_assets.cdc.state.day_inputs import DayInputs
 from cdc_assets.orchestration.asset_keys import STAGES, table_key
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-_DAY, _NONE = timedelta(days=1), DayCommit(0)
+_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,7 @@ def missing_since(config: Config, name: str, ended: date) -> tuple[date | None, 
     A day that was made before its end is missing until it is made again: more may have landed.
     """
     landing, changes, lag = (_commits(config, name, t) for t in ("landing", "changes", "lag"))
-    made = {
-        day
-        for day, commit in changes.items()
-        # Files have no mark of a closed day; the lag, which is made last, says so for both.
-        if landing.get(day, _NONE).inputs.get("closed", True)
-        and lag.get(day, _NONE).inputs == {"changes": commit.snapshot_id, "complete": True}
-    }
+    made = made_of.complete_days(landing, changes, lag)
     tables = {
         table: _oldest_missing(
             config.start_of(name, table), ended, _days(config, name, table, changes)
@@ -106,16 +101,13 @@ def _commits(config: Config, name: str, stage: str) -> dict[date, DayCommit]:
 def _days(
     config: Config, name: str, table: str, changes: Mapping[date, DayCommit]
 ) -> Collection[date]:
-    """The days of a table that were made of the day's changes as they are now, or have expired."""
+    """The days of a table that were made of what is there now, or have expired."""
     opened = _open(config, reads.find_table(config, table, name))
     if opened is None:
         return ()
-    made = {
-        day
-        for day, summary in reads.days_of(opened, is_state=True).items()
-        if json.loads(summary.get(INPUTS, "{}")).get("changes", {}).get(str(day))
-        == changes.get(day, _NONE).snapshot_id
-    }
+    state, commits = reads.table_state(opened), {"changes": changes}
+    inputs = {day: DayInputs(config, name, table, day, commits, state) for day in state.tags}
+    made = {day for day, of_day in inputs.items() if of_day.is_of_what_is_there}
     return made | _expired(config.start_of(name, table), opened)
 
 

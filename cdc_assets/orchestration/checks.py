@@ -21,12 +21,19 @@ from cdc_assets.cdc.changes.hidden_changes import Statement, hidden_statements
 from cdc_assets.cdc.changes.order_facts import Scattered, scattered_keys
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.changes.route import DESTINATIONS
+from cdc_assets.cdc.changes.stray_tables import (
+    Counts,
+    shared_topics,
+    stray_tables,
+    tables_before,
+)
 from cdc_assets.cdc.config import Config, SourceConfig
 from cdc_assets.cdc.earlier_positions import is_earlier_sql
 from cdc_assets.cdc.lag import MAX_MS
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
+from cdc_assets.cdc.made_of import LOST
 from cdc_assets.cdc.names import key_in_database
 from cdc_assets.cdc.positions import epoch_of, in_epoch, time_in_day
 from cdc_assets.cdc.sqltext import case
@@ -82,6 +89,15 @@ CHANGES = (
     ),
     Check(
         "no_hidden_changes", "No statement that may have changed rows without change events.", WARN
+    ),
+    Check(
+        "columns_protected",
+        "Each column that exclude or hash names is in rows of the day: none has another name now.",
+    ),
+    Check(
+        "tables_on_their_topics",
+        "No record names another table than all others of its topic.",
+        WARN,
     ),
     Check(
         "source_alive",
@@ -209,8 +225,17 @@ def landing_findings(lake: Lake, name: str, days: Sequence[date]) -> dict[date, 
                 faults.append(
                     f"{where}: starts at {row['first']}, the day before ended at {old['last']}"
                 )
+        if day in commits:
+            faults += _given_up(commits[day].inputs.get(LOST, {}))
         findings[day] = [listed("offsets_contiguous", faults)]
     return findings
+
+
+def _given_up(lost: Mapping[str, Sequence[int]]) -> list[str]:
+    return [
+        f"{file}: {had - has} of {had} records were given up with --allow-loss"
+        for file, (had, has) in lost.items()
+    ]
 
 
 def _offset_faults(
@@ -276,6 +301,7 @@ def changes_findings(
     scattered = scattered_keys(
         lake.spark.table(lake.stage(name, "changes")),
         {day: figures[day]["scattered"] for day in days if figures[day]["scattered"]},
+        source.shows_values,
     )
     statements = hidden_statements(lake, name, days)
     findings = {}
@@ -302,7 +328,7 @@ def changes_findings(
             Finding(
                 "tables_configured",
                 not extra,
-                {"tables": len(extra)} | ({"events": extra} if extra else {}),
+                {"tables": len(extra)} | ({"events": _largest(extra)} if extra else {}),
             ),
             listed("positions_complete", incomplete.get(day, [])),
             _order_finding(
@@ -313,6 +339,8 @@ def changes_findings(
                 day,
             ),
             _statements_finding(statements.get(day, [])),
+            _protected_finding(source, of_day["unprotected"]),
+            _topics_finding(lake, name, day, of_day["topics"]),
             _alive_finding(lake.config, source, day, alive.get(day)),
         ]
     return findings
@@ -334,7 +362,8 @@ def _reasons_finding(
     metadata: dict[str, Any] = dict(found)
     if count:
         lines = [
-            f"{e.topic} [{e.partition}] {e.offset}: {e.reason}, {e.detail}"
+            f"{e.topic} [{e.partition}] {e.offset}: {e.reason}"
+            + (f", {e.detail}" if e.detail else "")
             for e in examples
             if e.reason in found
         ]
@@ -412,12 +441,17 @@ def _percent(count: int, landed: int) -> float:
 
 
 def quarantine_examples(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[Any]]:
-    """Of each day and reason the first: `reason, table_name, topic, partition, offset, detail`."""
+    """Of each day and reason the first: `reason, table_name, topic, partition, offset, detail`.
+
+    `detail`, which may hold a part of a message, is null where the source shows no values.
+    """
+    shows = lake.config.source(name).shows_values
+    detail = F.col("detail") if shows else F.lit(None).cast("string").alias("detail")
     order = Window.partitionBy("landing_date", "reason").orderBy("topic", "partition", "offset")
-    shown = ("reason", "table_name", "topic", "partition", "offset", "detail")
+    shown = ("reason", "table_name", "topic", "partition", "offset")
     rows = (
         lake.stage_days(name, "quarantine", days)
-        .select("landing_date", *shown)
+        .select("landing_date", *shown, detail)
         .withColumn("n", F.row_number().over(order))
         .where(F.col("n") <= _EXAMPLES)
         .orderBy("landing_date", "reason", "n")
@@ -541,7 +575,7 @@ def _order_finding(
         cure = "; send all events of a key to one partition: make the table's key the message key"
         faults.append(
             f"{found.table}: {found.keys} keys have events of equal positions in several "
-            f"partitions, such as {found.example} in {found.lanes}"
+            f"partitions, such as {found.example or 'one'} in {found.lanes}"
             + ("" if found.by_kafka else cure)
         )
     finding = listed("positions_in_order", faults)
@@ -574,11 +608,50 @@ def _statements_finding(statements: Sequence[Statement]) -> Finding:
     )
 
 
-def table_findings(state: TableState, day: date, report: DayReport) -> list[Finding]:
-    """The findings of a published day of a table."""
+def _topics_finding(lake: Lake, name: str, day: date, counts: Counts) -> Finding:
+    shared = shared_topics(counts)
+    before = tables_before(lake, name, day, shared) if shared else {}
+    strays = stray_tables(counts, before)
+    found = listed("tables_on_their_topics", [str(stray) for stray in strays])
+    changes = sum(stray.changes for stray in strays)
+    return replace(found, metadata={**found.metadata, "changes": changes})
+
+
+_LISTED = 100  # tables in a check's metadata
+
+
+def _largest(counts: Mapping[str, int]) -> dict[str, int]:
+    """The tables with the highest figures: data alone decides how many there are."""
+    ordered = sorted(counts.items(), key=lambda of: (-of[1], of[0]))
+    return dict(sorted(ordered[:_LISTED]))
+
+
+def _protected_finding(source: SourceConfig, missing: Mapping[str, Sequence[str]]) -> Finding:
+    """A wrong name protects nothing: the values leave the landing as they are."""
+    faults = [
+        f"{table}: no row of the day has {', '.join(columns)}; see whether the column has another "
+        "name, whose values are not protected, and correct exclude or hash"
+        for table, columns in missing.items()
+    ]
+    found = listed("columns_protected", faults)
+    # There a row has the columns that were written.
+    return replace(found, severity=WARN) if source.missing_columns == "keep" else found
+
+
+def table_findings(
+    state: TableState,
+    day: date,
+    report: DayReport,
+    shows: Callable[[str], bool] = lambda _: True,
+) -> list[Finding]:
+    """The findings of a published day of a table; `shows`: whether a column's values may be."""
     built_on = state.made_of(day).get("day_before")
     before = state.day_before(day)
-    unfit = {c: f"{v['count']}, such as {v['example']}" for c, v in report.unfit.items()}
+    # Reports of earlier versions have examples of what is not to be shown.
+    unfit = {
+        c: f"{v['count']}" + (f", such as {v['example']}" if shows(c) and "example" in v else "")
+        for c, v in report.unfit.items()
+    }
     of_columns = {
         "columns_to_write": report.units,
         "read_otherwise": report.read_otherwise,
@@ -678,5 +751,5 @@ def lag_findings(rows: Sequence[Mapping[str, Any]], slo_ms: int | None) -> list[
     if capture:
         metadata["worst_p95_ms"] = max(capture.values())
     if late:
-        metadata["late_tables"] = late
+        metadata["late_tables"] = _largest(late)
     return [Finding("lag_within_slo", not late, metadata)]

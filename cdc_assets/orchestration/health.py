@@ -1,4 +1,4 @@
-"""Whether a source is fresh and still sends: its newest data compared with the clock.
+"""Whether a source is fresh, still sends, and has changes of all that landed: judged by the clock.
 
 These checks belong to no day: a run evaluates them after `changes`, and between runs the sensor
 `health` does. Both read the lake's metadata, without Spark.
@@ -19,10 +19,12 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
+from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, ConfigError, MissingTableError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
-from cdc_assets.cdc.lake.newest import NewestData, newest_data
+from cdc_assets.cdc.lake.newest import NewestData, committed_ms, newest_data
+from cdc_assets.cdc.redaction import without_secrets
 from cdc_assets.orchestration.checks import WARN, Check, Finding, specs
 
 FRESH = Check("fresh", "The source's newest data is not older than fresh_within_hours.", WARN)
@@ -31,7 +33,13 @@ ALIVE = Check(
     "The source's newest event or heartbeat is not older than max_silence_minutes.",
     WARN,
 )
-NAMES = (FRESH.name, ALIVE.name)
+MADE = Check(
+    "made_of_landing",
+    "The changes of every landed day are made of what has landed: no record waits for a run.",
+)
+NAMES = (FRESH.name, ALIVE.name, MADE.name)
+# A run lands days first and makes their changes then.
+_UNDER_WAY = timedelta(hours=1)
 
 EVERY_SECONDS = 300
 _VERDICT = {True: "passes", False: "fails"}
@@ -41,7 +49,9 @@ _NEWER_DATA, _SAME_DATA = timedelta(hours=1), timedelta(hours=24)
 
 
 def checks_of(config: Config, name: str) -> list[Check]:
-    """The health checks that a source is configured for; they are on its `changes`.
+    """The health checks of a source; they are on its `changes`.
+
+    `fresh` and `source_alive_now` where it is configured for them.
 
     None where only Spark can read the lake's catalog.
     """
@@ -52,7 +62,7 @@ def checks_of(config: Config, name: str) -> list[Check]:
             return []
     source = config.source(name)
     checks = [FRESH] if source.fresh_within_hours is not None else []
-    return checks + ([ALIVE] if source.max_silence_minutes is not None else [])
+    return [*checks, *([ALIVE] if source.max_silence_minutes is not None else []), MADE]
 
 
 def findings_of(config: Config, name: str, now: datetime | None = None) -> list[Finding]:
@@ -63,15 +73,41 @@ def findings_of(config: Config, name: str, now: datetime | None = None) -> list[
         LakeError: the lake can't be read.
     """
     source, now = config.source(name), now or datetime.now(timezone.utc)
-    newest = newest_data(config, name)
     limits = {
-        FRESH.name: (source.fresh_within_hours or 0) * 3600,
-        ALIVE.name: (source.max_silence_minutes or 0) * 60,
+        FRESH.name: timedelta(hours=source.fresh_within_hours or 0),
+        ALIVE.name: timedelta(minutes=source.max_silence_minutes or 0),
     }
-    return [
-        _finding(config, check.name, newest, timedelta(seconds=limits[check.name]), now)
-        for check in checks_of(config, name)
+    asked = [check.name for check in checks_of(config, name) if check.name in limits]
+    newest = newest_data(config, name) if asked else None
+    of_age = [_finding(config, of, newest, limits[of], now) for of in asked if newest is not None]
+    return [*of_age, _made_finding(config, name, now)]
+
+
+def _made_finding(config: Config, name: str, now: datetime) -> Finding:
+    landing = reads.open_table(config, reads.own_table(name, "landing"))
+    landed = reads.day_commits(landing)
+    try:
+        changes = reads.open_table(config, reads.own_table(name, "changes"))
+        made = reads.day_commits(changes)
+    except MissingTableError:
+        made = {}
+    days = [
+        day
+        for day in made_of.older_than_landing(landed, made)
+        if now.timestamp() - (committed_ms(landing, landed[day].snapshot_id) or 0) / 1000
+        > _UNDER_WAY.total_seconds()
     ]
+    if not days:
+        return Finding(MADE.name, True, description=f"{len(landed)} landed days have their changes")
+    span = f"{days[0]}" if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    return Finding(
+        MADE.name,
+        False,
+        {"days": ", ".join(map(str, days[:20])), "count": len(days)},
+        description=f"the changes of {len(days)} landed days ({span}) are not made of what has "
+        "landed: a run landed them and failed behind that. See its error, then make them: "
+        f"cdc-assets run --source {name} --from {days[0]} --to {max(landed)}",
+    )
 
 
 def _finding(
@@ -139,13 +175,14 @@ def _checks(config: Config, name: str) -> dg.AssetChecksDefinition:
         name=f"{name}__health", specs=specs(key, checks_of(config, name)), can_subset=True
     )
     def body(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        severities = {check.name: check.severity for check in checks_of(config, name)}
         chosen = {check.name for check in context.selected_asset_check_keys}
         try:
             findings = findings_of(config, name)
         except CdcError as error:
             # The days are made; only the checks fail.
             text = f"can't be evaluated: {error}"
-            findings = [Finding(name, False, description=text) for name in NAMES]
+            findings = [Finding(of, False, description=text) for of in NAMES]
         for finding in findings:
             if finding.name in chosen:
                 yield dg.AssetCheckResult(
@@ -153,7 +190,7 @@ def _checks(config: Config, name: str) -> dg.AssetChecksDefinition:
                     check_name=finding.name,
                     passed=finding.passed,
                     metadata=dict(finding.metadata),
-                    severity=WARN,
+                    severity=severities[finding.name],
                     description=finding.description,
                 )
 
@@ -173,8 +210,8 @@ def build_health_sensor(config: Config) -> dg.SensorDefinition | None:
     @dg.sensor(
         name="health",
         minimum_interval_seconds=EVERY_SECONDS,
-        description="Evaluates fresh and source_alive_now of each source from the lake's metadata, "
-        "and records them when the result or the newest data changes.",
+        description="Evaluates fresh, source_alive_now and made_of_landing of each source from the "
+        "lake's metadata, and records them when the result or the newest data changes.",
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
@@ -194,7 +231,7 @@ def _tick(
             messages.append(f"{name}: nothing has landed yet")
             continue
         except CdcError as error:
-            faults.append(f"{name}: {error}")
+            faults.append(without_secrets(f"{name}: {error}", config.secrets))
             continue
         for finding in findings:
             evaluation = finding.evaluation(_key(name), checks_of(config, name))
@@ -219,6 +256,8 @@ def is_worth_recording(
     if last is None or (was := last.evaluation) is None or last.event is None:
         return True
     if (was.passed, was.severity) != (evaluation.passed, evaluation.severity):
+        return True
+    if was.metadata.get("days") != evaluation.metadata.get("days"):
         return True
     latest = instance.get_latest_asset_check_evaluation_record(key)
     if latest is not None and latest.status == AssetCheckExecutionRecordStatus.PLANNED:

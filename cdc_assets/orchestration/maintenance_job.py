@@ -9,14 +9,16 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_assets.cdc.config import OWN_ASSETS, Config
+from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake import maintenance
 from cdc_assets.cdc.lake.errors import one_line
 from cdc_assets.cdc.lake.maintenance import Figures
+from cdc_assets.cdc.places import OWN_ASSETS
 from cdc_assets.orchestration import progress
 from cdc_assets.orchestration.asset_keys import STAGES, table_key
+from cdc_assets.orchestration.failures import failure
 from cdc_assets.orchestration.resources import SparkResource
 from cdc_assets.orchestration.schedules import cron_of, status
 
@@ -81,7 +83,8 @@ def _op(name: str) -> dg.OpDefinition:
             lake = spark.lake()
             tables = maintenance.tables_of(lake, name)
         except (CdcError, *JAVA_ERRORS) as error:
-            raise dg.Failure(one_line(error, config), allow_retries=False) from error
+            said = one_line(error, config)
+            raise failure(said, error, config, allow_retries=False) from None
         done: list[Figures] = []
         failures: list[Exception] = []
         lines = progress.LogLines(lambda _: context.log)
@@ -100,11 +103,13 @@ def _op(name: str) -> dg.OpDefinition:
                 context.log_event(dg.AssetObservation(key, metadata=_metadata(figures)))
         context.add_output_metadata(_totals(done))
         if failures:
-            raise dg.Failure(
-                description="\n".join(one_line(error, config) for error in failures),
-                metadata=_totals(done),
+            raise failure(
+                "\n".join(one_line(error, config) for error in failures),
+                failures[0],
+                config,
+                _totals(done),
                 allow_retries=False,
-            ) from failures[0]
+            ) from None
 
     return op
 

@@ -12,7 +12,7 @@ from typing import Any
 
 # Words and numbers: nothing in them means anything to Markdown.
 _PLAIN = re.compile(r"[^\W_]+(?: [^\W_]+)*|-?[0-9]+(?:\.[0-9]+)?|•••")
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
 _CELL, _LINE = 80, 300
 
 
@@ -21,7 +21,7 @@ def literal(value: Any, width: int = _CELL) -> str:
 
     All but plain words and numbers becomes code spans. In these alone neither markup nor the
     addresses that GitHub's Markdown makes links of (`www.…`, e-mail) are looked for.
-    Control characters and line breaks become a space.
+    Control characters, line breaks and marks of direction become a space.
     """
     text = _UNSEEN.sub(" ", "" if value is None else str(value))
     text = text if len(text) <= width else text[: width - 1] + "…"

@@ -15,6 +15,7 @@ from pyspark import SparkContext
 
 from cdc_assets.cdc.expected import Expected, expecting
 from cdc_assets.cdc.expected import expect as expect
+from cdc_assets.cdc.names import printable
 from cdc_assets.cdc.spark import is_small
 
 _LOOK_SECONDS = 3.0  # so often listeners are told how far Spark is
@@ -81,7 +82,7 @@ class LogLines:
             self._said.pop(step.name, None)
         elif now - self._said.setdefault(step.name, now) >= _LOG_SECONDS:
             self._said[step.name] = now
-            self._log_of(step).info(f"{step.name}: {step.text}")
+            self._log_of(step).info(printable(f"{step.name}: {step.text}"))
 
 
 def notify(news: Step | str) -> None:

@@ -10,8 +10,9 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cdc.errors import CdcError, ConfigError
 from cdc_assets.orchestration.catch_up import CatchUp, catch_up_runs
+from cdc_assets.orchestration.failures import failure
 from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, SOURCE, daily, is_unfinished
 
 
@@ -70,11 +71,14 @@ def _daily(config: Config) -> dg.ScheduleDefinition:
         ended = local.date() - timedelta(days=1)
         if ended < config.start_date:
             return dg.SkipReason(f"{ended} is before start_date {config.start_date}")
-        requests = [
-            _catch_up_request(name, ended, run)
-            for name in config.sources
-            for run in catch_up_runs(config, name, ended)
-        ]
+        try:
+            requests = [
+                _catch_up_request(name, ended, run)
+                for name in config.sources
+                for run in catch_up_runs(config, name, ended)
+            ]
+        except CdcError as error:
+            raise failure(str(error), error, config) from None
         return requests or dg.SkipReason(f"no day is missing from {config.start_date} to {ended}")
 
     return schedule

@@ -10,10 +10,13 @@ from datetime import date
 
 import dagster as dg
 
+from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import LakeError, MissingTableError
+from cdc_assets.cdc.errors import CdcError, MissingTableError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.commits import DayCommit
 from cdc_assets.cdc.landing.files import see_days
+from cdc_assets.cdc.redaction import without_secrets
 from cdc_assets.orchestration.alerts import build_alerts_sensor
 from cdc_assets.orchestration.asset_keys import asset_keys
 from cdc_assets.orchestration.health import build_health_sensor
@@ -54,7 +57,10 @@ def _of_files(config: Config) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class RequestedDays:
-    """The days of a source to make because of its landed files; `changed` have other files."""
+    """The days of a source to make because of its landed files.
+
+    `changed` have other files than landed, or changes that are older than their landing.
+    """
 
     first: date
     last: date
@@ -67,7 +73,8 @@ def days_to_request(
 ) -> RequestedDays | None:
     """The days from the first one with new or changed files to the newest day that landed.
 
-    Days after a changed one are built on it, so they are made again with it. The files are compared
+    A day that has landed and whose changes could not be made of it is requested, too. Days after a
+    changed one are built on it, so they are made again with it. The files are compared
     with the lake, not with earlier ticks: a day that was made by hand is not requested.
 
     Args:
@@ -78,11 +85,12 @@ def days_to_request(
 
     Raises:
         OSError: the folder can't be listed.
+        LandingError: the folder has entries, but none of a day.
         LakeError: the lake can't be read, so the landed days are unknown.
     """
     now = time.time() if now is None else now
-    landed = _landed(config, name)
-    seen = see_days(folder)
+    landed, made = _commits(config, name, "landing"), _commits(config, name, "changes")
+    seen = see_days(name, folder)
     known = {
         day: files
         for day, files in seen.items()
@@ -90,25 +98,26 @@ def days_to_request(
         and files.modified_ms <= (now - _SETTLED_SECONDS) * 1000
     }
     # Days whose files were deleted are no change: landed records stay.
-    changed = sorted(day for day, files in known.items() if landed.get(day) != files.fingerprint)
-    if not changed:
+    changed = set(made_of.not_landed(landed, {d: files.fingerprint for d, files in known.items()}))
+    older = {d for d in made_of.older_than_landing(landed, made) if d >= config.start_date}
+    if not changed | older:
         return None
-    prints = {str(day): known[day].fingerprint for day in changed}
+    first = min(changed | older)
+    prints = {str(day): known[day].fingerprint for day in sorted(changed)}
+    prints |= {f"landing of {day}": str(landed[day].snapshot_id) for day in sorted(older - changed)}
     return RequestedDays(
-        changed[0],
-        max([*landed, changed[-1]]),
-        tuple(changed),
+        first,
+        max([*landed, *changed]),
+        tuple(sorted(changed | older)),
         hashlib.sha256(repr(prints).encode()).hexdigest()[:16],
     )
 
 
-def _landed(config: Config, name: str) -> Mapping[date, str]:
+def _commits(config: Config, name: str, stage: str) -> Mapping[date, DayCommit]:
     try:
-        table = reads.open_table(config, reads.own_table(name, "landing"))
+        return reads.day_commits(reads.open_table(config, reads.own_table(name, stage)))
     except MissingTableError:
-        return {}  # no day has landed
-    inputs_of = reads.days_of(table, is_state=False)
-    return {day: inputs.get("files", "") for day, inputs in inputs_of.items()}
+        return {}  # no day is made
 
 
 def _landed_files(config: Config) -> dg.SensorDefinition:
@@ -117,8 +126,8 @@ def _landed_files(config: Config) -> dg.SensorDefinition:
         name="landed_files",
         minimum_interval_seconds=60,
         description=(
-            "Requests the days whose landed files are new, changed or late, and every day after "
-            "them, in one run per source."
+            "Requests the days whose landed files are new, changed or late, or did not reach the "
+            "changes, and every day after them, in one run per source."
         ),
         default_status=_status(config.automation.new_files),
     )
@@ -133,8 +142,8 @@ def _landed_files(config: Config) -> dg.SensorDefinition:
             except OSError as error:
                 faults.append(f"{name}: {folder} can't be listed: {error}")
                 continue
-            except LakeError as error:
-                faults.append(f"{name}: {error}")
+            except CdcError as error:
+                faults.append(without_secrets(f"{name}: {error}", config.secrets))
                 continue
             if requested is not None:
                 requests.append(_request(config, name, requested))
@@ -151,7 +160,7 @@ def _landed_files(config: Config) -> dg.SensorDefinition:
 
 
 def _request(config: Config, name: str, requested: RequestedDays) -> dg.RunRequest:
-    # A failed run is not requested again until its files change.
+    # A failed run is not requested again until its files change, or it has landed them.
     return dg.RunRequest(
         run_key=f"{name} {requested.first}…{requested.last} {requested.fingerprint}",
         asset_selection=asset_keys(name, config),

@@ -128,7 +128,14 @@ class TableSteps:
         self, state: TableState, frame: DataFrame, day: date, report: table_days.DayReport
     ) -> list[checks.Finding]:
         settings = self.source.tables[self.table]
-        found = checks.table_findings(state, day, report)
+        # Columns by their names in the lake.
+        source_names = {to: of for of, to in settings.rename.items()}
+        found = checks.table_findings(
+            state,
+            day,
+            report,
+            lambda column: self.source.shows_column(self.table, source_names.get(column, column)),
+        )
         if settings.key in ("none", "row"):
             found = [f for f in found if f.name not in checks.OF_KEYS]
         faults = contracts.broken_of_table(

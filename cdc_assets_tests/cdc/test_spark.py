@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.cdc.java import class_archive, class_archive_options, java_path
+from cdc_assets.cdc.java import class_archive, class_archive_options, find_java
 from cdc_assets.cdc.spark import spark_conf
 from cdc_assets_tests import lakes
 
@@ -48,7 +48,7 @@ def test_an_archive_of_classes_is_used_beside_the_options_of_the_configuration(
 
 def test_java_runs_without_a_word_where_the_archive_is_not_its_own() -> None:
     make_archive(b"of another Java")
-    command = [java_path(), *shlex.split(class_archive_options())]
+    command = [find_java().path, *shlex.split(class_archive_options())]
     found = subprocess.run([*command, "-version"], capture_output=True, text=True, check=False)
     assert found.returncode == 0
     assert "rchive" not in found.stdout + found.stderr

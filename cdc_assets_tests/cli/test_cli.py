@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,9 +21,12 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
+import yaml
 from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner, Result
 
+from cdc_assets.cdc import java
+from cdc_assets.cdc.errors import JavaError
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.commits import INPUTS
 from cdc_assets.cli import output
@@ -121,7 +125,8 @@ def without_java(project: Path, *command: str) -> subprocess.CompletedProcess[st
     programs.mkdir(exist_ok=True)
     return subprocess.run(
         [sys.executable, "-m", *command],
-        env={**_environment(), "PATH": str(programs)},
+        # Another one of the machine would be found beside it.
+        env=_environment(PATH=str(programs), JAVA_HOME=str(programs)),
         capture_output=True,
         text=True,
         timeout=300,
@@ -129,9 +134,9 @@ def without_java(project: Path, *command: str) -> subprocess.CompletedProcess[st
     )
 
 
-def _environment() -> dict[str, str]:
+def _environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    return {**kept, "PYTHONPATH": str(REPOSITORY)}
+    return {**kept, "PYTHONPATH": str(REPOSITORY), **more}
 
 
 def land(project: Path, *records: dict[str, Any]) -> Path:
@@ -150,10 +155,12 @@ def land(project: Path, *records: dict[str, Any]) -> Path:
     return day / "part.jsonl"
 
 
-NO_JAVA = (
-    "error: Spark can't start: no java in PATH. "
-    "Install a JDK or JRE 17 or newer, or name it in JAVA_HOME\n"
-)
+def no_java(project: Path) -> str:
+    home = project / "programs"
+    return (
+        f"error: Spark can't start: JAVA_HOME is {home}, and {home}/bin/java is not there. "
+        "Install a JDK or JRE 17 or 21 (17 to 22 will do), or name it in JAVA_HOME\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,25 +182,147 @@ def test_without_java_one_line_says_so_and_nothing_is_recorded(
     before = sorted(project.rglob("*"))
     result = without_java(project, "cdc_assets.cli.app", *command)
     assert (result.returncode, result.stdout) == (1, "")
-    assert [line for line in result.stderr.splitlines(True) if "error" in line] == [NO_JAVA]
-    assert result.stderr.endswith(NO_JAVA)
+    said = no_java(project)
+    assert [line for line in result.stderr.splitlines(True) if "error" in line] == [said]
+    assert result.stderr.endswith(said)
     assert sorted(project.rglob("*")) == sorted([*before, project / "programs"])
 
 
-def test_a_java_that_is_too_old_is_refused_before_spark_starts(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    java = project / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+ESC = "\x1b]0;title\x07"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "table"])
+def test_nothing_of_the_data_acts_on_a_terminal(form: str) -> None:
+    names = [f"a{ESC}", "b\u202e"]
+    rows = [{names[0]: f"x{ESC}\ny", names[1]: "\u2066=1+1\x9b31m"}]
+    out = Terminal()
+    output.print_rows(names, rows, form, out)
+    printed = re.sub(r"\x1b\[\d*m", "", out.getvalue())  # bold, of a table's head
+    assert not set(printed) & set("\x1b\x07\u202e\u2066\x9b")
+    assert out.getvalue().count("\n") <= 5
+    if form == "json":
+        assert json.loads(out.getvalue()) == rows[0]
+
+
+def test_a_text_that_a_spreadsheet_would_run_is_a_text_in_csv() -> None:
+    cells = ["=1+1", "+x", "-x", "@x", "\tx", "-5", "+1.5e3", "a=1", "-", None, -5]
+    rows = [{"v": cell} for cell in cells]
+    escaped, raw = io.StringIO(newline=""), io.StringIO(newline="")
+    output.print_rows(["v"], rows, "csv", escaped)
+    output.print_rows(["v"], rows, "csv", raw, raw=True)
+
+    def read(text: str) -> list[str]:
+        return [line[0] if line else "" for line in csv.reader(io.StringIO(text))][1:]
+
+    assert read(escaped.getvalue()) == [
+        "'=1+1", "'+x", "'-x", "'@x", "'\tx", "-5", "+1.5e3", "a=1", "'-", "", "-5",
+    ]  # fmt: skip
+    assert read(raw.getvalue())[:5] == cells[:5]
+
+
+def test_an_error_spells_what_a_terminal_would_obey() -> None:
+    result = call("show", f"public.{ESC}x")
+    assert result.exit_code == 2
+    assert "\x1b" not in result.stderr
+    assert "\\x1b" in result.stderr
+
+
+def a_java(folder: Path, version: str, release: bool = False) -> Path:
+    """A `java` that only says its version, as a package manager installs it."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
     java.chmod(0o755)
+    if release:
+        (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    return java
+
+
+@pytest.mark.parametrize("version", ["11.0.2", "25.0.1"])
+def test_a_java_that_does_not_fit_is_refused_before_spark_starts(
+    project: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    a_java(project, version)
     monkeypatch.setenv("JAVA_HOME", str(project))
     land(project, {"id": 1})
     result = call("run", "--from", "2026-11-01")
     assert result.exit_code == 1
-    assert 'Spark can\'t start: openjdk version "11.0.2"' in result.stderr
-    assert "17 or newer" in result.stderr
+    assert f'Spark can\'t start: JAVA_HOME names openjdk version "{version}"' in result.stderr
+    assert "17 or 21" in result.stderr
     assert "starting Spark" not in result.stderr
+
+
+def test_a_java_that_fits_is_found_beside_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = a_java(tmp_path / "newest", "25.0.1")
+    for version in ("25.0.1", "21.0.4", "17.0.9", "11.0.2"):
+        a_java(tmp_path / "jvm" / f"jdk-{version}", version, release=True)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{newest.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(java, "_FOLDERS", (str(tmp_path / "none"), str(tmp_path / "jvm")))
+    found = java.find_java()
+    assert found.path == str(tmp_path / "jvm" / "jdk-17.0.9" / "bin" / "java")
+    assert java.require_java() == found
+    assert os.environ.pop("JAVA_HOME") == str(tmp_path / "jvm" / "jdk-17.0.9")
+    monkeypatch.setattr(java, "_FOLDERS", ())
+    with pytest.raises(JavaError, match=r"25\.0\.1.*17 or 21"):
+        java.find_java()
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (
+            ["WARNING: x", "Unrecognized VM option 'Foo'", "Error: Could not create the JVM"],
+            "Unrecognized VM option 'Foo'",
+        ),
+        (
+            [
+                "Using Spark's default log4j profile",
+                'Exception in thread "main" java.lang.UnsupportedOperationException: getSubject',
+                "\tat java.base/javax.security.auth.Subject.getSubject(Subject.java:277)",
+            ],
+            'Exception in thread "main" java.lang.UnsupportedOperationException: getSubject',
+        ),
+        ([], "it said nothing"),
+    ],
+)
+def test_the_line_in_which_java_says_why_is_shown(said: list[str], line: str) -> None:
+    assert java.first_failure(said) == line
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_a_java_that_does_not_start_is_one_line(project: Path) -> None:
+    land(project, {"id": 1})
+    config = yaml.safe_load((project / "cdc.yaml").read_text("utf-8"))
+    config["spark"] = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:+UseG1GC"}
+    (project / "cdc.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "cdc_assets.cli.app", "run", "--from", "2026-11-01"],
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 1
+    (line,) = (text for text in done.stderr.splitlines() if "error" in text)
+    assert "Spark can't start: Multiple garbage collectors selected" in line
+
+
+def test_an_option_that_is_given_twice_is_refused(project: Path) -> None:
+    result = call("run", "--source", "shop", "--source", "other", "--from", "2026-11-01")
+    assert result.exit_code == 2
+    assert "--source" in result.stderr
+    assert "given 2 times" in result.stderr
+    assert call("show", "public.customers", "--format", "json", "--format", "csv").exit_code == 2
 
 
 def test_a_run_of_dagster_without_java_is_canceled_so_that_no_good_day_looks_failed(
@@ -211,7 +340,7 @@ def test_a_run_of_dagster_without_java_is_canceled_so_that_no_good_day_looks_fai
         said = [
             e.dagster_event.message or "" for e in instance.all_logs(run.run_id) if e.dagster_event
         ]
-    assert NO_JAVA.removeprefix("error: ").strip() in said
+    assert no_java(project).removeprefix("error: ").strip() in said
 
 
 # -- Ctrl-C

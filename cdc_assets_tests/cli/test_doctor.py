@@ -108,7 +108,7 @@ def test_a_missing_or_old_java_is_a_problem(project: Path, monkeypatch: pytest.M
     (old,) = findings("java")
     assert old.status is Status.problem
     assert "1.8.0_392" in old.found
-    assert "17 or newer" in old.remedy
+    assert "17 or 21" in old.remedy
 
 
 def test_a_folder_without_the_jars_is_a_problem(

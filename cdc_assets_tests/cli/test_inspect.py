@@ -26,9 +26,11 @@ from cdc_assets_tests.paths import REPOSITORY
 Rows = list[dict[str, Any]]
 
 
-def rules_of(folder: Path, format: str = "debezium", **tables: Any) -> Rules:
-    named = {name.replace("__", "."): table for name, table in tables.items()}
-    source = source_config(folder, format, tables=named)
+def rules_of(folder: Path, format: str = "debezium", **settings: Any) -> Rules:
+    """`public__customers` is a table, a name without `__` a setting of the source."""
+    tables = {n.replace("__", "."): table for n, table in settings.items() if "__" in n}
+    others = {n: value for n, value in settings.items() if "__" not in n}
+    source = source_config(folder, format, tables=tables, **others)
     config = config_of({"inventory": source}, folder / "warehouse")
     return Rules("inventory", config.sources["inventory"], config)
 
@@ -344,9 +346,10 @@ def test_a_flattened_column_named_ts_ms_may_be_an_object(
 
 
 def each_bad_record() -> Landing:
-    """A record for each reason, in the order of the list; nine more only start like one."""
+    """A record for each reason, in the order of the list; the first is over a limit of 1 MB."""
     log = PgLog()
     landing = log.landing
+    landing.put(ev.raw(b'"' + b"x" * (1 << 20) + b'"'))
     landing.add(ev.malformed_line("no record"))
     landing.put(ev.raw(b"\x00\x00\x00\x00\x07..."))
     landing.put(ev.raw(b"{"))
@@ -361,7 +364,7 @@ def each_bad_record() -> Landing:
 
 
 def test_every_reason_is_met_and_says_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
-    rules = rules_of(tmp_path, public__customers={"key": ["id"]})
+    rules = rules_of(tmp_path, public__customers={"key": ["id"]}, max_record_mb=1)
     rows = inspected(spark, tmp_path, each_bad_record(), rules)
     assert [row["reason"] for row in rows] == list(REASONS)
     for row in rows:

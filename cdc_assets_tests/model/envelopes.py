@@ -89,6 +89,7 @@ def read_events(
         if has_schema:
             silent = {id(e[n]) for day, e in days for n in range(len(e)) if (day, n) in misfits}
             _lend_schemas([events for _, events in days], written, silent)
+    _check_columns(source, days)
     settle_tombstones(source, configs, placeholder, days)
     set_positions(days)
     found = judge_keys(configs, days)
@@ -98,6 +99,20 @@ def read_events(
     number_runs([event for _, events in days for event in events])
     set_epochs(source, days)
     return days
+
+
+def most_bytes(source: dict[str, Any]) -> int:
+    """Of a record's key and value (`max_record_mb`)."""
+    return int(source.get("max_record_mb", 64)) << 20
+
+
+def _check_columns(source: dict[str, Any], days: list[tuple[date, list[Event]]]) -> None:
+    """`max_columns`, which is judged after all other reasons."""
+    for _, events in days:
+        for event in events:
+            widest = max(len(image or {}) for image in (event.before, event.after))
+            if event.destination != "quarantine" and widest > source.get("max_columns", 5000):
+                event.destination, event.reason = "quarantine", "over_limit"
 
 
 def _settle_labels(days: list[tuple[date, list[Event]]]) -> None:
@@ -152,9 +167,10 @@ def _lend_schemas(
 def _read_rows(source: dict[str, Any], record: Record, day: date) -> list[Event]:
     """The events of a record: one, but one for each row of a Canal message."""
     count = None
-    if source.get("format") == "canal" and record.value:
+    is_read = record.value and len(record.value) <= most_bytes(source)
+    if source.get("format") == "canal" and is_read:
         with suppress(NotJsonError):
-            document = dict_of(parse_json(record.value)) or {}
+            document = dict_of(parse_json(record.value or b"")) or {}
             rows = document.get("data")
             count = len(rows) if isinstance(rows, list) and rows else None
     numbers: list[int | None] = [None] if count is None else [*range(count)]
@@ -188,6 +204,8 @@ def _read_record(
     """The envelope of a record; its key is read later."""
     event = Event(record, day, row_number=row_number)
     try:
+        if len(record.key or b"") + len(record.value or b"") > most_bytes(source):
+            raise QuarantinedError("over_limit")
         if record.malformed_line:
             raise QuarantinedError("malformed_landing_line")
         document = _value_document(record.value)

@@ -63,10 +63,11 @@ def test_a_source_is_judged_by_its_newest_record_and_now(
         later = NOW + timedelta(hours=hours)
         return {f.name: f.passed for f in findings_of(lake.config, name, later)}
 
-    assert verdicts(-1) == {"fresh": True, "source_alive_now": True}
-    assert verdicts(0) == {"fresh": True, "source_alive_now": False}
-    assert verdicts(2) == {"fresh": False, "source_alive_now": False}
-    (fresh, alive) = findings_of(lake.config, name, NOW)
+    made = {"made_of_landing": True}
+    assert verdicts(-1) == {"fresh": True, "source_alive_now": True, **made}
+    assert verdicts(0) == {"fresh": True, "source_alive_now": False, **made}
+    assert verdicts(2) == {"fresh": False, "source_alive_now": False, **made}
+    (fresh, alive, _) = findings_of(lake.config, name, NOW)
     assert fresh.metadata["age_hours"] == 2
     assert f"is of {came:%Y-%m-%d %H:%M} UTC, 2 hours ago (limit 3 hours)" in (
         fresh.description or ""
@@ -130,13 +131,13 @@ def test_the_sensor_records_a_verdict_between_runs_and_no_event_a_tick(
     assert record.evaluation is not None
     assert not record.evaluation.passed
     assert record.evaluation.severity == dg.AssetCheckSeverity.WARN
-    assert len(instance.get_records_for_run("").records) == 1
+    assert len(instance.get_records_for_run("").records) == 2  # one a check
 
     new = datetime.now(timezone.utc) - timedelta(minutes=1)
     ev.write_landing(tmp_path, {TODAY: [event(1, new)]})
     run_stages(lake, name, [TODAY], force=True)
     assert "fresh passes" in tick()
-    assert len(instance.get_records_for_run("").records) == 2
+    assert len(instance.get_records_for_run("").records) == 3
 
 
 def test_a_lake_that_can_not_be_read_fails_the_tick(
@@ -225,19 +226,20 @@ def checks_on_changes(config: Config) -> set[str]:
 
 def test_a_source_has_the_checks_that_it_is_configured_for() -> None:
     of_days = {check.name for check in checks.CHANGES}
-    assert checks_on_changes(config_of()) - of_days == {"fresh"}
+    assert checks_on_changes(config_of()) - of_days == {"fresh", "made_of_landing"}
     both = config_of(max_silence_minutes=60)
-    assert checks_on_changes(both) - of_days == {"fresh", "source_alive_now"}
+    of_both = {"fresh", "source_alive_now", "made_of_landing"}
+    assert checks_on_changes(both) - of_days == of_both
     none = config_of(fresh_within_hours=None)
-    assert checks_on_changes(none) == of_days
-    assert "health" not in {s.name for s in build_definitions(none).sensors or []}
+    assert checks_on_changes(none) - of_days == {"made_of_landing"}
 
 
 def test_a_lake_that_spark_alone_can_read_has_no_such_check() -> None:
     nessie = {"catalog-impl": "org.apache.iceberg.nessie.NessieCatalog", "uri": "http://n:1"}
     raw = {"start_date": TODAY, "lake": {"warehouse": "s3://lake", "catalog": nessie}}
     config = parse_config({**raw, "sources": {"s": source_config("landed")}}, Path("/"))
-    assert "fresh" not in checks_on_changes(config)
+    assert not checks_on_changes(config) & {"fresh", "made_of_landing"}
+    assert "health" not in {s.name for s in build_definitions(config).sensors or []}
 
 
 def test_freshness_is_no_matter_of_the_last_materialization() -> None:

@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc import earlier_positions
-from cdc_assets.cdc.changes.stage import made_by_other_rules
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import INPUTS, REPORT
+from cdc_assets.cdc.made_of import made_by_other_rules
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state import table_day
 from cdc_assets.cli.doctor.findings import Context, Status

@@ -18,12 +18,13 @@ import yaml
 from pyspark.sql import Row as PlainRow
 
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
-from cdc_assets.cdc.changes.protected import protected_schemas
-from cdc_assets.cdc.changes.stage import make_changes
+from cdc_assets.cdc.changes.protected import protect, protected_schemas
+from cdc_assets.cdc.changes.stage import count_by, make_changes
 from cdc_assets.cdc.config import Config, TableConfig, parse_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.values.column_types import description
+from cdc_assets.orchestration import checks
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.lakes import (
@@ -262,6 +263,74 @@ def test_days_are_made_again_where_a_column_becomes_protected(
     lake = made(lake_of, name, tmp_path, log, {"key": ["id"], "hash": ["mail"]})
     (row,) = rows_of(lake, name, "public.t", days[0])
     assert row["mail"] == hash_of("a@example.org")
+
+
+# -- names that protect nothing --------------------------------------------------------------------
+
+
+def renamed(name: str) -> ev.PgLog:
+    """On the second day the column `mail` is called `e_mail`."""
+    log = ev.PgLog(name, "public", "t", types={"id": "int32", "mail": "string"})
+    log.create(id=1, mail="a@example.org")
+    log.next_day()
+    log.create(id=2, e_mail="b@example.org", _types={"id": "int32", "e_mail": "string"})
+    return log
+
+
+def test_a_day_without_a_protected_column_fails_its_check(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    log = renamed(name)
+    lake = made(lake_of, name, tmp_path, log, {"key": ["id"], "hash": ["mail"]})
+    days = sorted(log.landed)
+    findings = checks.changes_findings(lake, name, count_by(lake, name, days), {})
+    first, second = (
+        next(f for f in findings[day] if f.name == "columns_protected") for day in days
+    )
+    assert first.passed
+    assert not second.passed
+    assert second.severity is None, "an error, as the check is"
+    assert "no row of the day has mail" in str(second.metadata["examples"])
+
+
+def test_a_strict_source_makes_no_day_without_a_protected_column(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    log = renamed(name)
+    ev.write_landing(tmp_path, log.landed)
+    tables = {"public.t": {"key": ["id"], "hash": ["mail"], "exclude": ["phone"]}}
+    source = source_config(tmp_path, tables=tables, protect="strict")
+    days = sorted(log.landed)
+    lake = lake_of({name: source}, hash_salt=SALT)
+    with pytest.raises(ConfigError, match=f"no row of {days[0]} has the column phone"):
+        run_stages(lake, name, days[:1])
+    assert stage_rows(lake, name, "changes") == []
+    del tables["public.t"]["exclude"]
+    lake = lake_of({name: source}, hash_salt=SALT)
+    run_stages(lake, name, days[:1])
+    with pytest.raises(ConfigError, match=f"no row of {days[1]} has the column mail"):
+        run_stages(lake, name, days[1:])
+    assert {row["landing_date"] for row in stage_rows(lake, name, "changes")} == {days[0]}
+
+
+def test_no_plan_has_the_salt(lake_of: LakeOf, tmp_path: Path, name: str) -> None:
+    log = ev.PgLog(name, "public", "t", types={"id": "int32", "mail": "string"})
+    log.create(id=1, mail="a")
+    ev.write_landing(tmp_path, log.landed)
+    tables = {"public.t": {"key": ["id"], "hash": ["mail"]}}
+    lake = lake_of({name: source_config(tmp_path, tables=tables)}, hash_salt=SALT)
+    source = lake.config.source(name)
+    rows = lake.spark.createDataFrame(
+        [],
+        "table_name string, destination string, kind string, "
+        "op string, reason string, detail string, payload string, message_key_json string, "
+        "before string, after string, key string, old_key string, new_key string, "
+        "landing_date date, schema_id string",
+    )
+    protected = protect(rows, source, SALT, [ev.DAY], [], KnownSchemas({}, {}))
+    plan = protected._jdf.queryExecution().toString()
+    assert "sha2" in plan
+    assert SALT not in plan
 
 
 # -- configuration -------------------------------------------------------------------------------

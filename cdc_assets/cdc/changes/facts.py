@@ -7,7 +7,7 @@ floor reads these few rows and none of its changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import date
 
 from pyspark.sql import DataFrame, Row
@@ -23,16 +23,19 @@ from cdc_assets.cdc.changes.order_facts import (
     keys_to_fold,
     transaction,
 )
+from cdc_assets.cdc.changes.protected import FOUND, PROTECTED
 from cdc_assets.cdc.config import WITH_DATABASES, SourceConfig
 from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sql
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
+from cdc_assets.cdc.made_of import FACTS
 from cdc_assets.cdc.positions import epoch_of, stream_of, time_in_day
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.placeholders import may_hold_placeholder
 
-TABLE, COMMENT = "facts", "counts of the records of each day by destination, table and op"
+TABLE, COMMENT = FACTS, "counts of the records of each day by destination, table and op"
 
+SchemaOfTable = tuple[str, str]  # a table and the id of a message schema
 ORDER = "order"  # the destination of facts that are of a table's events as a whole
 _ALIKE = (
     "landing_date", "destination", "table_name", "db", "op", "source_op", "reason", "epoch",
@@ -51,15 +54,29 @@ def facts_of(records: DataFrame, source: SourceConfig, timezone: str) -> DataFra
     Returns:
         The columns of `FACTS`.
     """
-    parts = (
+    parts = [
         _counts(records, source, epoch_of("kafka_ts_ms", source.resets)),
         _order_of_tables(records),
         _partitions(records, timezone),
-    )
+    ]
+    if FOUND in records.columns:
+        parts.append(_columns_found(records))
     counted, *others = (part.to(columns.FACTS) for part in parts)
     for other in others:
         counted = counted.unionAll(other)
     return counted
+
+
+_MOST_FACTS = 200_000
+
+
+def count_facts(records: DataFrame, source: SourceConfig, timezone: str) -> list[Row]:
+    """As :func:`facts_of`, collected; where quarantined records name too many tables, of none."""
+    facts = facts_of(records, source, timezone).limit(_MOST_FACTS + 1).collect()
+    if len(facts) <= _MOST_FACTS:
+        return facts
+    unnamed = {name: case(("destination <> 'quarantine'", name)) for name in ("table_name", "db")}
+    return facts_of(Query(records).replace(unnamed).plan(), source, timezone).collect()
 
 
 def _counts(records: DataFrame, source: SourceConfig, epoch: Sql) -> DataFrame:
@@ -74,8 +91,11 @@ def _counts(records: DataFrame, source: SourceConfig, epoch: Sql) -> DataFrame:
     )
     # Of other formats it tells no tables apart (D4).
     db = "db" if source.format in WITH_DATABASES else "CAST(NULL AS string) AS db"
+    # What can't be read may say anything there: a row for each would be the driver's end.
+    is_read = "destination <> 'quarantine'"
     seen = records.selectExpr(
-        *("landing_date", "destination", "table_name", "op", "source_op", "reason", "schema_id"),
+        *("landing_date", "destination", "table_name", "reason", "schema_id"),
+        *(f"{case((is_read, name))} AS {name}" for name in ("op", "source_op")),
         db,
         f"CASE WHEN position IS NOT NULL THEN {epoch} END AS epoch",
         "CASE WHEN position IS NOT NULL THEN position_basis END AS basis",
@@ -123,6 +143,23 @@ def _order_of_tables(records: DataFrame) -> DataFrame:
         keys_to_fold(found, _OF_TABLE)
         .aggregate(_OF_TABLE, counted)
         .extend({"destination": literal(ORDER)})
+        .plan()
+    )
+
+
+def _columns_found(records: DataFrame) -> DataFrame:
+    """Which columns to protect the rows of each table have."""
+    return (
+        Query(records)
+        .where(f"{FOUND} IS NOT NULL")
+        .aggregate(
+            _OF_TABLE,
+            {
+                "records": "count(*)",
+                "columns_found": f"array_sort(array_distinct(flatten(collect_set({FOUND}))))",
+            },
+        )
+        .extend({"destination": literal(PROTECTED)})
         .plan()
     )
 
@@ -218,6 +255,34 @@ def read_facts(
         rows = _in_todays_form(lake, name, [max(earlier)], tables)
         found += _partitions(rows, lake.config.timezone).to(columns.FACTS).collect()
     return found
+
+
+def first_uses(
+    lake: Lake, name: str, schemas: Collection[SchemaOfTable], without: Sequence[date]
+) -> dict[SchemaOfTable, date]:
+    """The first day on which changes of a table carry a schema, of days but these; a job.
+
+    Args:
+        schemas: tables and ids of message schemas.
+        without: days that are being made again.
+    """
+    rows = (
+        lake.spark.table(lake.stage(name, TABLE))
+        .where(~landed_on(without) & F.col("schema_id").isin(sorted({i for _, i in schemas})))
+        .where("destination = 'changes'")
+        .groupBy("table_name", "schema_id")
+        .agg(F.min("landing_date").alias("first"))
+        .collect()
+    )
+    return {
+        (r.table_name, r.schema_id): r.first for r in rows if (r.table_name, r.schema_id) in schemas
+    }
+
+
+def has_facts_of_all(lake: Lake, name: str) -> bool:
+    """Whether all days of changes have their facts; those of early versions have none."""
+    changes, recorded = (lake.day_commits(lake.stage(name, t)) for t in ("changes", TABLE))
+    return all(day in recorded for day in changes)
 
 
 def count_by_epoch(

@@ -35,6 +35,7 @@ class Statement:
 
     `tables` are the configured tables that it is about; of a statement that may have changed rows
     of any, the one that its event names. `kind` is what it does, or what the source calls it.
+    `text` is None where it said nothing, or the source shows no values.
     """
 
     day: date
@@ -48,7 +49,7 @@ class Statement:
         return self.kind in (DROP, DROP_DATABASE)
 
     def __str__(self) -> str:
-        said = f"{', '.join(self.tables)} {self.kind}: {self.text}"
+        said = f"{', '.join(self.tables)} {self.kind}" + (f": {self.text}" if self.text else "")
         cure = "its rows stay; on_drop: empty has them removed"
         return f"{said} ({cure})" if self.leaves_rows else said
 
@@ -91,7 +92,8 @@ def hidden_statements(lake: Lake, name: str, days: Sequence[date]) -> dict[date,
         of_day = statements.setdefault(row.landing_date, [])
         if len(of_day) < _SHOWN:
             of_tables = kept or (str(row.table_name),)
-            of_day.append(Statement(row.landing_date, of_tables, row.kind, row.payload))
+            text = row.payload if source.shows_values else None
+            of_day.append(Statement(row.landing_date, of_tables, row.kind, text))
     return statements
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -36,7 +37,7 @@ class RecordPlace(NamedTuple):
 class Carried(NamedTuple):
     """What says a message's schema: the hash of its start, or without one the schema's own id."""
 
-    start_hash: int | None
+    start_hash: str | None
     schema_id: str | None
 
 
@@ -48,11 +49,11 @@ class MessageSchemas:
     whole object; `texts` the schema's canonical JSON by id.
     """
 
-    of_start: Mapping[int, str | None]
+    of_start: Mapping[str, str | None]
     texts: Mapping[str, str]
 
     @property
-    def no_starts(self) -> list[int]:
+    def no_starts(self) -> list[str]:
         """Starts after which a message must not be cut."""
         return [start for start, schema_id in self.of_start.items() if schema_id is None]
 
@@ -79,7 +80,7 @@ def read_schemas(
     found = _canonical(landing.sparkSession, of_registry) if of_registry else []
     if places:
         found += _carried_at(landing, source, places)
-    starts: dict[int, str | None] = {}
+    starts: dict[str, str | None] = {}
     by_id: dict[str, str] = {}
     for row in found:  # schemas are few
         if row.start_hash is not None:
@@ -99,9 +100,9 @@ _SCHEMAS = (
 )
 
 
-def _canonical(spark: SparkSession, starts: Mapping[int, str]) -> list[Row]:
+def _canonical(spark: SparkSession, starts: Mapping[str, str]) -> list[Row]:
     """The schemas (JSON) of some starts, as :func:`_carried_at` gives those of records."""
-    rows = few_rows(spark, starts.items(), start_hash="bigint", text="string")
+    rows = few_rows(spark, starts.items(), start_hash="string", text="string")
     text = {"start_text": "to_json(try_parse_json(text))", "schema_text": "CAST(NULL AS string)"}
     return with_columns(rows, text).selectExpr(*_SCHEMAS).collect()
 
@@ -144,15 +145,38 @@ class KnownSchemas:
 
         Of schemas that landed on one day the widest type wins: nothing says which came first.
         """
-        by_day: dict[date, types.ColumnTypes] = {}
+        if (table_name, day) not in self._latest:
+            by_day: dict[date, types.ColumnTypes] = {}
+            for schema_id, landed in self._by_table.get(table_name, ()):
+                if landed <= day:
+                    known = by_day.get(landed, {})
+                    by_day[landed] = types.widest(known, self.columns[table_name, schema_id])
+            merged: types.ColumnTypes = {}
+            for landed in sorted(by_day):
+                merged = types.over(merged, by_day[landed])
+            self._latest[table_name, day] = merged
+        return self._latest[table_name, day]
+
+    # Each schema and key of a day asks: a day with many would look through all for each.
+    @cached_property
+    def _latest(self) -> dict[tuple[str, date], types.ColumnTypes]:
+        return {}
+
+    @cached_property
+    def _by_table(self) -> Mapping[str, Sequence[tuple[str, date]]]:
+        found: dict[str, list[tuple[str, date]]] = {}
         for (name, schema_id), landed in sorted(self.first_landed.items()):
-            if name == table_name and landed <= day:
-                known = by_day.get(landed, {})
-                by_day[landed] = types.widest(known, self.columns[name, schema_id])
-        merged: types.ColumnTypes = {}
-        for landed in sorted(by_day):
-            merged = types.over(merged, by_day[landed])
-        return merged
+            found.setdefault(name, []).append((schema_id, landed))
+        return found
+
+    def moved(self, to: Mapping[tuple[str, str], date | None]) -> KnownSchemas:
+        """These, some with another first day; None for those that no record has any more."""
+        gone = {key for key, first in to.items() if first is None}
+        columns = {key: of for key, of in self.columns.items() if key not in gone}
+        first = {
+            key: to.get(key) or day for key, day in self.first_landed.items() if key not in gone
+        }
+        return KnownSchemas(columns, first)
 
     def joined(self, fresh: Iterable[Row], source: SourceConfig) -> KnownSchemas:
         """These and some rows of the table `schemas`, each with its earliest day."""
@@ -224,7 +248,7 @@ def with_schema_ids(parsed: DataFrame, schemas: MessageSchemas) -> DataFrame:
     rows = [(start, schema_id) for start, schema_id in schemas.of_start.items()]
     if not rows:
         return parsed.drop("start_hash")
-    known = few_rows(parsed.sparkSession, rows, start_hash="bigint", _of_start="string")
+    known = few_rows(parsed.sparkSession, rows, start_hash="string", _of_start="string")
     joined = parsed.join(F.broadcast(known), "start_hash", "left")
     ids = F.expr("coalesce(_of_start, schema_id)")
     return joined.withColumn("schema_id", ids).drop("start_hash", "_of_start")

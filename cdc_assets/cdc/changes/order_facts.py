@@ -210,24 +210,26 @@ def crossed_keys(found: Query) -> DataFrame:
 class Scattered:
     """Keys of a table whose tied events stand in several partitions: nothing tells their order.
 
-    `by_kafka`: Kafka's timestamp stands in for their elements, so that they tie by chance.
+    `example` is None where the source shows no values. `by_kafka`: Kafka's timestamp stands in for
+    their elements, so that they tie by chance.
     """
 
     table: str
     keys: int
-    example: str
+    example: str | None
     lanes: str
     by_kafka: bool
 
 
 def scattered_keys(
-    changes: DataFrame, days: Mapping[date, Iterable[str]]
+    changes: DataFrame, days: Mapping[date, Iterable[str]], shows_values: bool = True
 ) -> dict[date, list[Scattered]]:
     """The scattered keys of some days, by table (FORMATS O8); a job where there is a table.
 
     Args:
         changes: rows of `changes`.
         days: the tables of each day that may have such keys.
+        shows_values: whether a key may be shown.
     """
     of_days = (
         f"(landing_date = {literal(day)} AND {is_one_of('table_name', tables)})"
@@ -237,6 +239,7 @@ def scattered_keys(
     if not chosen:
         return {}
     by_kafka = is_kafka_placed("position_basis")
+    shown = "key" if shows_values else "CAST(NULL AS string) AS key"
     place = "struct(topic, partition)"
     of_tie = ("landing_date", "table_name", "key", "tied", "by_kafka")
     found = (
@@ -261,7 +264,7 @@ def scattered_keys(
         .where("size(lanes) > 1")
         .aggregate(
             ("landing_date", "table_name", "by_kafka"),
-            {"keys": "count(DISTINCT key)", "example": "min_by(struct(key, lanes), key)"},
+            {"keys": "count(DISTINCT key)", "example": f"min_by(struct({shown}, lanes), key)"},
         )
         .plan()
         .orderBy("landing_date", "table_name")

@@ -21,6 +21,7 @@ from cdc_assets.cdc import positions
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import with_document
 from cdc_assets.cdc.envelopes.formats import format_of, other_format
+from cdc_assets.cdc.envelopes.headers import header
 from cdc_assets.cdc.envelopes.keys import (
     MESSAGE_KEY,
     with_header_keys,
@@ -39,25 +40,43 @@ _SHOWN, _UTF8 = 60, 4  # characters, and bytes at most of each
 _SET_REGISTRY = "': set landing.registry of the source'"
 
 
-def with_texts(landing: DataFrame, decoding: Decoding | None = None) -> Query:
+# A landed line that was too long to be landed whole says by this header how long it was.
+LINE_BYTES = "cdc-assets.line-bytes"
+
+
+def with_texts(
+    landing: DataFrame, decoding: Decoding | None = None, most_bytes: int | None = None
+) -> Query:
     """Add `value_text` and `key_text`: bytes as text, null where there is none to be read.
+
+    `over_size` says of a record that is too large to be read what it is, null of others.
 
     Args:
         landing: landing rows.
         decoding: how those are decoded that were written with a schema registry, which have the
             columns of :meth:`~cdc_assets.cdc.registry.decode.Decoding.add_to` instead of a text;
             without it their values are not read.
+        most_bytes: of a record's key and value; of larger ones nothing is read.
     """
     rows, key, value = Query(landing), MESSAGE_KEY, "CAST(value AS string)"
-    is_registry = is_framed("value")
+    over_size = "CAST(NULL AS string)"
+    if most_bytes is not None:
+        rows = rows.extend({"over_size": _over_size(most_bytes)})
+        is_read = "over_size IS NULL"
+        key, value = case((is_read, key)), case((is_read, value))
+        over_size = "over_size"
+    is_registry, is_over = is_framed("value"), "false"
     fault = f"concat('schema id ', {number_in('value')}, {_SET_REGISTRY})"
     if decoding is not None:
         rows = decoding.add_to(rows)
         key = case(("sent_key IS NOT NULL", "sent_key_text"), otherwise=key)
         value = case(("sent_value IS NULL", value))
         is_registry, fault = "registry_fault IS NOT NULL", "registry_fault"
+        is_over = "registry_is_over AND registry_fault IS NOT NULL"
     texts = rows.extend(
         {
+            **({} if most_bytes is not None else {"over_size": over_size}),
+            "registry_over": is_over,
             "is_empty": "value IS NULL OR length(value) = 0",
             "is_registry": is_registry,
             "registry_detail": case((is_registry, fault)),
@@ -67,7 +86,18 @@ def with_texts(landing: DataFrame, decoding: Decoding | None = None) -> Query:
             "key_text": key,
         }
     )
-    return texts if decoding is None else texts.drop("registry_fault")
+    return texts if decoding is None else texts.drop("registry_fault", "registry_is_over")
+
+
+def _over_size(most_bytes: int) -> Sql:
+    size = "coalesce(length(value), 0) + coalesce(length(key), 0)"
+    line = f"CAST({header(LINE_BYTES)} AS string)"
+    is_line = "offset IS NULL AND size(headers) = 1"
+    limit = f"' bytes; max_record_mb is {most_bytes >> 20}'"
+    return case(
+        (f"{size} > {most_bytes}", f"concat('has ', {size}, {limit})"),
+        (f"{is_line} AND {line} IS NOT NULL", f"concat('has ', {line}, {limit})"),
+    )
 
 
 def parse(
@@ -94,7 +124,7 @@ def parse(
     own = format_of(source)
     decoded = decoding is not None
     documents = with_document(
-        with_texts(landing, decoding),
+        with_texts(landing, decoding, source.max_record_mb << 20),
         cut=not own.reads_schema,
         hashed=not whole,
         decoded=decoded,
@@ -120,14 +150,19 @@ def parse(
         }
     )
     unreadable = case(
+        ("over_size IS NOT NULL", "'over_limit'"),
         (f"NOT ({is_record})", "'malformed_landing_line'"),
+        ("registry_over", "'over_limit'"),
         ("is_registry", "'registry_encoded'"),
         ("doc IS NULL AND NOT is_empty", "'malformed_json'"),
     )
+    most = source.max_columns
+    is_wide = case((f"size(e_before_row) > {most} OR size(e_after_row) > {most}", "'over_limit'"))
     judged = marked.extend(
         {
             "_reason": f"coalesce({unreadable}, "
-            "CASE WHEN NOT is_tombstone THEN coalesce(e_reason, key_reason) END)",
+            "CASE WHEN NOT is_tombstone THEN coalesce(e_reason, key_reason, "
+            f"{is_wide}) END)",
             "_has_source": "NOT is_tombstone AND (e_kind = 'row' OR e_op = 'message')",
             "_has_position": "NOT is_tombstone AND NOT coalesce(e_is_snapshot, false) "
             "AND (e_kind = 'row' OR e_op IN ('message', 'ddl'))",
@@ -156,7 +191,7 @@ def parse(
         "reason": "_reason",
         "detail": rarely(
             "_reason IS NOT NULL",
-            f"concat({which_row}, coalesce({_unreadable_detail()}, "
+            f"concat({which_row}, coalesce({_unreadable_detail(source)}, "
             f"{case((is_foreign, other_format(own.name)))}, e_detail, key_detail))",
         ),
         "op": "e_op",
@@ -255,10 +290,13 @@ def _key_kinds() -> dict[str, Sql]:
     }
 
 
-def _unreadable_detail() -> Sql:
+def _unreadable_detail(source: SourceConfig) -> Sql:
     text = f"regexp_replace(substring(CAST(value AS string), 1, {_SHOWN}), '[\\\\p{{Cntrl}}]', ' ')"
     shown = f"CASE WHEN is_valid_utf8({text}) THEN {text} ELSE 'bytes that are not UTF-8' END"
+    wide = f"the row has more than {source.max_columns} columns, which is max_columns"
+    over = f"coalesce(over_size, registry_detail, {literal(wide)})"
     return case(
+        ("_reason = 'over_limit'", over),
         ("_reason = 'malformed_landing_line'", f"concat('not a landed record: ', {shown})"),
         (
             "_reason = 'registry_encoded'",

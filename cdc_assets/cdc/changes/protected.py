@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.keys import KeyShapes
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
@@ -23,11 +24,57 @@ from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 from cdc_assets.cdc.values.readers import canonical_key, itself
 
+FOUND = "protected_found"
 _HASH = replace(types.TEXT, encoding="salted SHA-256 of the value, in hexadecimal digits")
+PROTECTED = "protected"  # the destination of facts that say which columns were found
 _IMAGES, _KEYS = ("before", "after"), ("key", "old_key", "new_key")
 # Details of these reasons show a part of the message.
 _SEE = literal("not shown, because columns of this source are protected: see landing")
 _SHOWING = ("malformed_landing_line", "malformed_json", "unknown_op", "malformed_key")
+
+
+def check_found(facts: Iterable[Row], name: str, source: SourceConfig) -> None:
+    """See that the columns to protect are there, where the source is to stop without them.
+
+    Args:
+        facts: those of the days to be written.
+        name: the source.
+        source: the rules; with `protect: check` a check of the day says it.
+
+    Raises:
+        ConfigError: a column is in no row of a day: its values may have another name there.
+    """
+    if source.protect != "strict":
+        return
+    faults = [
+        f"sources.{name}.tables.{table}: no row of {day} has the column {', '.join(missing)}, "
+        "which exclude or hash names: its values may have another name there. Nothing of the day "
+        "was written. Correct the name, or take it out"
+        for (day, table), missing in missing_columns(facts, source).items()
+    ]
+    if faults:
+        raise ConfigError(faults)
+
+
+def missing_columns(
+    facts: Iterable[Row], source: SourceConfig
+) -> dict[tuple[date, str], list[str]]:
+    """By day and table: the columns to protect that none of its rows has."""
+    found: dict[tuple[date, str], set[str]] = {}
+    for fact in facts:
+        if fact.destination == PROTECTED:
+            of_day = found.setdefault((fact.landing_date, fact.table_name), set())
+            of_day.update(fact.columns_found or ())
+    missing = {
+        (day, table): [
+            column
+            for column in (*source.tables[table].exclude, *source.tables[table].hash)
+            if column not in columns
+        ]
+        for (day, table), columns in found.items()
+        if table in source.tables
+    }
+    return {of: columns for of, columns in missing.items() if columns}
 
 
 def check_keys(keys: KeyShapes, name: str, source: SourceConfig) -> None:
@@ -61,16 +108,21 @@ def protect(
         records: routed records with the columns of `changes`, `detail`, `reason` and
             `message_key_json`.
         source: the rules.
-        salt: what hashes begin with; None where no column is hashed.
+        salt: what hashes begin with; None where no column is hashed. It is joined as a row, so that
+            no plan has it: Spark shows and logs these.
         days: their landing days.
         schema_ids: the tables and message schemas of these records.
         schemas: the columns of these schemas.
 
     Returns:
-        The same records. Where no column is named they are left as they are.
+        The same records, and `protected_found`: of those with a row or a key, which of their
+        table's columns to protect they have. Where no column is named they are left as they are.
     """
     if not source.is_protected:
         return records
+    if salt is not None:
+        row = records.sparkSession.createDataFrame([(salt,)], "_salt string")
+        records = records.crossJoin(F.broadcast(row))
     tables = {name: table for name, table in source.tables.items() if table.is_protected}
     plans = {name: _plans(name, table, days, schema_ids, schemas) for name, table in tables.items()}
     unsent = source.unavailable_value
@@ -85,7 +137,7 @@ def protect(
         name: case(
             (f"NOT ({is_table})", name),
             *(
-                (condition, _image(f"_{name}_of", tables[table], dict(known), salt, unsent))
+                (condition, _image(f"_{name}_of", tables[table], dict(known), unsent))
                 for table, of_table in plans.items()
                 for known, condition in of_table.items()
             ),
@@ -97,7 +149,7 @@ def protect(
             name: case(
                 (f"NOT ({is_table})", name),
                 *(
-                    (f"table_name = {literal(text)}", _key(f"_{name}_of", table, salt))
+                    (f"table_name = {literal(text)}", _key(f"_{name}_of", table))
                     for text, table in tables.items()
                 ),
             )
@@ -112,7 +164,19 @@ def protect(
         ("payload IS NULL OR op IN ('transaction', 'heartbeat')", "payload"), otherwise=_SEE
     )
     hidden["message_key_json"] = case(("kind <> 'tombstone'", "message_key_json"))
-    return opened.replace(hidden).drop(*(f"_{n}_of" for n in (*_IMAGES, *_KEYS))).plan()
+    none = "CAST(array() AS array<string>)"
+    members = ", ".join(f"coalesce(map_keys(_{n}_of), {none})" for n in (*_IMAGES, "key"))
+    named = case(
+        *(
+            (f"table_name = {literal(text)}", f"array({literals([*table.exclude, *table.hash])})")
+            for text, table in tables.items()
+        )
+    )
+    has_row = "destination = 'changes' AND (_before_of IS NOT NULL OR _after_of IS NOT NULL)"
+    are_there = case((has_row, f"array_intersect({named}, concat({members}))"))
+    found = opened.extend({FOUND: are_there})
+    steps = [f"_{n}_of" for n in (*_IMAGES, *_KEYS)]
+    return found.replace(hidden).drop(*steps, *(["_salt"] if salt is not None else [])).plan()
 
 
 Known = tuple[tuple[str, types.ColumnType], ...]
@@ -170,9 +234,7 @@ def _of(source: SourceConfig, table: str) -> TableConfig:
     return source.tables.get(table) or TableConfig()
 
 
-def _image(
-    row: Sql, table: TableConfig, known: types.ColumnTypes, salt: str | None, unsent: str
-) -> Sql:
+def _image(row: Sql, table: TableConfig, known: types.ColumnTypes, unsent: str) -> Sql:
     """An image's JSON; `row` is its members."""
     forms = literals(placeholder_forms(unsent))
     # R2: what was not sent has no value to hash.
@@ -181,7 +243,7 @@ def _image(
             f"n = {literal(name)}",
             case(
                 (f"to_json(v) IN ({forms})", f"CAST({literal(unsent)} AS variant)"),
-                otherwise=_hash(_canonical(known.get(name)), salt),
+                otherwise=_hash(_canonical(known.get(name))),
             ),
         )
         for name in table.hash
@@ -189,9 +251,9 @@ def _image(
     return f"to_json({_with(row, table, hashes)})"
 
 
-def _key(row: Sql, table: TableConfig, salt: str | None) -> Sql:
+def _key(row: Sql, table: TableConfig) -> Sql:
     """A canonical key's JSON; `row` is its members."""
-    hashes = [(f"n = {literal(name)}", _hash("v", salt)) for name in table.hash]
+    hashes = [(f"n = {literal(name)}", _hash("v")) for name in table.hash]
     return f"to_json({_with(row, table, hashes)})"
 
 
@@ -210,7 +272,7 @@ def _canonical(kind: types.ColumnType | None) -> Sql:
     return f"coalesce({canonical_key(itself('v'), kind)}, v)"
 
 
-def _hash(value: Sql, salt: str | None) -> Sql:
+def _hash(value: Sql) -> Sql:
     text = f"coalesce({get(value, '$', 'string')}, to_json({value}))"
-    hashed = f"CAST(sha2(concat({literal(salt)}, {text}), 256) AS variant)"
+    hashed = f"CAST(sha2(concat(_salt, {text}), 256) AS variant)"
     return case(("is_variant_null(v)", "v"), otherwise=hashed)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.keys import KeyShapes, key_shapes
@@ -25,7 +28,7 @@ from cdc_assets.cdc.envelopes.connect import parts_of, start_hash
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.positions import is_kafka_placed, start_of_day, with_kafka_time
 from cdc_assets.cdc.registry.decode import Decoding
-from cdc_assets.cdc.sqltext import Query
+from cdc_assets.cdc.sqltext import Query, case, literal, literals, with_replaced
 
 _SHAPE = (
     "kind", "landing_date", "table_name", "start_hash", "schema_id", "key_schema", "key_names",
@@ -33,7 +36,13 @@ _SHAPE = (
 )  # fmt: skip
 
 
-def group_records(parsed: DataFrame) -> list[Row]:
+# Whose events: what is counted of a table is counted for each.
+_SENDER = ("connector", "server", "db")
+_KIND = (*(name for name in _SHAPE if name not in ("kind", "landing_date")), *_SENDER)
+_MOST_GROUPS = 200_000  # rows that the driver takes; kinds in several partitions are several
+
+
+def group_records(parsed: DataFrame) -> DataFrame:
     """How many readable records look alike, by topic and partition, and the first of each.
 
     Also of records that are not readable, where something was cut off them.
@@ -41,14 +50,53 @@ def group_records(parsed: DataFrame) -> list[Row]:
     return (
         parsed.where("reason IS NULL OR cut_hash IS NOT NULL")
         .withColumn("is_read", F.expr("reason IS NULL"))
-        .groupBy("topic", "partition", "cut_hash", "is_read", *_SHAPE)
+        .groupBy("topic", "partition", "cut_hash", "is_read", *_SHAPE, *_SENDER)
         .agg(
             F.expr("count(*) AS records"),
             F.expr("min(offset) AS first_offset"),
             F.expr(f"count_if({is_kafka_placed('position_basis')}) AS kafka_placed"),
         )
-        .collect()
     )
+
+
+def _bounded(parsed: DataFrame, most: int, checkpoints: Checkpoints) -> tuple[DataFrame, list[Row]]:
+    """The records, and their groups, of at most so many kinds a day.
+
+    A kind is a table with a schema, a form of its key and a sender: each costs the driver a row,
+    and the plans of the day a branch. Of a day with more the first ones in the order of topics,
+    partitions and offsets are read, and records of others are over the limit.
+    """
+    groups = group_records(parsed).limit(_MOST_GROUPS + 1).collect()
+    # Key names are a list, which a set can't hold.
+    found = {(r.landing_date, repr([r[name] for name in _KIND])) for r in groups}
+    kinds = Counter(day for day, _ in found)
+    if len(groups) <= _MOST_GROUPS and all(count <= most for count in kinds.values()):
+        return parsed, groups
+    names = ["landing_date", *_KIND]
+    first = (
+        parsed.where("reason IS NULL")
+        .groupBy(*names)
+        .agg(F.expr("min(struct(topic, partition, offset)) AS first"))
+    )
+    order = Window.partitionBy("landing_date").orderBy("first")
+    kept = (
+        first.withColumn("n", F.row_number().over(order))
+        .where(F.col("n") <= most)
+        .select(*(F.col(name).alias(f"_{name}") for name in names))
+        .withColumn("_is_kept", F.lit(True))
+    )
+    same = reduce(and_, (F.col(name).eqNullSafe(F.col(f"_{name}")) for name in names))
+    detail = literal(f"one of more than {most} kinds of records of the day, which is max_kinds")
+    over = "reason IS NULL AND _is_kept IS NULL"
+    marked = with_replaced(
+        parsed.join(F.broadcast(kept), same, "left"),
+        {
+            "reason": case((over, "'over_limit'"), otherwise="reason"),
+            "detail": case((over, detail), otherwise="detail"),
+        },
+    ).drop("_is_kept", *(f"_{name}" for name in names))
+    bounded = checkpoints.add(marked)
+    return bounded, group_records(bounded).collect()
 
 
 @dataclass(frozen=True)
@@ -75,18 +123,18 @@ def read_records(
 ) -> Reading:
     """Read landing rows in one pass, and count what was read in groups."""
     parsed = checkpoints.add(parse(landing, source, decoding=decoding))
-    groups = group_records(parsed)
+    parsed, groups = _bounded(parsed, source.max_kinds, checkpoints)
     schemas = read_schemas(landing, source, _examples(groups), decoding)
     if schemas.no_starts:
         # What stands before the payload is not a schema: such messages are read whole.
-        starts = ", ".join(f"{start}L" for start in schemas.no_starts)
+        starts = literals(schemas.no_starts)
         text = "CAST(value AS string)"
         hashed = start_hash(text, parts_of(text))
         # None of them was written with a registry: those have schemas.
         again = parse(landing.where(f"{hashed} IN ({starts})"), source, whole=True)
         cut = parsed.where(f"NOT coalesce(cut_hash IN ({starts}), false)")
         parsed = checkpoints.add(cut.unionByName(again))
-        groups = group_records(parsed)
+        parsed, groups = _bounded(parsed, source.max_kinds, checkpoints)
         schemas = read_schemas(landing, source, _examples(groups), decoding)
     return Reading(
         with_schema_ids(parsed.drop("cut_hash"), schemas),

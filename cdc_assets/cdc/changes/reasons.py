@@ -1,6 +1,7 @@
 """Why a record is quarantined: the closed list, what each reason means and what to do.
 
-The order is that in which they are judged: a record has the first that applies.
+The order is that in which they are judged: a record has the first that applies. (`over_limit` by
+a schema is judged before `registry_encoded`, by columns after all others.)
 """
 
 from __future__ import annotations
@@ -18,6 +19,12 @@ class Reason:
 
 
 _LISTED = (
+    Reason(
+        "over_limit",
+        "is beyond a limit of the source: by its size, its columns, or its schema",
+        "see `detail`, which names the limit; raise `max_record_mb` or `max_columns` if the record "
+        "is meant so, otherwise fix the producer",
+    ),
     Reason(
         "malformed_landing_line",
         "is a landed line that is not a record",

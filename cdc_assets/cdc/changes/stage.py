@@ -8,8 +8,6 @@ delete. Then three commits: quarantine, control, and last changes.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
@@ -17,27 +15,40 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes.facts import COMMENT, ORDER, facts_of, read_facts
-from cdc_assets.cdc.changes.facts import TABLE as FACTS
+from cdc_assets.cdc import made_of
+from cdc_assets.cdc.changes.facts import (
+    COMMENT,
+    ORDER,
+    SchemaOfTable,
+    count_facts,
+    first_uses,
+    has_facts_of_all,
+    read_facts,
+)
 from cdc_assets.cdc.changes.keys import judge_keys, key_form_before
-from cdc_assets.cdc.changes.message_schemas import fresh_schemas, known_schemas
+from cdc_assets.cdc.changes.message_schemas import KnownSchemas, fresh_schemas, known_schemas
 from cdc_assets.cdc.changes.parse import IDENTITY
-from cdc_assets.cdc.changes.protected import check_keys, protect
-from cdc_assets.cdc.changes.reading import placed_by_kafka, read_records
+from cdc_assets.cdc.changes.protected import (
+    PROTECTED,
+    check_found,
+    check_keys,
+    missing_columns,
+    protect,
+)
+from cdc_assets.cdc.changes.reading import Reading, placed_by_kafka, read_records
 from cdc_assets.cdc.changes.route import DESTINATIONS, route
+from cdc_assets.cdc.changes.stray_tables import counts_of
 from cdc_assets.cdc.changes.tombstones import settle_tombstones
-from cdc_assets.cdc.config import Config, SourceConfig
+from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
 from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
-from cdc_assets.cdc.lake.schema_rows import add_schemas
+from cdc_assets.cdc.lake.schema_rows import add_schemas, move_schemas
+from cdc_assets.cdc.made_of import FACTS
 from cdc_assets.cdc.registry.kept import kept_decoding
 from cdc_assets.cdc.sqltext import with_replaced
-
-# Raised when the reading of records changes, so that days made before are made again.
-READER_VERSION = 8
 
 
 def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = False) -> list[date]:
@@ -66,44 +77,16 @@ def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = Fals
         )
     }
     landed = lake.day_commits(lake.stage(name, "landing"))
-    made_of = {day: inputs_of(config, name, landed, day) for day in days}
     current = {t: lake.day_commits(i) for t, i in identifiers.items()}
-    stale = [
-        day
-        for day in days
-        if force
-        or any(current[t].get(day, DayCommit(0)).inputs != made_of[day] for t in identifiers)
-    ]
+    stale = list(days) if force else made_of.stale_changes(config, name, landed, current, days)
+    inputs = {day: made_of.of_changes(config, name, landed, day) for day in stale}
     for day in stale:
         _refuse_removed(source, name, landed, day)
     for run in _contiguous(stale):
         # Of tombstones the day before is read as well.
         rows = landed.records([run[0] - timedelta(days=1), *run])
-        _make_run(lake.sized(rows), name, source, run, made_of, identifiers, current)
+        _make_run(lake.sized(rows), name, source, run, inputs, identifiers, current)
     return stale
-
-
-def inputs_of(
-    config: Config, name: str, landed: Mapping[date, DayCommit], day: date
-) -> dict[str, Any]:
-    """What changes(day) is made of: the landings' snapshots and the rules of reading.
-
-    Raises:
-        MissingDayError: the day has no landing.
-    """
-    if day not in landed:
-        raise MissingDayError(
-            f"{name}.landing",
-            day,
-            f"Materialize it first: cdc-assets run --source {name} "
-            f"--from {day} --to {day}, or the asset {name}/landing.",
-        )
-    before = landed.get(day - timedelta(days=1))
-    return {
-        "landing": landed[day].snapshot_id,
-        "landing_before": before.snapshot_id if before else None,
-        "rules": rules_fingerprint(config, name),
-    }
 
 
 def _refuse_removed(
@@ -122,36 +105,6 @@ def _refuse_removed(
             )
 
 
-def made_by_other_rules(config: Config, name: str, made: Mapping[date, DayCommit]) -> list[date]:
-    """The days whose changes an older version or configuration made, oldest first.
-
-    Args:
-        made: the days of `changes`.
-    """
-    rules = rules_fingerprint(config, name)
-    return sorted(day for day, commit in made.items() if commit.inputs.get("rules") != rules)
-
-
-def rules_fingerprint(config: Config, name: str) -> str:
-    """Changes with everything in the configuration that decides how a record is read."""
-    source = config.source(name)
-    tables = {n: [t.key, t.replica_identity, t.columns] for n, t in sorted(source.tables.items())}
-    resets = [instant.isoformat() for instant in source.resets]
-    rules: list[Any] = [READER_VERSION, source.format, resets, tables, source.unavailable_value]
-    if source.landing.registry is not None:
-        rules.append("registry")
-    if source.has_databases:
-        rules.append("databases")
-    if source.flat_rules is not None:
-        rules.append(source.flat_rules)
-    if source.emptied_by_statements:
-        rules.append(["emptied", *source.emptied_by_statements])
-    if source.is_protected:
-        hidden = {n: [sorted(t.exclude), sorted(t.hash)] for n, t in sorted(source.tables.items())}
-        rules += [hidden, config.hash_salt]
-    return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def _contiguous(days: Sequence[date]) -> list[list[date]]:
     runs: list[list[date]] = []
     for day in sorted(days):
@@ -167,7 +120,7 @@ def _make_run(
     name: str,
     source: SourceConfig,
     days: Sequence[date],
-    made_of: Mapping[date, Mapping[str, Any]],
+    inputs: Mapping[date, Mapping[str, Any]],
     identifiers: Mapping[str, str],
     current: Mapping[str, DayCommits],
 ) -> None:
@@ -183,7 +136,9 @@ def _make_run(
         if reading.is_kafka_placed:
             parsed = placed_by_kafka(parsed, lake.config.timezone)
         check_keys(keys, name, source)
-        known = known_schemas(lake, name)
+        stood = known_schemas(lake, name)
+        carried_first = _first_days(reading)
+        known = stood.moved(_no_longer_first(lake, name, stood, days, carried_first))
         fresh = fresh_schemas(reading.carried, reading.schemas, known)
         schemas = known.joined(fresh, source)
         misfits = judge_keys(
@@ -201,7 +156,7 @@ def _make_run(
         verdicts = None
         if keys.tombstones:
             # Planning the reading of a day that is not there takes as long as that of any other.
-            has_before = made_of[days[0]]["landing_before"] is not None
+            has_before = inputs[days[0]]["landing_before"] is not None
             before = landing.where(landed_on([day_before])) if has_before else None
             settled = settle_tombstones(lake, name, parsed, before, days[0], decoding)
             verdicts = checkpoints.add(settled)
@@ -217,10 +172,13 @@ def _make_run(
         routed = checkpoints.add(
             protect(of_records.select(*_ROUTED), source, salt, days, carried, schemas).drop("kind")
         )
-        facts = facts_of(routed, source, lake.config.timezone).collect()
-        add_schemas(lake, name, _used_by_changes(fresh, facts))
-        reached = {fact.destination for fact in facts} - {ORDER}
-        inputs = {day: made_of[day] for day in days}
+        facts = count_facts(routed, source, lake.config.timezone)
+        check_found(facts, name, source)
+        first = _used_by_changes(facts)
+        move_schemas(lake, name, _no_longer_first(lake, name, stood, days, first))
+        add_schemas(lake, name, _with_first_days(fresh, first))
+        reached = {fact.destination for fact in facts} - {ORDER, PROTECTED}
+        of_days_made = {day: inputs[day] for day in days}
         # changes last: with it the day is complete.
         for table, rows in (
             (FACTS, lake.spark.createDataFrame(facts, columns.FACTS)),
@@ -229,16 +187,59 @@ def _make_run(
             ("changes", _ordered(_changes(routed))),
         ):
             chosen = rows if table in {FACTS, *reached} else _none(lake, identifiers[table])
-            lake.overwrite_days(identifiers[table], chosen, inputs, current[table].head)
+            lake.overwrite_days(identifiers[table], chosen, of_days_made, current[table].head)
 
 
-def _used_by_changes(fresh: Iterable[Row], facts: Iterable[Row]) -> list[Row]:
-    """Those schemas that records in `changes` carried, each with the day of the first of them."""
-    first: dict[tuple[str, str], date] = {}
+FirstDays = dict[SchemaOfTable, date]
+
+
+def _first_days(reading: Reading) -> FirstDays:
+    """The schemas that readable records of tables carry, each with the day of the first of them."""
+    first: FirstDays = {}
+    for (table, what), place in reading.carried.items():
+        schema_id = reading.schemas.id_of(what)
+        if table is not None and schema_id is not None:
+            known = first.get((table, schema_id), date.max)
+            first[table, schema_id] = min(known, place.landing_date)
+    return first
+
+
+def _used_by_changes(facts: Iterable[Row]) -> FirstDays:
+    """The schemas that records in `changes` carried, each with the day of the first of them."""
+    first: FirstDays = {}
     for fact in facts:
         if fact.destination == "changes" and fact.schema_id is not None:
             of_table = (fact.table_name, fact.schema_id)
             first[of_table] = min(first.get(of_table, date.max), fact.landing_date)
+    return first
+
+
+def _no_longer_first(
+    lake: Lake, name: str, known: KnownSchemas, days: Sequence[date], found: FirstDays
+) -> dict[SchemaOfTable, date | None]:
+    """The schemas that these days no longer begin, after their landing was corrected.
+
+    Each with the day that begins it now: types would else come from records that are gone. None
+    where no day has it. A job where there is such a schema.
+
+    Args:
+        known: as they stood.
+        days: those that are made again.
+        found: the schemas of these days as they are now.
+    """
+    moved = [
+        key
+        for key, first in known.first_landed.items()
+        if first in days and found.get(key) != first
+    ]
+    if not moved or not has_facts_of_all(lake, name):
+        return {}
+    elsewhere = first_uses(lake, name, set(moved), days)
+    firsts = {key: [d for d in (found.get(key), elsewhere.get(key)) if d] for key in moved}
+    return {key: min(of_key, default=None) for key, of_key in firsts.items()}
+
+
+def _with_first_days(fresh: Iterable[Row], first: FirstDays) -> list[Row]:
     return [
         Row(**{**row.asDict(), "first_landed": first[row.table_name, row.schema_id]})
         for row in fresh
@@ -259,6 +260,7 @@ _ROUTED = (
 
 
 _BYTES = ("key", "value", "headers")
+KEPT_BYTES = 1 << 20  # of a record that is over a limit
 
 
 def _quarantined(landing: DataFrame, routed: DataFrame, source: SourceConfig) -> DataFrame:
@@ -273,7 +275,14 @@ def _quarantined(landing: DataFrame, routed: DataFrame, source: SourceConfig) ->
     )
     rows = landing.withColumn("value_hash", F.xxhash64("value"))
     same = [F.col(c).eqNullSafe(F.col(f"bad_{c}")) for c in IDENTITY]
-    found = rows.join(bad, same).to(columns.QUARANTINE)
+    found = rows.join(bad, same)
+    # Of what is too large the beginning finds it again; the landing has all of it.
+    is_over = F.col("reason") == "over_limit"
+    kept = {
+        c: F.when(is_over, F.substring(c, 1, KEPT_BYTES)).otherwise(F.col(c))
+        for c in ("key", "value")
+    }
+    found = found.withColumns(kept).to(columns.QUARANTINE)
     if not source.is_protected:
         return found
     nothing = {c: F.lit(None).cast(columns.QUARANTINE[c].dataType) for c in _BYTES}
@@ -309,7 +318,9 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
     `written` is what the files of each destination hold, by their own metadata; `further_rows` are
     those beyond the first of their record; `scattered` are tables that may have events of one key
     and of equal positions in several partitions; `falls` are events below one at a lower offset of
-    their partition, which a redelivery or a new server sends; `streams` are those of each table.
+    their partition, which a redelivery or a new server sends; `streams` are those of each table;
+    `unprotected` are, by table, the columns of `exclude` and `hash` that none of its rows has;
+    `topics` are the changes by topic and table.
     """
     figures: dict[date, dict[str, Any]] = {
         day: {
@@ -320,6 +331,8 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
             "scattered": [],
             "falls": 0,
             "streams": {},
+            "unprotected": {},
+            "topics": {},
             **{table: {} for table in DESTINATIONS},
         }
         for day in days
@@ -329,7 +342,14 @@ def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str
     for table in DESTINATIONS:
         for day, files in lake.day_files(lake.stage(name, table), days).items():
             figures[day]["written"][table] = files.records
-    for fact in read_facts(lake, name, days):
+    facts = read_facts(lake, name, days)
+    for (day, table), missing in missing_columns(facts, lake.config.source(name)).items():
+        figures[day]["unprotected"][table] = missing
+    for day, topics in counts_of(facts).items():
+        figures[day]["topics"] = topics
+    for fact in facts:
+        if fact.destination == PROTECTED:
+            continue
         if fact.destination == ORDER:
             figures[fact.landing_date]["falls"] += fact.falls or 0
             if fact.stream is not None and fact.first_kafka_ms is not None:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_assets.cdc.changes.reasons import REASONS
-from cdc_assets.cdc.config import OWN_ASSETS, RESERVED_PREFIX
+from cdc_assets.cdc.config import RESERVED_PREFIX
 from cdc_assets.cdc.discovery.evidence import Findings, Member, Table
 from cdc_assets.cdc.envelopes.formats import FORMATS
 from cdc_assets.cdc.names import TableName, config_key
+from cdc_assets.cdc.places import OWN_ASSETS
 
 # From this part of the records on a key is the table's and the others are exceptions.
 _MOST = 0.9

@@ -40,8 +40,11 @@ def has_start(text: Sql, parts: Sql) -> Sql:
 
 
 def start_hash(text: Sql, parts: Sql) -> Sql:
-    """XXH64 of the text's start; null where it has none."""
-    return case((has_start(text, parts), f"xxhash64({parts}[0])"))
+    """SHA-256 of the text's start; null where it has none.
+
+    A second text of the same hash can't be made: its records would have this one's schema.
+    """
+    return case((has_start(text, parts), f"sha2({parts}[0], 256)"))
 
 
 def with_document(
@@ -65,7 +68,7 @@ def with_document(
         texts: more texts to read as strict JSON.
 
     Returns:
-        `start_hash` is XXH64 of the start's text, null where there is none.
+        `start_hash` is SHA-256 of the start's text, null where there is none.
     """
     parts = parts_of("value_text") if hashed else "CAST(NULL AS array<string>)"
     split = records.extend({"_parts": parts})

@@ -108,7 +108,7 @@ class Envelope:
     half: Sql = "1"
     is_snapshot: Sql = "false"
     schema: Sql = "CAST(NULL AS variant)"
-    start: Sql = "CAST(NULL AS bigint)"
+    start: Sql = "CAST(NULL AS string)"
     payload: Sql = "CAST(NULL AS string)"
     row_number: Sql = "CAST(NULL AS int)"
 

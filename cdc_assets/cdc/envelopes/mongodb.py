@@ -102,7 +102,7 @@ def _read_mongodb(records: Query, columns: Columns) -> Query:
             "e_key_names": f"array('{ID}')",
             # It says that documents are texts.
             "e_schema": "CAST(NULL AS variant)",
-            "e_start": "CAST(NULL AS bigint)",
+            "e_start": "CAST(NULL AS string)",
         }
     )
 

@@ -7,12 +7,13 @@ without Spark, and not at all where the configuration has no pattern.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from cdc_assets.cdc.config import OWN_ASSETS, Config, SourceConfig, TableConfig
+from cdc_assets.cdc.config import Config, SourceConfig, TableConfig
 from cdc_assets.cdc.errors import MissingTableError, first_line
-from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.names import printable
+from cdc_assets.cdc.places import Places
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 # Once a table is adopted, records without a usable key leave `changes`; it stays adopted.
 _SEEN = "destination = 'changes' OR reason IN ('missing_key', 'malformed_key')"
 # A snapshot never changes: a process reads each one once.
-_names: dict[tuple[str, int], frozenset[str]] = {}
+_names: dict[tuple[str, int], Sequence[str]] = {}
 
 
 def with_adopted_tables(config: Config) -> Config:
@@ -31,31 +32,43 @@ def with_adopted_tables(config: Config) -> Config:
     Tables that are listed already keep their settings. Where the lake can't be read, a warning is
     logged and nothing is adopted.
     """
+    places = taken_places(config)
     sources = {
-        name: _adopting(source, _seen(config, name)) if source.adopts_tables else source
+        name: _adopting(name, source, _seen(config, name), places)
+        if source.adopts_tables
+        else source
         for name, source in config.sources.items()
     }
     return config.model_copy(update={"sources": sources})
 
 
-def _adopting(source: SourceConfig, seen: Iterable[str]) -> SourceConfig:
+def taken_places(config: Config) -> Places:
+    """The places of the tables that a configuration lists."""
+    places = config.lake.places(config.sources)
+    for name, source in config.sources.items():
+        for table in source.tables:
+            places.take(name, table)
+    return places
+
+
+def _adopting(name: str, source: SourceConfig, seen: Iterable[str], places: Places) -> SourceConfig:
     adopted: dict[str, TableConfig] = {}
-    for table in sorted(set(seen) - source.tables.keys()):
+    # The one that was seen first has a place that two would have; and goes on having it.
+    for table in seen:
         settings = source.table_patterns.get(source.pattern_of(table) or "")
-        if settings is None:
+        if settings is None or table in source.tables:
             continue
-        if TableName.parse(table).namespace in OWN_ASSETS:
-            log.warning(
-                "%s matches a pattern and is not adopted: its namespace is the name of one of the "
-                "source's own tables",
-                table,
-            )
+        if fault := places.fault_of(name, table):
+            said = printable(f"{name}.{table} matches a pattern and is not adopted: {fault}")
+            log.warning("%s", said)
             continue
+        places.take(name, table)
         adopted[table] = settings
-    return source.model_copy(update={"tables": {**source.tables, **adopted}})
+    by_name = dict(sorted(adopted.items()))
+    return source.model_copy(update={"tables": {**source.tables, **by_name}})
 
 
-def _seen(config: Config, name: str) -> frozenset[str]:
+def _seen(config: Config, name: str) -> Sequence[str]:
     try:
         return seen_tables(config, name)
     except Exception as error:  # of as many libraries as there are catalogs
@@ -64,11 +77,13 @@ def _seen(config: Config, name: str) -> frozenset[str]:
             name,
             first_line(error),
         )
-        return frozenset()
+        return ()
 
 
-def seen_tables(config: Config, name: str) -> frozenset[str]:
-    """The tables whose events `changes` of a source has, by name; none where there is no lake yet.
+def seen_tables(config: Config, name: str) -> Sequence[str]:
+    """The tables whose events `changes` of a source has; none where there is no lake yet.
+
+    In the order of the first days that have them, those of one day by name.
 
     Raises:
         LakeError: the catalog or the table's metadata can't be read.
@@ -79,16 +94,20 @@ def seen_tables(config: Config, name: str) -> frozenset[str]:
     try:
         facts = reads.open_table(config, reads.own_table(name, "facts"))
     except MissingTableError:
-        return frozenset()
+        return ()
     snapshot = facts.current_snapshot()
     if snapshot is None:
-        return frozenset()
+        return ()
     known = (facts.location(), snapshot.snapshot_id)
     if known not in _names:
         _names[known] = _names_of(facts)
     return _names[known]
 
 
-def _names_of(facts: Table) -> frozenset[str]:
-    rows = facts.scan(row_filter=_SEEN, selected_fields=("table_name",)).to_arrow()
-    return frozenset(filter(None, rows["table_name"].unique().to_pylist()))
+def _names_of(facts: Table) -> Sequence[str]:
+    columns = ("table_name", "landing_date")
+    rows = facts.scan(row_filter=_SEEN, selected_fields=columns).to_arrow()
+    first = rows.group_by("table_name").aggregate([("landing_date", "min")]).to_pylist()
+    named = [row for row in first if row["table_name"]]
+    named.sort(key=lambda row: (row["landing_date_min"], row["table_name"]))
+    return [row["table_name"] for row in named]

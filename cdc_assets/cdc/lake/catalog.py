@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import ConcurrentRunError, ConfigError
+from cdc_assets.cdc.errors import ConcurrentRunError, ConfigError, LakeError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake.commits import (
     DAY,
@@ -44,7 +44,8 @@ from cdc_assets.cdc.lake.commits import (
 )
 from cdc_assets.cdc.lake.errors import is_conflict
 from cdc_assets.cdc.lake.retry import with_retry
-from cdc_assets.cdc.names import TableName, ddl_of, escape, quote
+from cdc_assets.cdc.names import TableName, ddl_of, quote
+from cdc_assets.cdc.places import earlier_place, own_place, state_place
 from cdc_assets.cdc.spark import CATALOG, METADATA, SESSION, STRING, TABLES, session_for
 from cdc_assets.cdc.sqltext import literal
 
@@ -81,11 +82,18 @@ class Lake:
 
     def stage(self, source: str, table: str) -> str:
         """The identifier of a source's own table: ``lake.<source>.<table>``."""
-        return quote(CATALOG, escape(source), table)
+        return quote(CATALOG, *own_place(source, table))
 
     def state(self, source: str, table: TableName) -> str:
-        """The identifier of a state table, nested or flat as configured."""
-        return quote(CATALOG, *state_parts(self.config, source, table))
+        """The identifier of a state table, nested or flat as configured.
+
+        A table that an earlier version made keeps its name.
+        """
+        flat = self.config.lake.is_flat
+        place = quote(CATALOG, *state_place(source, table, flat))
+        earlier = quote(CATALOG, *earlier_place(source, table, flat))
+        is_earlier = earlier != place and not self.exists(place) and self.exists(earlier)
+        return earlier if is_earlier else place
 
     # --- metadata
 
@@ -136,7 +144,8 @@ class Lake:
 
     def create_namespace(self, source: str, table: TableName | None = None) -> None:
         """Create the namespaces of a table."""
-        levels = state_parts(self.config, source, table)[:-1] if table else (escape(source),)
+        flat = self.config.lake.is_flat
+        levels = (state_place(source, table, flat) if table else own_place(source, ""))[:-1]
         for depth in range(1, len(levels) + 1):
             name = quote(CATALOG, *levels[:depth])
             with_retry(partial(self.spark.sql, f"CREATE NAMESPACE IF NOT EXISTS {name}"))
@@ -268,7 +277,7 @@ class Lake:
         }
 
         def commit() -> None:
-            self._refuse_overtaken(identifier, inputs, since)
+            self.refuse_overtaken(identifier, inputs, since)
             rows.where(days).writeTo(identifier).options(**options).overwrite(days)
 
         try:
@@ -278,8 +287,14 @@ class Lake:
                 raise ConcurrentRunError(identifier, list(inputs)) from error
             raise
 
-    def _refuse_overtaken(self, identifier: str, days: Iterable[date], since: int | None) -> None:
-        """Iceberg compares the files of days; a day that was made empty has none."""
+    def refuse_overtaken(self, identifier: str, days: Iterable[date], since: int | None) -> None:
+        """Refuse to commit days that were written since; `since` is the commit that was read.
+
+        Iceberg compares the files of days; a day that was made empty has none.
+
+        Raises:
+            ConcurrentRunError: one of the days was written.
+        """
         state = self.read_state(identifier)
         if state is None or state.refs.get("main") == since:
             return
@@ -325,6 +340,8 @@ class Lake:
             transaction.commitTransaction()
 
         with_retry(commit)
+        if branch.base is None:
+            self._require_reference(branch.table, branch.name)
 
     def publish(
         self, branch: DayBranch, summary: Mapping[str, str], is_started: bool = True
@@ -375,6 +392,20 @@ class Lake:
             transaction.commitTransaction()
 
         with_retry(commit)
+        if branch.base is None:
+            self._require_reference(branch.table, tag)
+
+    def _require_reference(self, identifier: str, name: str) -> None:
+        """See that the catalog kept a branch or a tag: some drop them without a word.
+
+        Asked of a table's first day.
+
+        Raises:
+            LakeError: it did not.
+        """
+        if not self.config.lake.catalog or self.handle(identifier).refs().containsKey(name):
+            return
+        raise LakeError(f"{identifier.replace('`', '')}: {without_references(self.config)}")
 
     def mend_main(self, identifier: str) -> None:
         """Put main on the newest day, where something else moved it."""
@@ -434,12 +465,15 @@ def _move_main(change: Any, refs: Any, snapshot: int) -> Any:
     return change.createBranch("main", snapshot)
 
 
-def state_parts(config: Config, source: str, table: TableName) -> tuple[str, ...]:
-    """Namespace levels and name of a state table, escaped."""
-    namespace, name = escape(table.namespace), escape(table.table)
-    if config.lake.namespaces == "flat":
-        return (f"{escape(source)}__{namespace}", name)
-    return (escape(source), namespace, name)
+def without_references(config: Config) -> str:
+    """What is said of a catalog that keeps no branches and tags of tables."""
+    kind = config.lake.catalog.get("type") or config.lake.catalog.get("catalog-impl", "")
+    return (
+        f"the catalog ({kind}) does not keep branches and tags of Iceberg tables, in which the "
+        "days are (Nessie drops them, and has branches of its own). Catalogs that keep them are "
+        "JDBC, Hive, Glue, and REST servers such as Polaris and Lakekeeper: name another one in "
+        "lake.catalog"
+    )
 
 
 def column_ddl(name: str, kind: str, comment: str | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
@@ -12,6 +13,9 @@ from cdc_assets.cdc.names import quote
 
 INPUTS = "cdc.inputs"  # snapshot property: {day: what it was made of}, as JSON
 CARRIED = "cdc.carried"  # snapshot property: what expired commits said of their days, as JSON
+# Snapshot property: the newest commit that `CARRIED` was copied from. Where another one came
+# between, it is not the parent, and what the parent says is not copied.
+CARRIED_UNTIL = "cdc.carried_until"
 REMOVED = "cdc.removed"  # snapshot property: {day: records removed for their age}, as JSON
 REPORT = "cdc.report"  # snapshot property: what the day of a state table came to, as JSON
 DAY = "cdc.day"
@@ -179,14 +183,25 @@ class DayBranch:
         return f"{self.table}.{quote('branch_' + self.name)}"
 
 
+def is_own_branch(name: str) -> bool:
+    """Whether a branch is one on which a day is or was built; others may make branches, too."""
+    return bool(_OWN_BRANCH.fullmatch(name))
+
+
+_OWN_BRANCH = re.compile(re.escape(BRANCH_PREFIX) + r"\d{4}-\d{2}-\d{2}_[0-9a-f]{8}")
+
+
 def branch_prefix(day: date) -> str:
     """Branches and tags share one namespace: `ld_<day>_…` is built, `<day>` is published."""
     return f"{BRANCH_PREFIX}{day}_"
 
 
 def is_day(name: str) -> bool:
-    """Whether a reference is the tag of a published day."""
-    return len(name) == 10 and name[4] == "-"
+    """Whether a reference is the tag of a published day; others may set tags, too."""
+    try:
+        return len(name) == 10 and str(date.fromisoformat(name)) == name
+    except ValueError:
+        return False
 
 
 def days_named(names: Iterable[str]) -> Iterable[date]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from cdc_assets.cdc.config import Config, local_path
 from cdc_assets.cdc.errors import CdcError, LakeError
 from cdc_assets.cdc.java_errors import Cause, causes, root_cause
+from cdc_assets.cdc.redaction import without_secrets
 from cdc_assets.cdc.spark import sqlite_folder
 
 _FILES = (
@@ -27,7 +27,6 @@ _FILES = (
 # Java has no class for what the operating system says: it appends strerror to the message.
 _FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 _REFUSED = (os.strerror(errno.EROFS), os.strerror(errno.EACCES), os.strerror(errno.EPERM))
-_SECRET = re.compile(r"password|secret|token|credential|private|\bkey", re.IGNORECASE)
 
 
 def is_contention(error: BaseException) -> bool:
@@ -67,16 +66,16 @@ def lake_error(error: BaseException, config: Config) -> LakeError | None:
         # The innermost cause that says it has the details.
         for cause in reversed(chain):
             if is_so(cause):
-                return LakeError(line(config, _without_secrets(str(cause), config)))
+                return LakeError(line(config, without_secrets(str(cause), config.secrets)))
     return None
 
 
-def one_line(error: BaseException, config: Config | None = None) -> str:
+def one_line(error: BaseException, config: Config | None = None, with_values: bool = True) -> str:
     """An error for a terminal: its own words, those of the lake, or its innermost cause."""
     if isinstance(error, CdcError):
         return str(error)
     known = lake_error(error, config) if config is not None else None
-    return str(known) if known is not None else root_cause(error)
+    return str(known) if known is not None else root_cause(error, with_values)
 
 
 # --- kinds of failures, by class and code
@@ -226,10 +225,9 @@ def _catalog(config: Config) -> str:
 
 def _local_warehouse(config: Config) -> Path | None:
     """The warehouse's folder, or the nearest above it; None where it is not on this machine."""
-    place = config.lake.warehouse
-    if "://" in place and not place.startswith("file:"):
+    if not config.lake.is_local:
         return None
-    folder = local_path(place)
+    folder = local_path(config.lake.warehouse)
     return next((p for p in (folder, *folder.parents) if p.exists()), None)
 
 
@@ -247,12 +245,3 @@ def _free(folder: Path) -> str:
         return f"{shutil.disk_usage(folder).free / 1024**2:,.0f} MB"
     except OSError:
         return "an unknown number of MB"
-
-
-def _without_secrets(text: str, config: Config) -> str:
-    """A text without the secrets of `lake.catalog`, which drivers repeat with its address."""
-    text = re.sub(r"://[^/@\s]*@", "://***@", text)
-    secrets = [v for name, v in config.lake.catalog.items() if v and _SECRET.search(name)]
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text

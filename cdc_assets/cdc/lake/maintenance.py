@@ -29,21 +29,24 @@ from zoneinfo import ZoneInfo
 
 from py4j.protocol import Py4JError
 
-from cdc_assets.cdc.config import OWN_ASSETS
-from cdc_assets.cdc.errors import AuditError
+from cdc_assets.cdc.errors import AuditError, ConcurrentRunError
+from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake.catalog import Lake, sql_text
 from cdc_assets.cdc.lake.commits import (
-    BRANCH_PREFIX,
     CARRIED,
+    CARRIED_UNTIL,
     EXPIRED,
     MADE_AS,
     REMOVED,
     DayBranch,
     TableState,
     days_made,
+    is_own_branch,
 )
+from cdc_assets.cdc.lake.errors import is_conflict
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, quote
+from cdc_assets.cdc.places import OWN_ASSETS
 from cdc_assets.cdc.spark import CATALOG
 
 # The order in which the stages write: the merge of a table then reads only its part of a file.
@@ -125,7 +128,8 @@ def maintain_table(
         at: the instant to which the ages of snapshots and files are measured [default: now].
 
     Raises:
-        ConcurrentRunError: a run has made the newest day again meanwhile.
+        ConcurrentRunError: a run has made the newest day again meanwhile, or has landed a day
+            again whose landed records were to be removed.
         AuditError: the compacted day has another number of rows; it is not published.
     """
     began = time.monotonic()
@@ -153,9 +157,9 @@ class _Work:
         branches = self._stale_branches(self._state())
         if (days or branches) and not self.dry_run:
             self._drop_refs()
-        landed = self._landing_to_remove()
+        landed, since = self._landing_to_remove()
         if landed and not self.dry_run:
-            self._remove_landing(landed)
+            self._remove_landing(landed, since)
         day, files, size = self._compact_state() if self.is_state else self._compact_stage()
         return Figures(
             self.source,
@@ -208,7 +212,7 @@ class _Work:
         return {
             name
             for name, snapshot in state.refs.items()
-            if name.startswith(BRANCH_PREFIX) and state.snapshots[snapshot].timestamp_ms < before
+            if is_own_branch(name) and state.snapshots[snapshot].timestamp_ms < before
         }
 
     def _drop_refs(self) -> None:
@@ -231,14 +235,15 @@ class _Work:
 
         with_retry(commit)
 
-    def _landing_to_remove(self) -> dict[date, int]:
+    def _landing_to_remove(self) -> tuple[dict[date, int], int | None]:
         """Days of `landing` older than `landing_keep_days`, each with its number of records.
 
-        Only days that `changes` has read, and whose following day `changes` has read.
+        And the commit that they were read from. Only days that `changes` has read, and whose
+        following day `changes` has read.
         """
         keep = self.lake.config.source(self.source).landing_keep_days
         if self.table != "landing" or keep is None:
-            return {}
+            return {}, None
         oldest = self.at.astimezone(ZoneInfo(self.lake.config.timezone)).date()
         oldest -= timedelta(days=keep)
         landed = self.lake.day_commits(self.identifier)
@@ -255,21 +260,37 @@ class _Work:
             if (following := day + timedelta(days=1)) not in landed or is_read(following)
         ]
         held = self.lake.day_files(self.identifier, days) if days else {}
-        return {day: held[day].records if day in held else 0 for day in days}
+        found = {day: held[day].records if day in held else 0 for day in days}
+        return found, landed.head
 
-    def _remove_landing(self, days: Mapping[date, int]) -> None:
-        """Delete whole files; the commit records how many records each day had."""
-        iceberg: Any = self.lake.spark._jvm.org.apache.iceberg  # type: ignore[union-attr]
+    def _remove_landing(self, days: Mapping[date, int], since: int | None) -> None:
+        """Delete whole files; the commit records how many records each day had.
+
+        A day that has landed again since it was chosen has records that `changes` has not read:
+        nothing is removed then.
+        """
+        expressions = getattr(self.lake.spark._jvm, "org.apache.iceberg.expressions.Expressions")
         removed = json.dumps({str(day): records for day, records in days.items()})
 
         def commit() -> None:
-            delete = self.lake.handle(self.identifier).newDelete().set(REMOVED, removed)
+            self.lake.refuse_overtaken(self.identifier, days, since)
+            on_days = expressions.alwaysFalse()
             for day in days:
-                on_day = iceberg.expressions.Expressions.equal("landing_date", str(day))
-                delete = delete.deleteFromRowFilter(on_day)
-            delete.commit()
+                on_days = getattr(expressions, "or")(
+                    on_days, expressions.equal("landing_date", str(day))
+                )
+            overwrite = self.lake.handle(self.identifier).newOverwrite()
+            overwrite = overwrite.overwriteByRowFilter(on_days).validateFromSnapshot(since)
+            overwrite = overwrite.conflictDetectionFilter(on_days)
+            overwrite = overwrite.validateNoConflictingData().validateNoConflictingDeletes()
+            overwrite.set(REMOVED, removed).commit()
 
-        with_retry(commit)
+        try:
+            with_retry(commit)
+        except JAVA_ERRORS as error:
+            if is_conflict(error):
+                raise ConcurrentRunError(self.identifier, list(days)) from error
+            raise
 
     # --- 2. compaction
 
@@ -353,9 +374,11 @@ class _Work:
         """
         state = self._state()
         before = self._before(self.settings.snapshot_hours)
-        old = {s.id for s in state.snapshots.values() if s.timestamp_ms < before}
+        # Others may have set tags and branches, on stage tables too.
+        kept = {s for name, s in state.refs.items() if name not in {*dropped, "main"}}
+        old = {s.id for s in state.snapshots.values() if s.timestamp_ms < before} - kept
         if self.is_state:
-            expired = old - {s for name, s in state.refs.items() if name not in dropped}
+            expired = old - {state.refs.get("main")}
         else:
             expired = self._repeated_later(state, old)
         if expired and not self.dry_run:
@@ -370,7 +393,7 @@ class _Work:
         """
         head = state.refs.get("main")
         others = old - {head}
-        if head is None or not others or CARRIED in state.snapshots[head].summary:
+        if head is None or not others or _repeats(state, head):
             return others
         if not self.dry_run:
             made = days_made((s.id, s.summary) for s in state.snapshots.values())
@@ -379,9 +402,12 @@ class _Work:
                 for day, of in made.items()
             }
             text = json.dumps(carried)
-            with_retry(
-                lambda: self.lake.handle(self.identifier).newAppend().set(CARRIED, text).commit()
-            )
+
+            def commit() -> None:
+                append = self.lake.handle(self.identifier).newAppend()
+                append.set(CARRIED, text).set(CARRIED_UNTIL, str(head)).commit()
+
+            with_retry(commit)
         return old
 
     def _expire(self, ids: Iterable[int]) -> None:
@@ -408,3 +434,9 @@ class _Work:
         listed = ", ".join(f"{name} => {value}" for name, value in named.items())
         call = f"CALL {quote(CATALOG)}.system.{procedure}({listed})"
         return len(with_retry(lambda: self.lake.spark.sql(call).collect()))
+
+
+def _repeats(state: TableState, head: int) -> bool:
+    """Whether the newest commit repeats the day inputs of all commits before it."""
+    newest = state.snapshots[head]
+    return CARRIED in newest.summary and newest.summary.get(CARRIED_UNTIL) == str(newest.parent)

@@ -50,7 +50,7 @@ def newest_data(config: Config, source: str) -> NewestData:
     own = reads.own_table(source, "landing")
     landing = reads.open_table(config, own)
     commits = reads.day_commits(landing)
-    ended = [_committed_ms(landing, made.snapshot_id) for made in commits.values()]
+    ended = [committed_ms(landing, made.snapshot_id) for made in commits.values()]
     try:
         found = [_newest_of(config, source, table) for table in ("changes", "control")]
     except OSError as error:
@@ -98,7 +98,7 @@ def _search(table: Table) -> tuple[int, date] | None:
     assert newest is not None
     for day, files in _days_of_files(table):
         made = commits.get(day)
-        written = _committed_ms(table, made.snapshot_id) if made else None
+        written = committed_ms(table, made.snapshot_id) if made else None
         found = _newest_of_day(
             table, day, files, newest.timestamp_ms if written is None else written
         )
@@ -107,7 +107,7 @@ def _search(table: Table) -> tuple[int, date] | None:
     return None
 
 
-def _committed_ms(table: Table, snapshot_id: int) -> int | None:
+def committed_ms(table: Table, snapshot_id: int) -> int | None:
     """When a snapshot was committed; None where it has expired."""
     snapshot = table.snapshot_by_id(snapshot_id)
     return snapshot.timestamp_ms if snapshot else None

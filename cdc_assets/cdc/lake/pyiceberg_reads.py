@@ -14,14 +14,14 @@ import sqlite3
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cdc_assets.cdc.config import OWN_ASSETS, Config
+from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import (
     CdcError,
     ConfigError,
@@ -31,7 +31,6 @@ from cdc_assets.cdc.errors import (
     UnknownTableError,
     first_line,
 )
-from cdc_assets.cdc.lake.catalog import state_parts
 from cdc_assets.cdc.lake.commits import (
     KEY,
     REPORT,
@@ -42,7 +41,8 @@ from cdc_assets.cdc.lake.commits import (
     is_day,
 )
 from cdc_assets.cdc.landing.lines import LandedRecord, instant_text, text_of
-from cdc_assets.cdc.names import TableName, escape, with_database
+from cdc_assets.cdc.names import TableName, with_database
+from cdc_assets.cdc.places import OWN_ASSETS, earlier_place, own_place, state_place
 from cdc_assets.cdc.spark import CATALOG, sqlite_folder
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class LakeTable:
     name: str
     parts: tuple[str, ...]
     is_state: bool
+    earlier: tuple[str, ...] = ()  # where an earlier version made it, if elsewhere
 
     def __str__(self) -> str:
         return f"{self.source}.{self.name}"
@@ -74,16 +75,19 @@ class LakeTable:
 
 def own_table(source: str, name: str) -> LakeTable:
     """One of a source's own tables: landing, changes, control, quarantine, lag, schemas."""
-    return LakeTable(source, name, (escape(source), name), is_state=False)
+    return LakeTable(source, name, own_place(source, name), is_state=False)
 
 
 def known_tables(config: Config) -> list[LakeTable]:
     """All tables that the configuration names, each source's own ones last."""
-    found = []
+    found, flat = [], config.lake.is_flat
     for source, settings in config.sources.items():
         for text in settings.tables:
-            parts = state_parts(config, source, TableName.parse(text))
-            found.append(LakeTable(source, text, parts, is_state=True))
+            table = TableName.parse(text)
+            parts = state_place(source, table, flat)
+            earlier = earlier_place(source, table, flat)
+            earlier = earlier if earlier != parts else ()
+            found.append(LakeTable(source, text, parts, is_state=True, earlier=earlier))
         found += [own_table(source, name) for name in OWN_ASSETS]
     return found
 
@@ -150,6 +154,11 @@ def open_table(config: Config, table: LakeTable) -> Table:
         MissingTableError: there is no lake yet, or no such table in it.
         LakeError: the catalog or the table's metadata can't be read.
     """
+    if table.earlier:
+        try:
+            return open_table(config, replace(table, earlier=()))
+        except MissingTableError:
+            return open_table(config, replace(table, parts=table.earlier, earlier=()))
     if config.lake.catalog:
         return _from_catalog(config, table)
     from pyiceberg.table import StaticTable
@@ -380,6 +389,38 @@ def read_rows(
     limit: int | None = None,
 ) -> pa.Table:
     """As :func:`read_table`, of a table that was found already."""
+    opened, scan = _scan_of(config, table, as_of)
+    order = _order(config, opened, table)
+    with _files_of(table):
+        if limit is not None and _total(opened, scan.get("snapshot_id")) > _SORTED_ROWS:
+            return opened.scan(limit=limit, **scan).to_arrow()
+        found = opened.scan(**scan).to_arrow()
+    found = _sorted(found, [name for name in order if name in found.column_names])
+    return found if limit is None else found.slice(0, limit)
+
+
+def read_all_rows(
+    config: Config, table: LakeTable, as_of: date | None = None
+) -> Iterator[pa.Table]:
+    """All rows of a table, a part at a time: the first one may be empty, and has the columns.
+
+    As those of :func:`read_rows`; a table that is too large to be sorted is never held as a whole.
+    """
+    import pyarrow as pa
+
+    opened, scan = _scan_of(config, table, as_of)
+    if _total(opened, scan.get("snapshot_id")) <= _SORTED_ROWS:
+        yield read_rows(config, table, as_of)
+        return
+    with _files_of(table):
+        reader = opened.scan(**scan).to_arrow_batch_reader()
+        yield pa.Table.from_batches([], reader.schema)
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
+
+
+def _scan_of(config: Config, table: LakeTable, as_of: date | None) -> tuple[Table, dict[str, Any]]:
+    """A table, and which of its rows are asked for."""
     opened = open_table(config, table)
     days = days_of(opened, table.is_state)
     # Schemas are not made by the day; those known by then are asked for.
@@ -393,13 +434,7 @@ def read_rows(
             scan["row_filter"] = _landed(table, as_of)
     elif opened.current_snapshot() is None:
         raise _not_made(table)
-    order = _order(config, opened, table)
-    with _files_of(table):
-        if limit is not None and _total(opened, scan.get("snapshot_id")) > _SORTED_ROWS:
-            return opened.scan(limit=limit, **scan).to_arrow()
-        found = opened.scan(**scan).to_arrow()
-    found = _sorted(found, [name for name in order if name in found.column_names])
-    return found if limit is None else found.slice(0, limit)
+    return opened, scan
 
 
 def _missing_day(config: Config, table: LakeTable, day: date, days: Sequence[date]) -> CdcError:

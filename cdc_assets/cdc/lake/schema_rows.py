@@ -1,8 +1,9 @@
-"""Adding rows to a source's table `schemas`."""
+"""The rows of a source's table `schemas`: added, and moved where their first day was corrected."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import date
 
 from pyspark.sql import Row
 
@@ -34,5 +35,30 @@ def add_schemas(lake: Lake, name: str, fresh: Sequence[Row]) -> None:
                 "AND t.registry_id <=> s.registry_id WHEN MATCHED THEN "
                 "UPDATE SET t.first_landed = least(t.first_landed, s.first_landed) "
                 f"WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values})"
+            )
+        )
+
+
+def move_schemas(lake: Lake, name: str, to: Mapping[tuple[str, str], date | None]) -> None:
+    """Give schemas of tables another first day, or remove those that have none any more.
+
+    Args:
+        lake: where the table is.
+        name: the source.
+        to: by table and schema id the day; None removes the row.
+    """
+    if not to:
+        return
+    listed = [(table, schema_id, first) for (table, schema_id), first in to.items()]
+    moved = lake.spark.createDataFrame(
+        listed, "table_name string, schema_id string, first_landed date"
+    )
+    with named(moved) as view:
+        with_retry(
+            lambda: lake.spark.sql(
+                f"MERGE INTO {lake.stage(name, 'schemas')} t USING {view} s "
+                "ON t.schema_id = s.schema_id AND t.table_name = s.table_name "
+                "WHEN MATCHED AND s.first_landed IS NULL THEN DELETE "
+                "WHEN MATCHED THEN UPDATE SET t.first_landed = s.first_landed"
             )
         )

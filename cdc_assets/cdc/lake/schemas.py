@@ -110,7 +110,7 @@ SCHEMAS = _schema(
 
 FACTS = _schema(
     ("landing_date", DateType(), "the day that the records landed"),
-    ("destination", _TEXT, "changes, control or quarantine; order: of a table's events"),
+    ("destination", _TEXT, "changes, control, quarantine; order, protected: of a table's events"),
     *_only(CHANGES, "table_name", "op", "source_op"),
     ("reason", _TEXT, "why they are in quarantine"),
     ("epoch", _LONG, "how many of the configured instants of position_reset they have reached"),
@@ -150,6 +150,7 @@ FACTS = _schema(
     ("highest_kafka_ms", _LONG, "Kafka timestamp of that event"),
     ("falls", _LONG, "events whose stream_element is below one at a lower offset there"),
     ("falls_later", _LONG, "of these, those whose time at the source is above all before there"),
+    ("columns_found", ArrayType(_TEXT), "which columns to protect its rows have; by table"),
 )
 
 EPOCHS = _schema(

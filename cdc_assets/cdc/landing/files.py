@@ -58,6 +58,7 @@ class LandedDay:
     parquets: tuple[str, ...]
     fingerprint: str  # changes when a file is added, removed, grown or touched
     bytes: int = 0
+    sizes: tuple[int, ...] = ()  # of the texts
 
     @property
     def files(self) -> int:
@@ -85,7 +86,7 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
             folder,
         )
     of_day = jvm.org.apache.hadoop.fs.Path(root, str(day))
-    texts, parquets, seen = [], [], []
+    texts, sizes, parquets, seen = [], [], [], []
     statuses = system.listStatus(of_day) if system.exists(of_day) else []
     for status in sorted(statuses, key=lambda s: str(s.getPath().getName())):
         name, path = status.getPath().getName(), status.getPath().toString()
@@ -93,6 +94,7 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
             continue
         if status.isFile() and name.endswith(_TEXTS):
             texts.append(path)
+            sizes.append(int(status.getLen()))
         elif status.isFile() and name.endswith(".parquet"):
             parquets.append(path)
         else:
@@ -104,7 +106,30 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
             )
         seen.append((name, status.getLen(), status.getModificationTime()))
     size = sum(length for _, length, _ in seen)
-    return LandedDay(day, tuple(texts), tuple(parquets), _fingerprint(seen), size)
+    return LandedDay(day, tuple(texts), tuple(parquets), _fingerprint(seen), size, tuple(sizes))
+
+
+def list_names(spark: SparkSession, folder: str) -> list[str]:
+    """What a landing folder holds, without what is passed over; in one listing."""
+    jvm: Any = spark._jvm
+    jsc: Any = spark._jsc
+    root = jvm.org.apache.hadoop.fs.Path(folder)
+    found = root.getFileSystem(jsc.hadoopConfiguration()).listStatus(root)
+    names = (str(status.getPath().getName()) for status in found)
+    return sorted(name for name in names if not is_ignored(name))
+
+
+def no_day(source: str, folder: str, entries: Sequence[str]) -> LandingError:
+    """The error for a landing folder that holds other things than days."""
+    more = f" and {len(entries) - 3} more" if entries[3:] else ""
+    return LandingError(
+        source,
+        f"{folder} has no folder of a day, but {', '.join(entries[:3])}{more}; expected folders "
+        "named YYYY-MM-DD with *.jsonl, *.jsonl.gz or *.parquet in them. Correct "
+        f"sources.{source}.landing.files, have the files delivered by day, or let the names of "
+        "what is not landed start with _",
+        folder,
+    )
 
 
 def _fingerprint(files: Iterable[tuple[str, int, int]]) -> str:
@@ -124,31 +149,48 @@ class SeenDay:
     modified_ms: int  # of the newest file
 
 
-def see_days(folder: str) -> dict[date, SeenDay]:
+def see_days(source: str, folder: str) -> dict[date, SeenDay]:
     """All days of a landing folder, or of the storage that it is in.
 
     Raises:
         OSError: the folder can't be listed.
+        LandingError: the folder has entries, but none of a day.
     """
     from pyarrow import fs
 
-    # Hadoop's name of the S3 connector is not the one that others use.
-    system, root = fs.FileSystem.from_uri(re.sub(r"^s3[an]://", "s3://", _as_uri(folder)))
+    system, root = fs.FileSystem.from_uri(_as_uri(folder))
     files: dict[date, list[tuple[str, int, int]]] = {}
+    has_days, others = False, set[str]()
     for info in system.get_file_info(fs.FileSelector(root, recursive=True)):
         parts = info.path[len(root) :].strip("/").split("/")
         day = day_of(parts[0])
+        if day is None and not is_ignored(parts[0]):
+            others.add(parts[0])
+        has_days = has_days or day is not None
         if day is None or len(parts) != 2 or is_ignored(parts[1]):
             continue
         files.setdefault(day, []).append((parts[1], info.size or 0, info.mtime_ns // 1_000_000))
+    if others and not has_days:
+        raise no_day(source, folder, sorted(others))
     return {
         day: SeenDay(_fingerprint(of_day), max(modified for *_, modified in of_day))
         for day, of_day in files.items()
     }
 
 
-def _as_uri(folder: str) -> str:
-    return folder if "://" in folder else local_path(folder).absolute().as_uri()
+def open_landed(path: str) -> Any:
+    """A landed file as a stream of its bytes, without Spark; a context manager."""
+    from pyarrow import fs
+
+    system, place = fs.FileSystem.from_uri(_as_uri(path))
+    return system.open_input_stream(place, compression=None)
+
+
+def _as_uri(place: str) -> str:
+    if "://" not in place:
+        return local_path(place).absolute().as_uri()
+    # Hadoop's name of the S3 connector is not the one that others use.
+    return re.sub(r"^s3[an]://", "s3://", place)
 
 
 def read_days(spark: SparkSession, source: str, days: Sequence[LandedDay]) -> DataFrame:
@@ -165,7 +207,7 @@ def read_days(spark: SparkSession, source: str, days: Sequence[LandedDay]) -> Da
             lines = spark.read.option("lineSep", "\n").text([_literal_path(p) for p in texts])
         except JAVA_ERRORS as error:
             raise unreadable(source, error) from error
-        frames.append(from_lines(lines.select("value", *_where_from())))
+        frames.append(from_lines(lines.select("value", *_where_from(lines))))
     for path in (path for day in days for path in day.parquets):
         frames.append(_from_parquet(spark, source, path))
     if not frames:
@@ -178,10 +220,16 @@ def _literal_path(path: str) -> str:
     return _GLOB.sub(r"\\\1", path)
 
 
-def _where_from() -> tuple[Column, Column]:
-    folder = F.regexp_extract(F.col("_metadata.file_path"), r"/(\d{4}-\d{2}-\d{2})/[^/]+$", 1)
+def _where_from(frame: DataFrame) -> tuple[Column, Column]:
+    # A Parquet file may have a column of its own that is called so.
+    metadata = frame.metadataColumn("_metadata")
+    path = metadata.getField("file_path")
+    folder = F.regexp_extract(path, r"/(\d{4}-\d{2}-\d{2})/[^/]+$", 1)
     # A file may be read alone, outside a day's folder.
-    return folder.try_cast("date").alias("landing_date"), F.col("_metadata.file_name").alias("file")
+    return (
+        folder.try_cast("date").alias("landing_date"),
+        metadata.getField("file_name").alias("file"),
+    )
 
 
 # What a line may hold; what must be a text stays VARIANT, to be asked what it is.
@@ -367,18 +415,19 @@ def _from_parquet(spark: SparkSession, source: str, path: str) -> DataFrame:
         of_record(F.col("key").cast("binary")).alias("key"),
         F.col("value").cast("binary").alias("value"),
         of_record(optional("headers").cast(LANDING["headers"].dataType)).alias("headers"),
-        *_where_from(),
+        *_where_from(frame),
     )
 
 
-def unreadable(source: str, error: Exception, path: str | None = None) -> LandingError:
+def unreadable(
+    source: str, error: Exception, path: str | None = None, with_values: bool = True
+) -> LandingError:
     """The error for a file that can't be read whole; it names the file."""
     if path is None:
         path = next((p for cause in causes(error) if (p := cause.parameters.get("path"))), None)
     return LandingError(
         source,
-        f"{path or 'a landed file'} can't be read whole ({root_cause(error)}); nothing of this "
-        "day was landed. "
-        "Deliver the file again, or move it away",
+        f"{path or 'a landed file'} can't be read whole ({root_cause(error, with_values)}); "
+        "nothing of this day was landed. Deliver the file again, or move it away",
         path,
     )

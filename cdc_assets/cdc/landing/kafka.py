@@ -37,6 +37,7 @@ from cdc_assets.cdc.landing.kafka_plan import (
     TopicPartition,
     plan,
 )
+from cdc_assets.cdc.made_of import not_closed
 from cdc_assets.cdc.spark import add_kafka
 
 
@@ -62,7 +63,7 @@ def land_offsets(
     recorded = {
         day: known for day, c in commits.items() if (known := KafkaDay.of_inputs(day, c.inputs))
     }
-    wanted = [d for d in days if force or d not in recorded or not recorded[d].closed]
+    wanted = list(days) if force else not_closed(commits, days)
     _refuse_landed_files(
         name, [d for d in wanted if d in commits and d not in recorded], allow_loss
     )

@@ -24,6 +24,13 @@ class SchemaError(ValueError):
     """Raised when a schema can't be read; the message says what it is that can't."""
 
 
+class OverLimitError(SchemaError):
+    """Raised when a schema asks for more than any table's does: levels, types or references."""
+
+
+# No honest schema meets these: its types become columns, and all of them stand in each plan.
+DEEPEST, MOST_TYPES, MOST_REFERENCES = 200, 20_000, 1_000
+
 Expression = Callable[[Sql], Sql]
 
 
@@ -115,6 +122,8 @@ def read_avro(text: str, references: Sequence[str] = ()) -> AvroSchema:
     Raises:
         SchemaError: it is no Avro schema, names an unknown type or itself, or has a union of
             several types, which no column can have.
+        OverLimitError: it nests deeper than :data:`DEEPEST` levels, or has more types than
+            :data:`MOST_TYPES`, each counted where it is named.
     """
     types = _Types()
     for reference in references:
@@ -129,6 +138,8 @@ def _document(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text.strip()  # `string` for `"string"`
+    except RecursionError:
+        raise OverLimitError(f"the schema: nests more than {DEEPEST} levels") from None
 
 
 class _Types:
@@ -137,9 +148,21 @@ class _Types:
     def __init__(self) -> None:
         self._sources: dict[str, tuple[Any, str]] = {}
         self._open: list[str] = []
+        self._levels = self._read_types = 0
         self.defined: set[str] = set()
 
     def read(self, schema: Any, namespace: str, where: str) -> AvroSchema:
+        self._levels += 1
+        self._read_types += 1
+        if self._levels > DEEPEST:
+            raise OverLimitError(f"the schema: nests more than {DEEPEST} levels")
+        if self._read_types > MOST_TYPES:
+            raise OverLimitError(f"the schema: has more than {MOST_TYPES} types")
+        read = self._read(schema, namespace, where)
+        self._levels -= 1
+        return read
+
+    def _read(self, schema: Any, namespace: str, where: str) -> AvroSchema:
         if isinstance(schema, str):
             return self._named(schema, namespace, where)
         if isinstance(schema, list):
@@ -222,7 +245,10 @@ class _Types:
                 {"type": "fixed", "size": schema.get("size")}, _of("bytes"), base64_of
             )
         readers, connects, members, misfits = [], [], {}, {}
-        for field in schema.get("fields") or ():
+        fields = schema.get("fields") or ()
+        if not isinstance(fields, list | tuple):
+            raise SchemaError(f"{where}: got fields {json.dumps(fields)[:60]}, expected a list")
+        for field in fields:
             name = field.get("name") if isinstance(field, dict) else None
             if not isinstance(name, str):
                 raise SchemaError(f"{where}: a field without name")

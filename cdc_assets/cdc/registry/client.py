@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cdc_assets.cdc.config import RegistryConfig
 from cdc_assets.cdc.errors import RegistryError
+from cdc_assets.cdc.registry.avro import DEEPEST, MOST_REFERENCES
 from cdc_assets.cdc.registry.saved import SavedAnswers
 from cdc_assets.cdc.registry.served import served
 
@@ -44,12 +45,13 @@ class RegistrySchema:
     """What a registry has under an id.
 
     `kind` is AVRO, JSON or PROTOBUF; `references` are the texts of schemas that `text` names types
-    of, each after those that it names itself.
+    of, each after those that it names itself; without them where they are too many.
     """
 
     kind: str
     text: str
     references: tuple[str, ...] = ()
+    has_too_many_references: bool = False
 
 
 def fetch_schemas(
@@ -67,13 +69,17 @@ def fetch_schemas(
     """
     found = {}
     with _opened(source, config) as registry:
+        asked = _References(registry)
         for schema_id in ids:
             kind = "ids" if schema_id.isdigit() else "guids"
             answer = registry.ask("schemas", kind, schema_id)
             if answer is not None:
-                references = tuple(_references(registry, answer, frozenset()))
+                references = asked.of(answer)
                 found[schema_id] = RegistrySchema(
-                    answer.get("schemaType") or AVRO, answer["schema"], references
+                    answer.get("schemaType") or AVRO,
+                    answer["schema"],
+                    references or (),
+                    has_too_many_references=references is None,
                 )
     return found
 
@@ -98,21 +104,53 @@ def _opened(source: str, config: RegistryConfig) -> AbstractContextManager[Regis
     return served(source, config)
 
 
-def _references(
-    registry: Registry, answer: Mapping[str, Any], above: frozenset[tuple[str, ...]]
-) -> list[str]:
-    """The texts of the schemas that an answer refers to, the deepest first."""
-    texts = []
+Path = tuple[str, ...]
+
+
+class _References:
+    """The schemas that others refer to; each is asked for once."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._known: dict[Path, Mapping[str, Any]] = {}
+
+    def of(self, answer: Mapping[str, Any]) -> tuple[str, ...] | None:
+        """The texts of those that an answer refers to, each behind those that it refers to itself.
+
+        None where there are more than :data:`MOST_REFERENCES`, or more than :data:`DEEPEST` refer
+        to one another.
+        """
+        done: dict[Path, None] = {}  # in the order in which they are complete
+        open_: list[tuple[Path | None, Iterator[Path]]] = [(None, _paths(answer))]
+        while open_:
+            own, rest = open_[-1]
+            path = next(rest, None)
+            if path is None:
+                open_.pop()
+                if own is not None:
+                    done[own] = None
+                continue
+            if any(path == above for above, _ in open_):
+                raise self._registry.error(path, "has schemas that refer to each other")
+            if path in done:
+                continue
+            if len(done) + len(open_) > MOST_REFERENCES or len(open_) > DEEPEST:
+                return None
+            open_.append((path, _paths(self._asked(path))))
+        return tuple(str(self._known[path]["schema"]) for path in done)
+
+    def _asked(self, path: Path) -> Mapping[str, Any]:
+        if path not in self._known:
+            found = self._registry.ask(*path)
+            if found is None:
+                raise self._registry.error(
+                    path, "does not have it, though another schema refers to it"
+                )
+            self._known[path] = found
+        return self._known[path]
+
+
+def _paths(answer: Mapping[str, Any]) -> Iterator[Path]:
     for reference in answer.get("references") or ():
-        path = (
-            "subjects",
-            str(reference.get("subject")),
-            "versions",
-            str(reference.get("version")),
-        )
-        if path in above:
-            raise registry.error(path, "has schemas that refer to each other")
-        if (found := registry.ask(*path)) is None:
-            raise registry.error(path, "does not have it, though another schema refers to it")
-        texts += [*_references(registry, found, above | {path}), found["schema"]]
-    return texts
+        subject, version = reference.get("subject"), reference.get("version")
+        yield ("subjects", str(subject), "versions", str(version))

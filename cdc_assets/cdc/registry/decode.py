@@ -21,10 +21,17 @@ from functools import cached_property
 from typing import Any, Literal
 
 from cdc_assets.cdc.envelopes.headers import header
-from cdc_assets.cdc.registry.avro import AvroSchema, SchemaError, read_avro
+from cdc_assets.cdc.registry.avro import (
+    DEEPEST,
+    MOST_REFERENCES,
+    AvroSchema,
+    OverLimitError,
+    SchemaError,
+    read_avro,
+)
 from cdc_assets.cdc.registry.client import AVRO, JSON, RegistrySchema
 from cdc_assets.cdc.registry.json_schema import read_json_schema
-from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals, lookup
+from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of, literal, literals, lookup
 from cdc_assets.cdc.values.strict_json import document_in, with_strict_json
 
 Part = Literal["key", "value"]
@@ -71,14 +78,15 @@ class Decoding:
     """How the records of some days are decoded, by the registry's ids.
 
     `schemas` are those that the registry has; a record with another id is not read. `ids` are those
-    that the records' keys and values say.
+    that the records' keys and values say; `has_more` where they are more than a run asks for.
     """
 
     schemas: Mapping[str, RegistrySchema]
     ids: Mapping[Part, Collection[str]]
+    has_more: bool = False
 
     @cached_property
-    def starts(self) -> dict[int, str]:
+    def starts(self) -> dict[str, str]:
         """Kafka Connect's schemas (JSON) of decoded records, by the hash in `sent_start`."""
         return {reader.start: reader.connect for reader in self._readers}
 
@@ -96,8 +104,9 @@ class Decoding:
         read = sent.extend(
             {
                 "sent_key_schema": self._by_id("key", lambda r: r.connect, "string"),
-                "sent_start": self._by_id("value", lambda r: r.start, "bigint"),
+                "sent_start": self._by_id("value", lambda r: r.start, "string"),
                 "registry_fault": self._fault(),
+                "registry_is_over": self._is_over(),
             }
         )
         steps = [f"_{part}_{step}" for part in PARTS for step in ("header", "id", "data")]
@@ -143,11 +152,21 @@ class Decoding:
 
     def _fault(self) -> Sql:
         whys = {**{reader.id: _MISFIT for reader in self._of("value")}, **self._faults}
-        why = f"coalesce({lookup('_value_id', whys)}, {literal(_UNKNOWN)})"
+        otherwise = _MORE if self.has_more else _UNKNOWN
+        why = f"coalesce({lookup('_value_id', whys)}, {literal(otherwise)})"
         fault = f"concat('schema id ', _value_id, ': ', {why})"
         return case(("_value_id IS NOT NULL AND sent_value IS NULL", fault))
 
-    def _by_id(self, part: Part, said: Callable[[_Reader], str | int], kind: str) -> Sql:
+    def _is_over(self) -> Sql:
+        """True where a value's schema is beyond a limit, or its id one too many of the run's."""
+        over = [i for i, read in self._read.items() if isinstance(read, OverLimitError)]
+        conditions = [f"_value_id IN ({literals(over)})"] if over else []
+        if self.has_more:
+            known = sorted(self.ids["value"])
+            conditions.append(f"NOT {is_one_of('_value_id', known)}")
+        return f"coalesce({' OR '.join(conditions) or 'false'}, false)"
+
+    def _by_id(self, part: Part, said: Callable[[_Reader], str], kind: str) -> Sql:
         """What is said of the schema of each key or value that is decoded."""
         of_id = ((f"_{part}_id = {literal(r.id)}", literal(said(r))) for r in self._of(part))
         return case((f"sent_{part} IS NOT NULL", f"CAST({case(*of_id)} AS {kind})"))
@@ -176,16 +195,16 @@ class Decoding:
     @cached_property
     def _faults(self) -> dict[str, str]:
         """By id: why its values can't be decoded."""
-        return {i: read for i, read in self._read.items() if isinstance(read, str)}
+        return {i: str(read) for i, read in self._read.items() if isinstance(read, SchemaError)}
 
     @cached_property
-    def _read(self) -> dict[str, _Reader | str]:
-        read: dict[str, _Reader | str] = {}
+    def _read(self) -> dict[str, _Reader | SchemaError]:
+        read: dict[str, _Reader | SchemaError] = {}
         for schema_id, schema in sorted(self.schemas.items()):
             try:
                 read[schema_id] = _reader_of(schema_id, schema)
             except SchemaError as error:
-                read[schema_id] = str(error)
+                read[schema_id] = error
         return read
 
 
@@ -205,6 +224,7 @@ def _with_data(records: Query) -> Query:
 
 _MISFIT = "the bytes are not exactly one value of this schema"
 _UNKNOWN = "the registry has no schema of this id"
+_MORE = f"{_UNKNOWN}, or it is one of more ids than a run asks for (max_kinds)"
 
 
 @dataclass(frozen=True)
@@ -215,10 +235,9 @@ class _Reader:
     connect: str
 
     @property
-    def start(self) -> int:
-        """A hash that tells the schema, as BIGINT."""
-        digest = hashlib.sha256(self.connect.encode()).digest()
-        return int.from_bytes(digest[:8], "big", signed=True)
+    def start(self) -> str:
+        """A hash that tells the schema."""
+        return hashlib.sha256(self.connect.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -246,6 +265,10 @@ class _AvroReader(_Reader):
 
 
 def _reader_of(schema_id: str, schema: RegistrySchema) -> _Reader:
+    if schema.has_too_many_references:
+        raise OverLimitError(
+            f"the schema: refers to more than {MOST_REFERENCES} others, or {DEEPEST} in a row"
+        )
     if schema.kind == JSON:
         return _Reader(schema_id, _as_text(read_json_schema(schema.text)))
     if schema.kind != AVRO:

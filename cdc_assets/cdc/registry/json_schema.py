@@ -12,75 +12,84 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from cdc_assets.cdc.registry.avro import SchemaError
+from cdc_assets.cdc.registry.avro import DEEPEST, MOST_TYPES, OverLimitError, SchemaError
 
 _TYPES = {"boolean": "boolean", "integer": "int64", "number": "double", "string": "string"}
 _CONNECT = {"float32": "float", "float64": "double"}
 _SAID = {"title": "name", "connect.version": "version", "connect.parameters": "parameters"}
-_DEEPEST = 200
 
 
 def read_json_schema(text: str) -> dict[str, Any]:
     """Kafka Connect's schema of the values of a JSON Schema.
 
     Raises:
-        SchemaError: it is no JSON Schema, or nests deeper than any table's.
+        SchemaError: it is no JSON Schema.
+        OverLimitError: it nests deeper than any table's, or has more types.
     """
     try:
         document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise OverLimitError(f"the schema: nests more than {DEEPEST} levels") from None
+    except ValueError as error:
         raise SchemaError(f"the schema: {error}") from error
     if not isinstance(document, dict):
         raise SchemaError(f"the schema: got {text[:60]}, expected a JSON Schema")
-    return _read(document, document, ())
+    return _Reader(document).read(document, ())
 
 
-def _read(schema: Any, document: Mapping[str, Any], above: tuple[str, ...]) -> dict[str, Any]:
-    """An empty schema where nothing is known of the values."""
-    if not isinstance(schema, dict):
-        return {}
-    if len(above) > _DEEPEST:
-        raise SchemaError(f"the schema: nests more than {_DEEPEST} levels")
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        found = None if reference in above else _at(reference, document)
-        return {**_read(found, document, (*above, reference)), **_place(schema)}
-    variants = schema.get("oneOf", schema.get("anyOf"))
-    if isinstance(variants, list):
-        known = [v for v in variants if v != {"type": "null"}]
-        read = _read(known[0], document, (*above, "")) if len(known) == 1 else {}
-        return {**read, **_said(schema), "optional": len(known) < len(variants)}
-    read = _typed(schema, document, above)
-    return {**read, **_said(schema)} if read else {}
+class _Reader:
+    """Reads the parts of a document; types are counted, each where it is referred to."""
 
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+        self._types = 0
 
-def _typed(
-    schema: Mapping[str, Any], document: Mapping[str, Any], above: tuple[str, ...]
-) -> dict[str, Any]:
-    kinds = schema.get("type")
-    listed = [k for k in kinds if k != "null"] if isinstance(kinds, list) else [kinds]
-    kind, connect = listed[0] if len(listed) == 1 else None, schema.get("connect.type")
-    if kinds is None and isinstance(schema.get("properties"), dict):
-        kind = "object"  # `type` may be left out
-    inner = (*above, "")
-    values = schema.get("additionalProperties")
-    if kind == "object" and (connect == "map" or (values and "properties" not in schema)):
-        of_values = _read(values, document, inner)
-        return {"type": "map", "keys": {"type": "string"}, "values": of_values}
-    if kind == "object":
-        members = schema.get("properties")
-        fields = [
-            {**_read(own, document, inner), "field": name}
-            for name, own in sorted(
-                (members if isinstance(members, dict) else {}).items(), key=_index
-            )
-        ]
-        return {"type": "struct", "fields": fields}
-    if kind == "array" and connect != "map":
-        return {"type": "array", "items": _read(schema.get("items"), document, inner)}
-    if isinstance(connect, str) and connect != "map":
-        return {"type": _CONNECT.get(connect, connect)}
-    return {"type": _TYPES[kind]} if isinstance(kind, str) and kind in _TYPES else {}
+    def read(self, schema: Any, above: tuple[str, ...]) -> dict[str, Any]:
+        """An empty schema where nothing is known of the values."""
+        if not isinstance(schema, dict):
+            return {}
+        self._types += 1
+        if len(above) > DEEPEST:
+            raise OverLimitError(f"the schema: nests more than {DEEPEST} levels")
+        if self._types > MOST_TYPES:
+            raise OverLimitError(f"the schema: has more than {MOST_TYPES} types")
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            found = None if reference in above else _at(reference, self._document)
+            return {**self.read(found, (*above, reference)), **_place(schema)}
+        variants = schema.get("oneOf", schema.get("anyOf"))
+        if isinstance(variants, list):
+            known = [v for v in variants if v != {"type": "null"}]
+            read = self.read(known[0], (*above, "")) if len(known) == 1 else {}
+            return {**read, **_said(schema), "optional": len(known) < len(variants)}
+        read = self._typed(schema, above)
+        return {**read, **_said(schema)} if read else {}
+
+    def _typed(self, schema: Mapping[str, Any], above: tuple[str, ...]) -> dict[str, Any]:
+        kinds = schema.get("type")
+        listed = [k for k in kinds if k != "null"] if isinstance(kinds, list) else [kinds]
+        kind, connect = listed[0] if len(listed) == 1 else None, schema.get("connect.type")
+        if kinds is None and isinstance(schema.get("properties"), dict):
+            kind = "object"  # `type` may be left out
+        inner = (*above, "")
+        values = schema.get("additionalProperties")
+        if kind == "object" and (connect == "map" or (values and "properties" not in schema)):
+            of_values = self.read(values, inner)
+            return {"type": "map", "keys": {"type": "string"}, "values": of_values}
+        if kind == "object":
+            members = schema.get("properties")
+            fields = [
+                {**self.read(own, inner), "field": name}
+                for name, own in sorted(
+                    (members if isinstance(members, dict) else {}).items(), key=_index
+                )
+            ]
+            return {"type": "struct", "fields": fields}
+        if kind == "array" and connect != "map":
+            return {"type": "array", "items": self.read(schema.get("items"), inner)}
+        if isinstance(connect, str) and connect != "map":
+            return {"type": _CONNECT.get(connect, connect)}
+        return {"type": _TYPES[kind]} if isinstance(kind, str) and kind in _TYPES else {}
 
 
 def _index(member: tuple[str, Any]) -> int:

@@ -32,8 +32,9 @@ def fetched_decoding(landing: DataFrame, name: str, source: SourceConfig) -> Dec
     if registry is None:
         return None
     add_avro(landing.sparkSession)
-    said = _ids(landing)
-    return _decoding(fetch_schemas(name, registry, sorted({i for _, i in said})), said)
+    said, has_more = _ids(landing, source.max_kinds)
+    fetched = fetch_schemas(name, registry, sorted({i for _, i in said}))
+    return _decoding(fetched, said, has_more)
 
 
 def kept_decoding(lake: Lake, name: str, days: Sequence[date]) -> Decoding | None:
@@ -48,28 +49,39 @@ def kept_decoding(lake: Lake, name: str, days: Sequence[date]) -> Decoding | Non
     if registry is None:
         return None
     add_avro(lake.spark)
-    said = _ids(lake.spark.table(lake.stage(name, "landing")).where(landed_on(days)))
+    landing = lake.spark.table(lake.stage(name, "landing")).where(landed_on(days))
+    said, has_more = _ids(landing, lake.config.source(name).max_kinds)
     first: dict[str, date] = {}
     for (_, schema_id), landed in said.items():
         first[schema_id] = min(landed, first.get(schema_id, date.max))
     known = {i: s for i, s in _kept(lake, name, registry.place).items() if i in first}
     fetched = fetch_schemas(name, registry, sorted(first.keys() - known.keys()))
-    add_schemas(lake, name, [_row(registry.place, i, s, first[i]) for i, s in fetched.items()])
-    return _decoding({**known, **fetched}, said)
+    whole = {i: s for i, s in fetched.items() if not s.has_too_many_references}
+    add_schemas(lake, name, [_row(registry.place, i, s, first[i]) for i, s in whole.items()])
+    return _decoding({**known, **fetched}, said, has_more)
 
 
-def _ids(landing: DataFrame) -> dict[tuple[Part, str], date]:
-    """The ids that keys and values say, each with the first day on which one does."""
+def _ids(landing: DataFrame, most: int) -> tuple[dict[tuple[Part, str], date], bool]:
+    """The ids that keys and values say, each with the first day on which one does.
+
+    Each unknown one is a request in every run: of more than `most` the first in order of their
+    texts, and true.
+    """
     listed = ", ".join(f"struct('{part}' AS part, {schema_id_of(part)} AS id)" for part in PARTS)
     ids = landing.selectExpr("landing_date", f"inline(array({listed}))").where("id IS NOT NULL")
     first = ids.groupBy("part", "id").agg({"landing_date": "min"})
-    return {(part, schema_id): landed for part, schema_id, landed in first.collect()}
+    found = first.limit(most + 1).collect()
+    has_more = len(found) > most
+    if has_more:
+        found = first.orderBy("id", "part").limit(most).collect()
+    return {(part, schema_id): landed for part, schema_id, landed in found}, has_more
 
 
 def _decoding(
-    schemas: Mapping[str, RegistrySchema], said: Collection[tuple[Part, str]]
+    schemas: Mapping[str, RegistrySchema], said: Collection[tuple[Part, str]], has_more: bool
 ) -> Decoding:
-    return Decoding(schemas, {part: {i for of, i in said if of == part} for part in PARTS})
+    ids = {part: {i for of, i in said if of == part} for part in PARTS}
+    return Decoding(schemas, ids, has_more)
 
 
 def _kept(lake: Lake, name: str, url: str) -> dict[str, RegistrySchema]:

@@ -206,14 +206,15 @@ def _judge_values(
     Raises:
         AuditError: the type of such a column was inferred.
     """
-    report = _unfit(rows, columns) if found["unfit"] else {}
+    report = _unfit(day, rows, columns) if found["unfit"] else {}
     for c in columns.own:
         if c.lake in report and c.lake in columns.inferred:
             raise AuditError(
                 day.label,
                 day.day,
                 f"column {c.name!r} was inferred as {c.spark} and can't hold "
-                f"{report[c.lake]['example']} ({report[c.lake]['count']} rows). Say its type "
+                f"{report[c.lake].get('example', 'its values')} "
+                f"({report[c.lake]['count']} rows). Say its type "
                 f"in cdc.yaml: sources.{day.name}.tables.{day.table}.columns: "
                 f"{{{json.dumps(c.name, ensure_ascii=False)}: string}}",
             )
@@ -252,17 +253,23 @@ def _plain_units(rows: DataFrame, columns: TableColumns) -> dict[str, str]:
     }
 
 
-def _unfit(rows: DataFrame, columns: TableColumns) -> dict[str, Any]:
-    """By column the number of values that it can't hold and one of them: a job of its own."""
-    aggregates = [
-        f"{of} AS {c.work}_{name}"
-        for c in columns.own
-        for name, of in (("n", f"count({c.unfit})"), ("x", f"min(substring({c.unfit}, 1, 60))"))
+def _unfit(day: TableDay, rows: DataFrame, columns: TableColumns) -> dict[str, Any]:
+    """By column the number of values that it can't hold and one of them: a job of its own.
+
+    What the source does not show is not taken: the report stands in the lake's metadata.
+    """
+    shown = {c.name for c in columns.own if day.source.shows_column(day.table, c.name)}
+    aggregates = [f"count({c.unfit}) AS {c.work}_n" for c in columns.own]
+    aggregates += [
+        f"min(substring({c.unfit}, 1, 60)) AS {c.work}_x" for c in columns.own if c.name in shown
     ]
     found = rows.where("NOT is_removal").selectExpr(*aggregates).first()
     assert found is not None
     return {
-        c.lake: {"count": found[f"{c.work}_n"], "example": found[f"{c.work}_x"]}
+        c.lake: {
+            "count": found[f"{c.work}_n"],
+            **({"example": found[f"{c.work}_x"]} if c.name in shown else {}),
+        }
         for c in columns.own
         if found[f"{c.work}_n"]
     }

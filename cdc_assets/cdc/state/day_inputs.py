@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from functools import cached_property
 from typing import Any
 
-from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import ConfigError, MissingDayError
 from cdc_assets.cdc.lake.commits import INPUTS, DayCommit, TableState
@@ -55,7 +55,7 @@ class DayInputs:
             MissingDayError: the day before, or the day's changes, are not there yet.
         """
         self._check_start()
-        expected = changes.inputs_of(self.config, self.name, self.commits["landing"], self.day)
+        expected = made_of.of_changes(self.config, self.name, self.commits["landing"], self.day)
         for table in ("quarantine", "control", "changes"):
             if self.commits[table].get(self.day, DayCommit(0)).inputs != expected:
                 raise MissingDayError(
@@ -64,15 +64,18 @@ class DayInputs:
                     "It is missing, or older than its landing. Materialize it first: "
                     f"cdc-assets run --source {self.name} --from {self.day} --to {self.day}.",
                 )
-        of_days = [*pair_window_of(self.config, self.name, self.day), self.day]
-        made = self.commits["changes"]
-        found = {
-            "day_before": self._day_before(),
-            "changes": {str(day): made[day].snapshot_id for day in of_days if day in made},
-            "rules": self._rules(),
-        }
+        found = {**self._parents(), "rules": self._rules()}
         # Most sources have one server all their life.
         return {**found, "epochs": epochs} if (epochs := self.epochs_on(self.day)) else found
+
+    def _parents(self) -> dict[str, Any]:
+        """The day before and the changes, as they are now."""
+        of_days = [*pair_window_of(self.config, self.name, self.day), self.day]
+        made = self.commits["changes"]
+        return {
+            "day_before": self._day_before(),
+            "changes": {str(day): made[day].snapshot_id for day in of_days if day in made},
+        }
 
     def epochs_on(self, day: date) -> dict[str, Any]:
         """What is known of epochs that had begun by the end of a day (O11); empty: there is one."""
@@ -103,6 +106,19 @@ class DayInputs:
     def is_up_to_date(self) -> bool:
         """Whether the published day was made of the same."""
         return self.summary.get(INPUTS) == self.text
+
+    @property
+    def is_of_what_is_there(self) -> bool:
+        """Whether the published day was made of what is there now, whatever the rules.
+
+        The schedule asks: rules that changed are no reason to request a day.
+        """
+        made_of = self.state.made_of(self.day) if self.state else {}
+        try:
+            parents = self._parents()
+        except MissingDayError:
+            return False
+        return all(made_of.get(what) == now for what, now in parents.items())
 
     @property
     def text(self) -> str:
@@ -161,7 +177,7 @@ class DayInputs:
     def _rules(self) -> str:
         rules = [
             MERGER_VERSION,
-            changes.rules_fingerprint(self.config, self.name),
+            made_of.rules_fingerprint(self.config, self.name),
             self.source.missing_columns,
             self.source.unavailable_value,
             self.source.late_days,

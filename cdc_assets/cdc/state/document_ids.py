@@ -44,7 +44,8 @@ def check_ids(day: TableDay) -> None:
     example = Query(rows).where(differs).select(f"`{own}` AS id").plan().first()
     if example is None:
         return
-    shown = "" if is_hashed or ID in day.config.sensitive else f", such as {example.id}"
+    is_shown = not is_hashed and day.source.shows_column(day.table, ID)
+    shown = f", such as {example.id}" if is_shown else ""
     raise AuditError(
         day.label,
         day.day,

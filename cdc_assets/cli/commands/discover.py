@@ -10,6 +10,7 @@ import typer
 
 from cdc_assets.cdc.java import STARTING_SPARK
 from cdc_assets.cli.options import ConfigFile, Verbose
+from cdc_assets.cli.terminal import echo
 
 
 class DiscoverForm(str, Enum):
@@ -84,4 +85,4 @@ def discover(
         return
     output.print_rows((), discovery.as_rows(found, found_place), form.value)
     for note in discovery.notes(found, found_place, bounds):
-        typer.echo(note, err=True)
+        echo(note, err=True)

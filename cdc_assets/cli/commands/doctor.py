@@ -10,6 +10,7 @@ import typer
 
 from cdc_assets.cdc.java import STARTING_SPARK
 from cdc_assets.cli.options import ConfigFile, Verbose
+from cdc_assets.cli.terminal import echo
 
 
 class DoctorForm(str, Enum):
@@ -59,9 +60,9 @@ def doctor(
                     row = {**asdict(finding), "status": finding.status.value}
                     output.print_rows((), [row], "json")
                     continue
-                mark, found = marks[finding.status.value], output.printable(finding.found)
-                typer.echo(f"{mark}  {finding.check}: {found}")
+                mark, found = marks[finding.status.value], finding.found
+                echo(f"{mark}  {finding.check}: {found}")
                 if finding.remedy:
-                    typer.echo(f"         {output.printable(finding.remedy)}")
+                    echo(f"         {finding.remedy}")
     if problems:
         raise typer.Exit(1)

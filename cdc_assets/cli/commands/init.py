@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cli.terminal import echo
 
 
 def init(
@@ -74,8 +75,8 @@ def init(
     _write(folder, texts)
     if not kafka and not files:
         (folder / own_files).mkdir(parents=True, exist_ok=True)
-    typer.echo(f"wrote {', '.join(texts)} in {folder}", err=True)
-    typer.echo(_next(folder, source, landing, first))
+    echo(f"wrote {', '.join(texts)} in {folder}", err=True)
+    echo(_next(folder, source, landing, first))
 
 
 def _cdc_yaml(source: str, format_of: str, landing: dict[str, Any], first: date | None) -> str:

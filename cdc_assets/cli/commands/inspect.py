@@ -9,6 +9,7 @@ import typer
 
 from cdc_assets.cdc.java import STARTING_SPARK
 from cdc_assets.cli.options import ConfigFile, Form, Format, Verbose, load
+from cdc_assets.cli.terminal import echo
 
 if TYPE_CHECKING:
     from cdc_assets.cli.inspect import Rules
@@ -76,7 +77,7 @@ def inspect(
         columns = whole = (*columns, *inspection.DETAILS)
     output.print_rows(columns, rows, form.value, fold=False, whole=whole)
     if offset is not None and not rows:
-        typer.echo(f"{file} has no record at offset {offset}", err=True)
+        echo(f"{file} has no record at offset {offset}", err=True)
 
 
 def _rules(file: Path, source: str | None, format_of: str | None, config_file: str | None) -> Rules:

@@ -8,6 +8,7 @@ import typer
 
 from cdc_assets.cli.imports import import_without_pandas
 from cdc_assets.cli.options import ConfigFile, Form, Format, From, Source, To, check_range, load
+from cdc_assets.cli.terminal import echo
 
 _LAG_COLUMNS = {
     "table_name": "table",
@@ -59,4 +60,4 @@ def lag(
     else:
         output.print_rows(["source", *reads.LAG_COLUMNS], rows, form.value)
     if not rows:
-        typer.echo("these days have no change with a measurable lag", err=True)
+        echo("these days have no change with a measurable lag", err=True)

@@ -9,6 +9,7 @@ import typer
 
 from cdc_assets.cdc.java import STARTING_SPARK
 from cdc_assets.cli.options import ConfigFile, Form, Format, Source, Verbose, load
+from cdc_assets.cli.terminal import echo
 
 
 def maintain(
@@ -62,12 +63,12 @@ def maintain(
         _MAINTENANCE if form is Form.table else list(rows[0] if rows else ()), rows, form.value
     )
     for failure in failures:
-        typer.echo(f"error: {failure}", err=True)
+        echo(f"error: {failure}", err=True)
     if not rows and not failures:
-        typer.echo("the lake is empty", err=True)
+        echo("the lake is empty", err=True)
     if failures:
         if log.file:
-            typer.echo(f"Spark's log: {log.file}", err=True)
+            echo(f"Spark's log: {log.file}", err=True)
         raise typer.Exit(1)
 
 

@@ -19,6 +19,7 @@ from cdc_assets.cli.options import (
     load,
     parse_day,
 )
+from cdc_assets.cli.terminal import echo
 
 
 def quarantine(
@@ -80,11 +81,11 @@ def quarantine(
             )
         selection = found.select(config, names, day or first, day or last, reason)
     if not selection.total:
-        typer.echo(found.why_none(selection, reason), err=True)
+        echo(found.why_none(selection, reason), err=True)
     elif export:
         done = found.export(selection, export, limit)
         for line in found.advice(config, names[0], done, export):
-            typer.echo(line, err=True)
+            echo(line, err=True)
     else:
         if limit is None and form is Form.table:
             limit = 20

@@ -9,6 +9,7 @@ import typer
 
 from cdc_assets.cli.imports import import_without_pandas
 from cdc_assets.cli.options import ConfigFile, From, Source, To, check_range, load
+from cdc_assets.cli.terminal import echo
 
 
 def report(
@@ -40,4 +41,4 @@ def report(
         size = report_page.write(figures, out)
     days = figures.days
     span = f"{days[0]} to {days[-1]}" if len(days) > 1 else str(days[0])
-    typer.echo(f"wrote {out}: {size / 1e6:.1f} MB, {span} ({len(days)} made days)", err=True)
+    echo(f"wrote {out}: {size / 1e6:.1f} MB, {span} ({len(days)} made days)", err=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import date
+from itertools import chain
 from typing import Annotated
 
 import typer
 
 from cdc_assets.cli.imports import import_without_pandas
 from cdc_assets.cli.options import ConfigFile, Form, Format, load, parse_day
+from cdc_assets.cli.terminal import echo
 
 
 def show(
@@ -35,6 +37,10 @@ def show(
             help="Maximum number of rows (default: 20 for a table, otherwise all).",
         ),
     ] = None,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="CSV: leave texts as they are that spreadsheets would run."),
+    ] = False,
     config_file: ConfigFile = None,
 ) -> None:
     """Print the rows of a table, as of its newest day or another."""
@@ -48,19 +54,29 @@ def show(
 
         found = reads.find_table(config, table)
         import_without_pandas("pyarrow.dataset")
-        rows = reads.read_rows(config, found, as_of, None if limit is None else limit + 1)
+        if limit is None:
+            parts = reads.read_all_rows(config, found, as_of)
+        else:
+            parts = iter([reads.read_rows(config, found, as_of, limit + 1)])
+        rows = next(parts)
     more = limit is not None and rows.num_rows > limit
-    shown = rows.slice(0, limit)
     is_messages = not found.is_state and found.name in ("landing", "quarantine")
     printed = output.print_rows(
         rows.column_names,
-        reads.messages(shown, form is Form.json) if is_messages else reads.records(shown),
+        (
+            row
+            for part in chain([rows.slice(0, limit)], parts)
+            for row in (
+                reads.messages(part, form is Form.json) if is_messages else reads.records(part)
+            )
+        ),
         form.value,
         fold=False,
+        raw=raw,
     )
     if form is Form.table:
         known = reads.day_rows(config, found) if found.is_state else {}
         day = as_of or (max(known) if known else None)
         at = f"{found} at the end of {day}" if found.is_state else str(found)
         of = f" of {known[day]}" if day in known else ""
-        typer.echo(f"{printed}{of} rows, {at}{'; --limit N for more' if more else ''}", err=True)
+        echo(f"{printed}{of} rows, {at}{'; --limit N for more' if more else ''}", err=True)

@@ -7,13 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from urllib.parse import urlsplit
 
-from cdc_assets.cdc.config import config_path, load_config
+from cdc_assets.cdc.config import Config, config_path, load_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
+from cdc_assets.cdc.redaction import secrets_in
 from cdc_assets.cli.doctor.findings import Context, Finding, Status
-
-_SECRET_NAME = re.compile(r"jaas|password|passwd|secret|token|credential|private|\bkey", re.I)
 
 
 def configuration(context: Context) -> Iterator[Finding]:
@@ -32,6 +32,7 @@ def configuration(context: Context) -> Iterator[Finding]:
         for name, source in context.config.sources.items()
     }
     context.secrets |= _secrets(context)
+    yield from _in_the_clear(context.config)
     tables = sum(len(source.tables) for source in context.config.sources.values())
     found = f"{file}: {len(context.config.sources)} sources, {tables} tables"
     yield Finding("configuration", Status.ok, found)
@@ -50,22 +51,53 @@ def configuration(context: Context) -> Iterator[Finding]:
         )
 
 
+def _in_the_clear(config: Config) -> Iterator[Finding]:
+    """Logins that go over the network without encryption, and a cluster without authentication."""
+    sent = {}
+    for name, source in config.sources.items():
+        registry = source.landing.registry
+        if registry is not None and (registry.password or registry.token):
+            sent[f"sources.{name}.landing.registry.url"] = registry.url
+    webhook = config.alerts.webhook
+    if webhook is not None and (webhook.headers or "@" in urlsplit(webhook.url).netloc):
+        sent["alerts.webhook.url"] = webhook.url
+    if config.alerts.slack is not None:
+        sent["alerts.slack.base_url"] = config.alerts.slack.base_url
+    for setting, url in sent.items():
+        parts = urlsplit(url or "")
+        if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+            yield Finding(
+                "configuration",
+                Status.warning,
+                f"{setting}: a login is sent over http:// to {parts.hostname}, for all on the way "
+                "to read",
+                "use https://",
+            )
+    conf = {_full_name(name): value for name, value in config.spark.items()}
+    master = conf.get("spark.master", "local[*]")
+    if not master.startswith("local") and conf.get("spark.authenticate", "").lower() != "true":
+        yield Finding(
+            "configuration",
+            Status.warning,
+            f"spark.master is {master}, and spark.authenticate is not true: who reaches the "
+            "driver's or an executor's port can read the data and run code",
+            "set spark.authenticate: true (standalone: with spark.authenticate.secret on all "
+            "nodes), or see that nobody else reaches the ports",
+        )
+
+
+def _full_name(name: str) -> str:
+    return name if name.startswith("spark.") else f"spark.{name}"
+
+
 def _secrets(context: Context) -> set[str]:
     """Values of settings and environment variables whose names suggest a secret."""
     text = ""
     with suppress(OSError, UnicodeDecodeError):  # a finding of the check
         text = config_path(context.config_file).read_text(encoding="utf-8")
     settings = {n: os.environ.get(n, "") for n in re.findall(r"\$\{(\w+)\}", text)}
-    if context.config is not None:
-        settings |= context.config.spark | context.config.lake.catalog
-        for source in context.config.sources.values():
-            settings |= source.landing.kafka.options if source.landing.kafka else {}
-    secrets: set[str] = set()
-    for name, value in settings.items():
-        secrets |= set(re.findall(r"://[^/@\s]*:([^/@\s]+)@", value))
-        if _SECRET_NAME.search(name):
-            secrets |= {value, *re.findall(r"""["']([^"']+)["']""", value)}
-    return secrets - {""}
+    found = {*secrets_in(settings)} - {""}
+    return found | context.config.secrets if context.config is not None else found
 
 
 def definitions(context: Context) -> Iterator[Finding]:

@@ -15,8 +15,9 @@ from packaging.specifiers import SpecifierSet
 
 from cdc_assets.cdc.config import config_path
 from cdc_assets.cdc.errors import JavaError
-from cdc_assets.cdc.java import class_archive, java_path, require_java
-from cdc_assets.cdc.spark import PACKAGES
+from cdc_assets.cdc.jars import artifact_of, check_jars, fetched_jar, ivy_folder
+from cdc_assets.cdc.java import class_archive, require_java
+from cdc_assets.cdc.spark import AVRO_PACKAGES, KAFKA_PACKAGES, PACKAGES
 from cdc_assets.cli.doctor.findings import Context, Finding, Status, finding
 
 # The Dagster daemon sends a heartbeat every 30 seconds.
@@ -57,11 +58,12 @@ def packages(context: Context) -> Iterator[Finding]:
 def java(context: Context) -> Iterator[Finding]:
     """Java is new enough and complete; whether Spark's class archive exists."""
     try:
-        yield Finding("java", Status.ok, require_java())
+        found_java = require_java()
+        yield Finding("java", Status.ok, str(found_java))
     except JavaError as error:
         yield Finding("java", Status.problem, error.found, error.remedy)
         return
-    has = "jdk.incubator.vector" in _output(java_path(), "--list-modules")
+    has = "jdk.incubator.vector" in _output(found_java.path, "--list-modules")
     found = f"module jdk.incubator.vector is {'there' if has else 'missing'}"
     yield finding("java", has, found, "Spark needs it: install a full JRE or JDK")
     archive = class_archive()
@@ -78,10 +80,11 @@ def _output(*command: str) -> str:
 
 
 def jars(context: Context) -> Iterator[Finding]:
-    """Spark has its jars, or can download them."""
+    """Spark has its jars, unchanged, or can download them."""
     folder = os.environ.get("CDC_SPARK_JARS")
-    names = [f"{p.split(':')[1]}-{p.split(':')[2]}.jar" for p in PACKAGES]
+    names = [f"{artifact_of(p)}.jar" for p in PACKAGES]
     if folder:
+        check_jars(Path(folder).glob("*.jar"))
         present = {jar.name for jar in Path(folder).glob("*.jar")}
         # Also as Ivy names them: <organisation>_<artifact>-<version>.jar.
         missing = [n for n in names if not any(j == n or j.endswith(f"_{n}") for j in present)]
@@ -92,9 +95,9 @@ def jars(context: Context) -> Iterator[Finding]:
         else:
             yield Finding("jars", Status.ok, found)
         return
-    own = context.config.spark if context.config else {}
-    ivy = Path(own.get("spark.jars.ivy") or own.get("jars.ivy") or Path.home() / ".ivy2.5.2")
-    missing = [p for p in PACKAGES if not (ivy / "jars" / f"{_ivy_name(p)}.jar").exists()]
+    ivy = ivy_folder(context.config.spark if context.config else {})
+    missing = [p for p in PACKAGES if not fetched_jar(p, ivy).exists()]
+    check_jars(fetched_jar(p, ivy) for p in (*PACKAGES, *KAFKA_PACKAGES, *AVRO_PACKAGES))
     if missing:
         yield Finding(
             "jars",
@@ -104,12 +107,7 @@ def jars(context: Context) -> Iterator[Finding]:
             "put them into a folder and name it in CDC_SPARK_JARS",
         )
     else:
-        yield Finding("jars", Status.ok, f"{len(names)} jars in {ivy}")
-
-
-def _ivy_name(package: str) -> str:
-    organisation, artifact, version = package.split(":")
-    return f"{organisation}_{artifact}-{version}"
+        yield Finding("jars", Status.ok, f"{len(names)} jars in {ivy}, by their SHA-256")
 
 
 def dagster(context: Context) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake.errors import one_line
+from cdc_assets.cdc.redaction import without_secrets
 
 
 class Status(str, Enum):
@@ -77,7 +78,6 @@ def findings_of(name: str, check: Check, context: Context) -> Iterator[Finding]:
 
 
 def _without_secrets(finding: Finding, secrets: set[str]) -> Finding:
-    found, remedy = finding.found, finding.remedy
-    for secret in sorted(secrets, key=len, reverse=True):
-        found, remedy = found.replace(secret, "***"), remedy.replace(secret, "***")
+    found = without_secrets(finding.found, secrets)
+    remedy = without_secrets(finding.remedy, secrets)
     return Finding(finding.check, finding.status, found, remedy)

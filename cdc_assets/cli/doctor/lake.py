@@ -6,15 +6,20 @@ import json
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 
 from pyiceberg.table import Table
 
-from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import MissingTableError
+from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.catalog import Lake, without_references
 from cdc_assets.cdc.lake.commits import TIMEZONE
+from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.spark import CATALOG, build_session, spark_conf, sqlite_folder
 from cdc_assets.cdc.state.epochs import SourceEpochs
 from cdc_assets.cdc.state.judge import TABLE as EPOCHS
@@ -105,7 +110,7 @@ def _conflicts(config: Config, table: reads.LakeTable, opened: Table) -> Iterato
 def _made_by_other_rules(config: Config, source: str, opened: Table) -> Iterator[Finding]:
     """Days whose changes an older version or configuration made: they stand as they are."""
     made = reads.day_commits(opened)
-    earlier = changes.made_by_other_rules(config, source, made)
+    earlier = made_of.made_by_other_rules(config, source, made)
     if not earlier:
         return
     landing = reads.day_commits(reads.open_table(config, reads.own_table(source, "landing")))
@@ -174,3 +179,30 @@ def spark(context: Context) -> Iterator[Finding]:
     count = interruptible(lambda: session.sql(f"SHOW NAMESPACES IN {CATALOG}").count())
     found = f"{version} started in {seconds:.0f} s and sees {count} namespaces of the catalog"
     yield Finding("spark", Status.ok, found)
+    if config.lake.catalog:
+        yield interruptible(references, Lake(session, config))
+
+
+def references(lake: Lake) -> Finding:
+    """The catalog keeps branches and tags: tried on a table of its own, which is dropped again."""
+    namespace = quote(CATALOG, "cdc_assets_doctor")
+    name = f"{namespace}.{quote(f'references_{uuid.uuid4().hex[:8]}')}"
+    lake.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+    lake.spark.sql(f"CREATE TABLE {name} (id INT) USING iceberg")
+    try:
+        transaction = lake.handle(name).newTransaction()
+        transaction.newAppend().commit()
+        snapshot = transaction.table().currentSnapshot().snapshotId()
+        change = transaction.manageSnapshots()
+        change.createBranch("a_branch", snapshot).createTag("a_tag", snapshot).commit()
+        transaction.commitTransaction()
+        state = lake.read_state(name)
+        kept = {"a_branch", "a_tag"} <= (state.refs.keys() if state else set())
+    finally:
+        lake.spark.sql(f"DROP TABLE {name} PURGE")
+        with suppress(*JAVA_ERRORS):  # another doctor's table is in it
+            lake.spark.sql(f"DROP NAMESPACE {namespace}")
+    if kept:
+        return Finding("catalog", Status.ok, "the catalog keeps branches and tags of tables")
+    said, _, remedy = without_references(lake.config).partition(": ")
+    return Finding("catalog", Status.problem, said, remedy)

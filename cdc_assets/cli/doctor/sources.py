@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.config import Config, KafkaConfig, RegistryConfig, local_path
-from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
+from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored, no_day, see_days
 from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, findings_of
 from cdc_assets.cli.key_columns import columns_of_tables
 from cdc_assets.orchestration.interrupts import interruptible
@@ -53,7 +53,12 @@ def _files(check: str, name: str, context: Context) -> Iterator[Finding]:
     place = config.sources[name].landing.files or ""
     setting = f"sources.{name}.landing.files"
     if "://" in place and not place.startswith("file:"):
-        yield Finding(check, Status.ok, f"{place} is not a local folder; it is not checked")
+        seen = see_days(name, place)  # raises where there are entries and no day
+        usable = [day for day in seen if config.start_date <= day <= config.today()]
+        of = f", the newest {max(usable)}" if usable else ""
+        remedy = "" if usable else f"land files into {place}/YYYY-MM-DD/, or change start_date"
+        status = Status.ok if usable else Status.warning
+        yield Finding(check, status, f"{place}: {len(usable)} days{of}", remedy)
         return
     folder = local_path(place)
     if not folder.is_dir():
@@ -63,6 +68,9 @@ def _files(check: str, name: str, context: Context) -> Iterator[Finding]:
     entries = [p for p in folder.iterdir() if not is_ignored(p.name)]
     days = {day: p for p in entries if p.is_dir() and (day := day_of(p.name))}
     others = sorted(p.name for p in entries if not (p.is_dir() and day_of(p.name)))
+    if others and not days:
+        yield Finding(check, Status.problem, str(no_day(name, str(folder), others)), "see there")
+        return
     if others:
         listed = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if others[3:] else "")
         remedy = "a day is a folder named YYYY-MM-DD; rename them, or let their names start with _"

@@ -341,33 +341,33 @@ STANDING = [
 
 @pytest.mark.slow
 def test_a_table_with_ids_that_are_written_otherwise_now_stops_with_how_to_make_it_anew(
-    lake_of: LakeOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake_of: LakeOf, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     landing = Landing(DAYS[0])
     texts = {f"t{n}": ids for n, (ids, _) in enumerate(STANDING)}
     typed = {f"typed{n}": ids[-1:] for n, (ids, _) in enumerate(STANDING[4:])}
     for day in DAYS:
         landing.on(day)
-        for name, ids in {**texts, **typed}.items():
+        for collection, ids in {**texts, **typed}.items():
             for sent in ids:
-                Collection(name, landing).says("c", f'{{"_id": {sent}, "n": 1}}', sent)
-    tables: dict[str, Any] = {f"shop.{name}": {} for name in texts}
-    tables |= {f"shop.{name}": {"columns": {"n": "int"}} for name in typed}
+                Collection(collection, landing).says("c", f'{{"_id": {sent}, "n": 1}}', sent)
+    tables: dict[str, Any] = {f"shop.{collection}": {} for collection in texts}
+    tables |= {f"shop.{collection}": {"columns": {"n": "int"}} for collection in typed}
     options = lakes.write_source(tmp_path, landing.landed, "debezium-mongodb", tables=tables)
-    lake = lake_of({SOURCE: options}, DAYS[0])
+    lake = lake_of({name: options}, DAYS[0])
     with monkeypatch.context() as before:
         before.setattr(mongodb, "id_text", lambda value, _: extended_json.plain_id_text(value))
         before.setattr(stage, "has_document_ids", lambda day: False)
-        lakes.run_all(lake, SOURCE, DAYS[:1])
-    lakes.run_stages(lake, SOURCE, DAYS[1:])
-    _, errors = lakes.run_tables(lake, SOURCE, DAYS[1:])
+        lakes.run_all(lake, name, DAYS[:1])
+    lakes.run_stages(lake, name, DAYS[1:])
+    _, errors = lakes.run_tables(lake, name, DAYS[1:])
     stopped = {table: str(error) for (table, _), error in errors.items()}
     goes_on = {f"shop.t{n}": goes_on for n, (_, goes_on) in enumerate(STANDING)}
     # Without the document nothing shows the order of an id's members.
     assert stopped.keys() == {t for t, goes in goes_on.items() if not goes} | {
-        f"shop.{name}" for name in typed
+        f"shop.{collection}" for collection in typed
     }
     assert f"--table shop.t1 --from {DAYS[0]} --to {DAYS[1]}" in stopped["shop.t1"]
     assert "have the connector take a new snapshot" in stopped["shop.t1"]
-    lakes.run_all(lake, SOURCE, DAYS, ["shop.t1"], force=True)
-    assert len(lakes.rows_of(lake, SOURCE, "shop.t1", DAYS[1])) == 1
+    lakes.run_all(lake, name, DAYS, ["shop.t1"], force=True)
+    assert len(lakes.rows_of(lake, name, "shop.t1", DAYS[1])) == 1

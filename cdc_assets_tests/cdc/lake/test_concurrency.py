@@ -111,7 +111,7 @@ def test_a_day_that_another_run_made_of_more_is_not_overwritten(
     assert not [ref for ref in refs if ref.startswith(BRANCH_PREFIX)]
 
 
-@pytest.mark.parametrize("at", ["_refuse_overtaken before", "_refuse_overtaken after"])
+@pytest.mark.parametrize("at", ["refuse_overtaken before", "refuse_overtaken after"])
 def test_a_landing_does_not_overwrite_what_another_one_landed(
     landed: Lake, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
@@ -135,7 +135,7 @@ def test_runs_of_different_days_do_not_hinder_each_other(
         deliver_late(tmp_path)
         land(landed, name, DAYS[1:])
 
-    meanwhile(monkeypatch, Lake, "_refuse_overtaken", "after", other_run)
+    meanwhile(monkeypatch, Lake, "refuse_overtaken", "after", other_run)
     land(landed, name, DAYS[:1], force=True)
     assert len(lakes.stage_rows(landed, name, "landing", DAYS)) == 3
 

@@ -127,7 +127,8 @@ def test_a_file_in_the_place_of_a_folder_of_the_lake_is_named(
         lake.spark.sql("DROP TABLE lake.shop.landing PURGE")
         shutil.rmtree(folder.parent)
         folder.parent.write_text("a file")
-    line = failure(lake, tmp_path)
+    ev.write_landing(tmp_path / "landing", {NEXT_DAY: [ev.created({"id": 2}, offset=2)]})
+    line = failure(lake, tmp_path, NEXT_DAY)
     assert line.startswith("a file of the lake can't be written or read (")
     assert str(folder.parent) in line
     assert f"the warehouse {tmp_path / 'warehouse'}" in line

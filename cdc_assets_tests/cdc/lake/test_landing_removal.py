@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import local_path
-from cdc_assets.cdc.errors import MissingDayError
+from cdc_assets.cdc.errors import ConcurrentRunError, MissingDayError
+from cdc_assets.cdc.lake import maintenance
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.maintenance import maintain_table
 from cdc_assets.cdc.landing.stage import land
@@ -104,3 +106,62 @@ def test_a_day_that_is_not_read_yet_stays(lake_of: LakeOf, tmp_path: Path, name:
     land(lake, name, DAYS)
     assert maintain_table(lake, name, "landing", at=AT).days_expired == 0
     assert landed(lake, name) == DAYS
+
+
+def test_a_day_that_lands_again_meanwhile_is_not_removed(
+    lake_of: LakeOf, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = four_days(lake_of, tmp_path, name)
+    run_all(lake, name, DAYS)
+    choose = maintenance._Work._landing_to_remove
+
+    def chosen(work: maintenance._Work) -> tuple[dict[date, int], int | None]:
+        found = choose(work)
+        if found[0]:
+            # A run lands the day again, with a late record that `changes` has not read.
+            late = ev.PgLog(name, "public", "t", types={"id": "int32"})
+            late.landing.offset = 900
+            late.create(id=99)
+            lines = "".join(ev.kcat_line(r) + "\n" for r in late.landed[ev.DAY])
+            (tmp_path / str(DAYS[0]) / "late.jsonl").write_text(lines, "utf-8")
+            land(lake, name, DAYS[:1])
+        return found
+
+    monkeypatch.setattr(maintenance._Work, "_landing_to_remove", chosen)
+    with pytest.raises(ConcurrentRunError):
+        maintain_table(lake, name, "landing", at=AT)
+    monkeypatch.undo()
+    assert landed(lake, name) == DAYS
+    assert removed(lake, name) == {}
+    run_all(lake, name, DAYS)
+    assert {"id": 99} in rows_of(lake, name, TABLE, DAYS[-1])
+
+
+def test_what_a_commit_says_that_comes_between_copying_and_expiring_is_kept(
+    lake_of: LakeOf, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its snapshot may go only once its day's inputs are copied, too."""
+    lake = four_days(lake_of, tmp_path, name)
+    run_all(lake, name, DAYS[:2])
+    read = lake.day_commits(lake.stage(name, "landing"))
+    state = maintenance._Work._state
+    calls: list[int] = []
+
+    def with_a_commit_behind(work: maintenance._Work) -> Any:
+        found = state(work)
+        calls.append(1)
+        if found.refs["main"] == read.head and not found.snapshots[read.head].summary.get("x"):
+            land(lake, name, DAYS[2:3])
+            read.head = None
+        return found
+
+    now = datetime.now(timezone.utc)
+    monkeypatch.setattr(maintenance._Work, "_state", with_a_commit_behind)
+    maintain_table(lake, name, "landing", at=now + timedelta(hours=25))
+    monkeypatch.undo()
+    for hours in (30, 40, 47):
+        maintain_table(lake, name, "landing", at=now + timedelta(hours=hours))
+        known = lake.day_commits(lake.stage(name, "landing"))
+        assert sorted(known) == DAYS[:3]
+        assert all(known[day].inputs.get("files") for day in DAYS[:3])
+    assert calls

@@ -74,8 +74,8 @@ def test_an_unknown_table_lists_close_and_known_ones(tmp_path: Path) -> None:
 def test_names_are_escaped_and_flat_where_configured(tmp_path: Path) -> None:
     nested = reads.find_table(config_with(tmp_path), "price.list")
     flat = reads.find_table(config_with(tmp_path, namespaces="flat"), "price.list")
-    assert nested.parts == ("shop", "public", "price%2Elist")
-    assert flat.parts == ("shop__public", "price%2Elist")
+    assert nested.parts == ("shop", "public", "price%2elist")
+    assert flat.parts == ("shop__public", "price%2elist")
 
 
 def test_a_lake_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from cdc_assets.cdc import spark as cdc_spark
-from cdc_assets.cdc.changes.stage import made_by_other_rules
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.made_of import made_by_other_rules
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state import apply, table_day
 from cdc_assets.cdc.state.table_day import TableDay

@@ -1,0 +1,102 @@
+"""Records that name another table than all others of their topic.
+
+Any topic can write any table: the record says which. Where a topic is one table's, a record of
+another table there is a mistake, or somebody's who may write to that topic alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.changes.facts import ORDER
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.made_of import FACTS
+
+# Of so many earlier days a topic's tables are looked up.
+_DAYS = 30
+
+Counts = Mapping[str, Mapping[str, int]]  # topic → table → changes
+
+
+@dataclass(frozen=True)
+class Stray:
+    """The changes of a table on the topic of another one."""
+
+    topic: str
+    table: str
+    changes: int
+    of_topic: str  # the table of all others there
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}: {self.changes} changes of {self.table}, all others there are of "
+            f"{self.of_topic}"
+        )
+
+
+def counts_of(facts: Iterable[Row]) -> dict[date, dict[str, dict[str, int]]]:
+    """The changes of each day, by topic and table."""
+    found: dict[date, dict[str, dict[str, int]]] = {}
+    for fact in facts:
+        if fact.destination == ORDER and fact.topic is not None and fact.table_name is not None:
+            of_topic = found.setdefault(fact.landing_date, {}).setdefault(fact.topic, {})
+            # Of records without a position nothing is counted there but that they are.
+            changes = max(1, fact.records or 0)
+            of_topic[fact.table_name] = of_topic.get(fact.table_name, 0) + changes
+    return found
+
+
+def tables_before(lake: Lake, name: str, day: date, topics: Iterable[str]) -> dict[str, set[str]]:
+    """Which tables some topics had on the days before; a job."""
+    rows = (
+        lake.spark.table(lake.stage(name, FACTS))
+        .where((F.col("landing_date") < F.lit(day)) & F.col("topic").isin(list(topics)))
+        .where(F.col("landing_date") >= F.date_sub(F.lit(day), _DAYS))
+        .select("topic", "table_name")
+        .distinct()
+        .collect()
+    )
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        found[row.topic].add(row.table_name)
+    return dict(found)
+
+
+def shared_topics(counts: Counts) -> list[str]:
+    """The topics with changes of several tables."""
+    return sorted(topic for topic, tables in counts.items() if len(tables) > 1)
+
+
+def stray_tables(counts: Counts, before: Mapping[str, Iterable[str]]) -> list[Stray]:
+    """The tables that are on a topic of another one.
+
+    A topic is a table's where it had no other one on the days before; of a topic that is new, where
+    all other tables on it have more changes on a topic of their own. A topic of several tables is
+    nobody's.
+
+    Args:
+        counts: the changes of a day.
+        before: the tables that topics had on the days before.
+    """
+    found = []
+    for topic in shared_topics(counts):
+        tables = counts[topic]
+        earlier = set(before.get(topic, ()))
+        if earlier:
+            owner = next(iter(earlier)) if len(earlier) == 1 else None
+        else:
+            at_home = [t for t, n in tables.items() if n >= _most_elsewhere(counts, topic, t)]
+            owner = at_home[0] if len(at_home) == 1 else None
+        if owner is not None:
+            found += [Stray(topic, t, n, owner) for t, n in sorted(tables.items()) if t != owner]
+    return found
+
+
+def _most_elsewhere(counts: Counts, topic: str, table: str) -> int:
+    return max((of.get(table, 0) for other, of in counts.items() if other != topic), default=0)

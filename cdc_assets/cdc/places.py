@@ -1,0 +1,75 @@
+"""Where each table is in the lake: namespace levels and a name, of no two tables the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cdc_assets.cdc.names import TableName, escape, escape_in_upper_case
+
+Place = tuple[str, ...]
+
+OWN_ASSETS = ("landing", "changes", "control", "quarantine", "lag", "schemas", "facts", "epochs")
+
+
+def own_place(source: str, stage: str) -> Place:
+    """One of a source's own tables."""
+    return (escape(source), stage)
+
+
+def state_place(source: str, table: TableName, flat: bool) -> Place:
+    """A state table; flat: in one namespace level."""
+    return _place(flat, *map(escape, (source, table.namespace, table.table)))
+
+
+def earlier_place(source: str, table: TableName, flat: bool) -> Place:
+    """Where earlier versions made a state table: their escapes had letters in upper case."""
+    return _place(flat, *map(escape_in_upper_case, (source, table.namespace, table.table)))
+
+
+def _place(flat: bool, source: str, namespace: str, table: str) -> Place:
+    return (f"{source}__{namespace}", table) if flat else (source, namespace, table)
+
+
+class Places:
+    """The places that are taken, and by which table.
+
+    Args:
+        sources: their names.
+        flat: whether state tables are in one namespace level.
+        folds_case: whether the catalog does not tell upper and lower case apart.
+    """
+
+    def __init__(self, sources: Iterable[str], flat: bool, folds_case: bool) -> None:
+        self._flat, self._folds_case = flat, folds_case
+        self._taken = {
+            self._same(own_place(name, stage)): f"{name}.{stage}"
+            for name in sources
+            for stage in OWN_ASSETS
+        }
+        self._own = dict(self._taken)
+
+    def fault_of(self, source: str, table: str) -> str | None:
+        """Why a table can't have its place, as a text to follow its name; None where it has it."""
+        place = state_place(source, TableName.parse(table), self._flat)
+        if not self._flat and self._same(place[:-1]) in self._own:
+            return (
+                "the namespace of this table is the name of one of the source's own tables "
+                f"({', '.join(OWN_ASSETS)}); set lake.namespaces: flat"
+            )
+        other = self._taken.get(self._same(place))
+        if other is None or other == f"{source}.{table}":
+            return None
+        why = "the catalog does not tell upper and lower case apart"
+        cure = "leave one of them out with `false`, or use another catalog"
+        if self._flat:
+            why = "lake.namespaces is flat"
+            cure = "set lake.namespaces: nested, or give a source another name"
+        return f"it and {other} would be one table of the lake, {'.'.join(place)}: {why}; {cure}"
+
+    def take(self, source: str, table: str) -> None:
+        """Give a table its place."""
+        place = state_place(source, TableName.parse(table), self._flat)
+        self._taken.setdefault(self._same(place), f"{source}.{table}")
+
+    def _same(self, place: Place) -> Place:
+        return tuple(level.lower() for level in place) if self._folds_case else place
