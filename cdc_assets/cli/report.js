@@ -275,8 +275,8 @@
     }
 
     show() {
-      const { columns, rows, asset, of } = this.panel ? ofPanel(this.panel) : data.tables[this.place.dataset.table];
-      let found = rows.filter((row) => isMatch(row[asset]));
+      const { columns, rows, asset, search, of } = this.panel ? ofPanel(this.panel) : data.tables[this.place.dataset.table];
+      let found = rows.filter((row, n) => (search ? search[n].some(isMatch) : isMatch(row[asset])));
       const { sorted } = this;
       if (sorted) {
         const missing = (row) => row[sorted.column] === null;
@@ -344,7 +344,7 @@
   // --- together
 
   const panels = data.panels.filter((panel) => !panel.empty);
-  const names = new Set([...panels.flatMap((panel) => panel.rows), ...Object.values(data.tables).flatMap((table) => table.rows.map((row) => row[table.asset]))]);
+  const names = new Set([...panels.flatMap((panel) => panel.rows), ...Object.values(data.tables).flatMap((table) => table.search ? table.search.flat() : table.rows.map((row) => row[table.asset]))]);
 
   function count() {
     const matching = Array.from(names).filter(isMatch).length;

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -25,9 +25,12 @@ from markupsafe import Markup
 from cdc_assets.cdc.errors import CdcError, ConfigError, first_line
 from cdc_assets.cdc.lag import KINDS
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
-from cdc_assets.cli.output import printable
+from cdc_assets.cdc.names import printable
 from cdc_assets.cli.report import Count, Figures
 from cdc_assets.orchestration.charts import densest, duration
+
+if TYPE_CHECKING:
+    from cdc_assets.orchestration.verdicts import Verdict
 
 # The page's first lines hold it: what may be overwritten is a page of ours.
 GENERATOR = "cdc-assets report"
@@ -520,6 +523,7 @@ def _check_tables(figures: Figures) -> dict[str, dict[str, Any]]:
         every.append([*head, failed, passed[key], without])
     texts = ("Severity", "Day", "Asset", "Check", "What should hold", "What was found")
     return {
+        "findings": _findings_table(failing),
         "failing": _table(texts, (), fails, "Asset"),
         "every-check": _table(
             ("Asset", "Check", "Newest day", "Newest verdict"),
@@ -528,6 +532,34 @@ def _check_tables(figures: Figures) -> dict[str, dict[str, Any]]:
             "Asset",
         ),
     }
+
+
+def _findings_table(failing: Sequence[Verdict]) -> dict[str, Any]:
+    """What fails, a line a check and severity over all days and assets, with the newest of it.
+
+    `search` has the assets of each line: the filter looks at these.
+    """
+    groups: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in failing:  # errors first, the newest day first
+        groups.setdefault((verdict.severity, verdict.check), []).append(verdict)
+    rows, search = [], []
+    for (severity, check), found in groups.items():
+        newest = found[0]
+        assets = list(dict.fromkeys(printable(v.asset) for v in found))
+        days = {v.day for v in found}
+        listed = ", ".join(assets[:_NAMED]) + (
+            f" and {len(assets) - _NAMED} more" if assets[_NAMED:] else ""
+        )
+        said = _lines(newest.says)
+        head = [severity, check, str(newest.day), newest.holds, listed, said]
+        rows.append([*head, len(days), len(assets)])
+        search.append(assets)
+    texts = ("Severity", "Check", "Newest day", "What should hold", "Assets", "What was found last")
+    table = _table(texts, ("Days", "Assets failing"), rows, "Check")
+    return {**table, "search": search}
+
+
+_NAMED = 3  # assets of a line
 
 
 def _lines(text: str) -> str:

@@ -549,6 +549,13 @@ def test_failing_checks_stand_first_errors_before_warnings() -> None:
     assert len(failing) == sum(not v.passed for v in figures.verdicts) > 2
     severities = [row[0] for row in failing]
     assert severities == sorted(severities), "ERROR, then WARN"
+    findings = page_data(figures)["tables"]["findings"]
+    lines = findings["rows"]
+    assert len(lines) == len({(row[0], row[3]) for row in failing}) < len(failing)
+    assert [row[0] for row in lines] == sorted(row[0] for row in lines)
+    assert sum(len(assets) for assets in findings["search"]) == sum(row[7] for row in lines)
+    newest = {(row[0], row[3]): max(r[1] for r in failing if r[3] == row[3]) for row in failing}
+    assert all(row[2] <= newest[row[0], row[1]] for row in lines)
     every = page_data(figures)["tables"]["every-check"]["rows"]
     failed = [row[4] for row in every]
     assert failed == sorted(failed, reverse=True)
