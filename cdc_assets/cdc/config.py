@@ -994,8 +994,9 @@ class Config(_Model):
         places = self.lake.places(self.sources)
         for name, source in self.sources.items():
             for table in source.tables:
-                if fault := places.fault_of(name, table):
-                    raise ValueError(f"sources.{name}.tables.{table}: {fault}")
+                if why := places.fault_of(name, table):
+                    fault = f"sources.{name}.tables.{table}: {why}"
+                    raise ValueError(fault)
                 places.take(name, table)
         return self
 

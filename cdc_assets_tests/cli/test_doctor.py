@@ -20,6 +20,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner
 
 from cdc_assets.cdc.lake import adopted_tables
+from cdc_assets.cdc.landing import files
 from cdc_assets.cli.app import app
 from cdc_assets.cli.doctor import Finding, Status, run_checks
 from cdc_assets_tests.paths import REPOSITORY
@@ -129,6 +130,50 @@ def test_entries_that_are_not_days_and_files_that_nothing_reads_are_reported(pro
     (project / "landing" / "2026-11-01" / "events.avro").touch()
     (problem,) = findings("landing", Status.problem)
     assert "events.avro" in problem.found
+
+
+def test_a_folder_with_entries_and_no_day_is_a_problem_that_shows_them(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = project / "topics" / "shop.public.customers" / "year=2026"
+    sink.mkdir(parents=True)
+    (sink / "part.jsonl").write_text("{}\n")
+    write_config(project, {"landing": {"files": "topics"}})
+    (local,) = findings("landing")
+    # A store of objects that is listed as one.
+    monkeypatch.setattr(files, "_as_uri", lambda _: (project / "topics").as_uri())
+    write_config(project, {"landing": {"files": "s3://bucket/topics"}})
+    (remote,) = findings("landing")
+    for found in (local, remote):
+        assert found.status is Status.problem
+        assert "no folder of a day, but shop.public.customers" in found.found
+    monkeypatch.setattr(files, "_as_uri", lambda _: (project / "landing").as_uri())
+    (good,) = findings("landing")
+    assert (good.status, "1 days, the newest 2026-11-01" in good.found) == (Status.ok, True)
+
+
+def test_a_login_that_goes_over_the_network_in_the_clear_is_a_warning(project: Path) -> None:
+    registry = {"url": "http://registry.example/", "username": "u", "password": "s3cret-pass"}
+    landing = {"files": "landing", "registry": registry}
+    write_config(project, {"landing": landing}, spark={"spark.master": "spark://h:7077"})
+    login, ports = findings("configuration", Status.warning)
+    assert "sources.shop.landing.registry.url" in login.found
+    assert "over http:// to registry.example" in login.found
+    assert "s3cret" not in login.found
+    assert "spark.authenticate is not true" in ports.found
+    registry["url"] = "http://127.0.0.1:8081/"
+    write_config(project, {"landing": landing}, spark={"spark.authenticate": "true"})
+    assert findings("configuration", Status.warning) == []
+
+
+def test_a_jar_that_is_not_the_released_one_is_a_problem(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "sqlite-jdbc-3.53.2.0.jar").write_bytes(b"another")
+    monkeypatch.setenv("CDC_SPARK_JARS", str(project))
+    (found,) = findings("jars")
+    assert found.status is Status.problem
+    assert "it is not the released sqlite-jdbc-3.53.2.0.jar" in found.found
 
 
 def test_a_broker_that_does_not_answer_is_a_problem(project: Path) -> None:

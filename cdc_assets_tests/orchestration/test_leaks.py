@@ -22,9 +22,11 @@ from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.errors import LakeError, first_line
 from cdc_assets.cdc.redaction import without_logins, without_secrets
 from cdc_assets.cdc.spark import SHORT_RUN
+from cdc_assets.definitions import build_definitions
 from cdc_assets.orchestration.failures import failure
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.lakes import source_config
+from cdc_assets_tests.orchestration.receivers import web_server
 from cdc_assets_tests.paths import REPOSITORY
 
 DAYS = [ev.DAY, ev.DAY + timedelta(days=1)]
@@ -49,6 +51,10 @@ def test_logins_in_addresses_are_not_shown(text: str, shown: str) -> None:
     assert found.endswith(shown)
     assert "s3cret" not in found
     assert "s3cret" not in first_line(OSError(text))
+
+
+def test_a_name_that_was_not_found_is_no_sentence() -> None:
+    assert first_line(KeyError("a_table")) == "KeyError: 'a_table'"
 
 
 def test_every_secret_of_a_configuration_is_known(tmp_path: Path) -> None:
@@ -204,7 +210,9 @@ def values_in_all_places(folder: Path, mark: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_values_that_are_not_to_be_shown_are_in_nothing_that_a_run_writes(tmp_path: Path) -> None:
+def test_values_that_are_not_to_be_shown_are_in_nothing_that_a_run_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hidden: dict[str, dict[str, list[str]]] = {
         "public.customers": {"sensitive": ["name", "at"]},
         "public.guessed": {"sensitive": ["v"]},
@@ -223,11 +231,27 @@ def test_values_that_are_not_to_be_shown_are_in_nothing_that_a_run_writes(tmp_pa
         landed = str(tmp_path / "landed" / name)
         sources[name] = source_config(landed, tables=tables, **options)
     project = Project(tmp_path, sources=sources)
-    done = project.cli("run", "--from", str(DAYS[0]), "--to", str(DAYS[1]))
+    monkeypatch.chdir(tmp_path)  # dagster.yaml's folders are relative
+    with web_server() as web:
+        alerts = {"webhook": {"url": web.address}}
+        raw = {"start_date": DAYS[0], "sources": sources, "alerts": alerts}
+        sensor = build_definitions(parse_config(raw, tmp_path)).resolve_sensor_def("alerts")
+
+        def tick(cursor: str | None) -> str | None:
+            with (
+                dg.DagsterInstance.from_config(str(tmp_path)) as instance,
+                dg.build_sensor_context(instance, cursor=cursor) as context,
+            ):
+                return sensor.evaluate_tick(context).cursor
+
+        begun = tick(None)
+        done = project.cli("run", "--from", str(DAYS[0]), "--to", str(DAYS[1]))
+        tick(begun)
     assert "Traceback" not in done.stdout + done.stderr
     report = project.cli("report", "--out", "report.html")
     assert report.returncode == 0, report.stderr
-    said = done.stdout + done.stderr + report.stdout + report.stderr
+    alerted = b" ".join(posted.body for posted in web.posted).decode()
+    said = done.stdout + done.stderr + report.stdout + report.stderr + alerted
     for name in ("samples", "sensitive"):
         assert marks[name] not in said
         assert project.files_with(marks[name]) == []
@@ -235,6 +259,7 @@ def test_values_that_are_not_to_be_shown_are_in_nothing_that_a_run_writes(tmp_pa
     found = project.files_with(*(f"{marks['open']}{n}." for n in range(1, 7)))
     assert {text for _, text in found} == {f"{marks['open']}{n}." for n in range(1, 7)}
     assert {place.split("/")[0] for place, _ in found} >= {".dagster", "report.html"}
+    assert marks["open"] in alerted
 
 
 def cmdlines() -> Iterator[str]:

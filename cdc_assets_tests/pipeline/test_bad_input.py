@@ -459,6 +459,25 @@ def test_a_parquet_row_with_a_number_that_kafka_cannot_have_is_no_record(
     assert found == [(None, None, b"{}")] * len(impossible) + [("t", 1, b"{}"), ("t", 2, b"{}")]
 
 
+def test_a_parquet_column_that_is_called_as_spark_s_hidden_one_hides_no_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = {
+        "topic": ["t"],
+        "partition": pa.array([0], pa.int32()),
+        "offset": pa.array([7], pa.int64()),
+        "timestamp": pa.array([1_700_000_000_000], pa.int64()),
+        "key": [b"{}"],
+        "value": [b"{}"],
+        "_metadata": ["of the writer"],
+    }
+    file = tmp_path / str(DAY) / "rows.parquet"
+    file.parent.mkdir()
+    pq.write_table(pa.table(columns), file)
+    (row,) = lakes.plain(read_days(spark, "shop", [LandedDay(DAY, (), (str(file),), "")]))
+    assert (row["landing_date"], row["file"], row["offset"]) == (DAY, "rows.parquet", 7)
+
+
 @pytest.mark.slow
 def test_values_that_are_no_strict_json_are_quarantined(odd: Odd) -> None:
     quarantine = lakes.stage_rows(odd.lake, odd.name, "quarantine")

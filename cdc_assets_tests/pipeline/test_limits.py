@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cdc_assets.cdc.changes.parse import LINE_BYTES
+from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.long_lines import KEPT_BYTES
 from cdc_assets.cdc.registry import client
@@ -26,6 +27,7 @@ from cdc_assets.cdc.registry.json_schema import read_json_schema
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.registries import Schemas, framed, serving
 
 DAY = ev.DAY
 MB = 1 << 20
@@ -139,6 +141,38 @@ def test_kinds_beyond_the_limit_are_quarantined_the_first_ones_read(
     assert quarantined(again, f"{name}_again") == found
 
 
+def test_what_can_not_be_read_is_one_fact_whatever_it_says(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    log = ev.PgLog("shop", "public", "t")
+    for number in range(30):
+        log.create(id=number, _extra={"op": f"op {number}"})
+    ev.write_landing(tmp_path, log.landed)
+    lake = made(lake_of, tmp_path, name)
+    assert len(quarantined(lake, name)) == 30
+    facts = [f for f in lakes.stage_rows(lake, name, "facts") if f["destination"] == "quarantine"]
+    assert [(fact["reason"], fact["records"]) for fact in facts] == [("unknown_op", 30)]
+
+
+def test_a_table_that_is_shown_whole_is_read_a_part_at_a_time(
+    lake_of: LakeOf, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = ev.PgLog("shop", "public", "t")
+    for number in range(5):
+        log.create(id=number)
+    ev.write_landing(tmp_path, log.landed)
+    lake = made(lake_of, tmp_path, name)
+    table = reads.find_table(lake.config, "public.t", name)
+    whole = list(reads.read_all_rows(lake.config, table))
+    monkeypatch.setattr(reads, "_SORTED_ROWS", 2)
+    first, *parts = reads.read_all_rows(lake.config, table)
+    assert first.num_rows == 0
+    assert parts
+    assert all(part.column_names == whole[0].column_names for part in (first, *parts))
+    rows = [row for part in parts for row in part.to_pylist()]
+    assert sorted(row["id"] for row in rows) == [row["id"] for row in whole[0].to_pylist()]
+
+
 # -- schemas of registries -----------------------------------------------------------------------
 
 
@@ -215,3 +249,20 @@ def test_each_reference_is_asked_for_once() -> None:
 def test_too_many_references_are_none(registry: Asked) -> None:
     assert client._References(registry).of(registry.ask("schemas", "ids", "7")) is None
     assert len(registry.paths) <= MOST_REFERENCES + DEEPEST
+
+
+def test_of_a_registry_no_more_ids_are_asked_for_than_a_run_may(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    landing = ev.Landing(DAY)
+    for number in range(1, 7):
+        landing.put(ev.raw(framed(number, b"x"), topic="shop.public.t"))
+    ev.write_landing(tmp_path, landing.landed)
+    schemas = Schemas()
+    with serving(schemas) as url:
+        landed = {"files": str(tmp_path), "registry": {"url": url}}
+        lake = made(lake_of, tmp_path, name, max_kinds=2, landing=landed)
+    assert len(schemas.asked) == 2
+    found = quarantined(lake, name)
+    assert [reason for _, reason, _ in found] == ["registry_encoded"] * 2 + ["over_limit"] * 4
+    assert all("max_kinds" in detail for _, reason, detail in found if reason == "over_limit")

@@ -11,7 +11,6 @@ from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
-from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.commits import DayCommits
 from cdc_assets.cdc.lake.errors import is_landing_read
 from cdc_assets.cdc.landing.files import (
@@ -98,17 +97,17 @@ def _land_files(
     if new:
         lake = lake.sized(sum(day.bytes for day in new) // _RECORD_BYTES)
         again = [day.day for day in new if day.day in landed]
+        # Of files that are as they landed nothing is missing but what was given up then.
+        known = {d: landed[d].inputs[LOST] for d in again if LOST in landed[d].inputs}
+        changed = [day for day in again if day in stale]
         try:
             most = lake.config.source(name).max_record_mb << 20
-            with (
-                local_checkpoints() as checkpoints,
-                without_long_lines(lake.spark, name, new, most) as (to_read, long_lines),
-            ):
+            with without_long_lines(lake.spark, name, new, most) as (to_read, long_lines):
                 rows = read_days(lake.spark, name, to_read)
                 if long_lines:
                     rows = rows.unionByName(as_rows(lake.spark, long_lines))
-                rows = checkpoints.add(rows) if again else rows
-                lost, fresh = _lost(lake, identifier, landed, rows, again)
+                lost, fresh = _lost(lake, identifier, landed, rows, changed)
+                lost |= {day: of for day, of in known.items() if day not in changed}
                 if fresh and not allow_loss:
                     raise _less(name, folder, fresh)
                 inputs = {
@@ -170,6 +169,7 @@ def _lost(
 
 
 def _by_file(rows: DataFrame) -> dict[date, dict[str, int]]:
+    """How many rows each day has of each file; a pass that reads no JSON, only where lines end."""
     counts: dict[date, dict[str, int]] = {}
     for row in rows.groupBy("landing_date", "file").count().collect():
         if row.file is not None:
