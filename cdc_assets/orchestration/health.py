@@ -231,7 +231,7 @@ def _tick(
             messages.append(f"{name}: nothing has landed yet")
             continue
         except CdcError as error:
-            faults.append(without_secrets(f"{name}: {error}", config.secrets))
+            faults.append(f"{name}: {error}")
             continue
         for finding in findings:
             evaluation = finding.evaluation(_key(name), checks_of(config, name))
@@ -240,6 +240,7 @@ def _tick(
             messages.append(
                 f"{name}: {finding.name} {_VERDICT[finding.passed]}: {finding.description}"
             )
+    faults = [without_secrets(fault, config.secrets) for fault in faults]
     if faults and not messages:
         raise dg.Failure("\n".join(faults))
     for fault in faults:

@@ -143,10 +143,11 @@ def _landed_files(config: Config) -> dg.SensorDefinition:
                 faults.append(f"{name}: {folder} can't be listed: {error}")
                 continue
             except CdcError as error:
-                faults.append(without_secrets(f"{name}: {error}", config.secrets))
+                faults.append(f"{name}: {error}")
                 continue
             if requested is not None:
                 requests.append(_request(config, name, requested))
+        faults = [without_secrets(fault, config.secrets) for fault in faults]
         if faults and not requests:
             raise dg.Failure("\n".join(faults))
         for fault in faults:
