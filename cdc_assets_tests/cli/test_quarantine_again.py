@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+from cdc_assets.cdc.errors import LandingError
+from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cli.app import app
 from cdc_assets.orchestration.checks import landing_findings
 from cdc_assets_tests import events as ev
@@ -256,6 +258,10 @@ def test_mended_records_reach_the_table_in_place_beside_and_on_a_later_day(
 
     # The bad ones taken out.
     landed.write_text(landed.read_text("utf-8").splitlines()[0] + "\n", "utf-8")
+    with pytest.raises(LandingError, match=r"part-0\.jsonl: 4 landed, 1 left"):
+        land(lake, name, days)
+    # Each of their offsets has landed from the other file: nothing is given up.
+    land(lake, name, days, allow_loss=True)
     lakes.run_all(lake, name, days)
     assert {day: _customers(lake, name, day) for day in days} == in_place
     assert _reasons(lake, name) == {}

@@ -19,8 +19,11 @@ import pytest
 import yaml
 from dagster._daemon.auto_run_reexecution.auto_run_reexecution import should_retry
 
+from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cdc.lag import make_lag
+from cdc_assets.cdc.landing.stage import land
 from cdc_assets.definitions import build_definitions
 from cdc_assets.orchestration.asset_keys import asset_keys, table_key
 from cdc_assets.orchestration.catch_up import catch_up_runs
@@ -188,8 +191,12 @@ def test_the_daily_schedule_asks_only_for_what_the_lake_lacks(
     lakes.run_all(lake, name, DAYS[:5])
     assert wanted(DAYS[4]) == []
     # A day that is made of other changes than the table was is missing in the table.
-    lakes.run_stages(lake, name, DAYS[3:4], force=True)
+    make_changes(lake, name, DAYS[3:4], force=True)
+    make_lag(lake, name, DAYS[3:4])
     assert wanted(DAYS[4]) == [(DAYS[3], DAYS[4], {good, stuck})]
+    # Tombstones of the day after are read with the landing of this one.
+    land(lake, name, DAYS[3:4], force=True)
+    assert wanted(DAYS[4]) == [(DAYS[3], DAYS[4], set(everything))]
 
 
 def test_a_day_that_was_made_while_it_was_open_is_missing_once_it_has_ended(

@@ -110,7 +110,7 @@ def test_all_assets_fill_a_range_in_one_run(sample: Config) -> None:
 
 
 def test_names_that_dagster_can_not_hold_are_coded() -> None:
-    assert table_key("s", 'public."price.list"').path == ["s", "public", "price.list"]
+    assert table_key("s", 'public."price.list"').path == ["s", "public", "price_x2E_list"]
     assert table_key("s", "public.a b").path == ["s", "public", "a_x20_b"]
 
 

@@ -19,6 +19,7 @@ from cdc_assets.cli.doctor.findings import Context, Status
 from cdc_assets.cli.doctor.lake import epochs
 from cdc_assets.cli.inspect import rules_of_format
 from cdc_assets.orchestration import markdown
+from cdc_assets.orchestration.asset_keys import table_key
 from cdc_assets.orchestration.assets import build_assets
 from cdc_assets.orchestration.checks import Finding, changes_findings
 from cdc_assets.orchestration.records import SNAPSHOT
@@ -237,7 +238,7 @@ def test_days_made_again_are_recorded_in_dagster(
 ) -> None:
     lake = lake_with(lake_of, tmp_path, found_a_day_later(log_of(name)))
     SharedSpark.shared = lake
-    key = dg.AssetKey([name, "shop", name])
+    key = table_key(name, f"shop.{name}")
     with dg.DagsterInstance.ephemeral() as instance:
         run = partial(
             dg.materialize,

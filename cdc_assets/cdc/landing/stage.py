@@ -110,6 +110,8 @@ def _land_files(
                 lost |= {day: of for day, of in known.items() if day not in changed}
                 if fresh and not allow_loss:
                     raise _less(name, folder, fresh)
+                if fresh:
+                    lost = _without_moved(lake, identifier, landed, rows, lost, fresh)
                 inputs = {
                     day.day: {
                         "files": day.fingerprint,
@@ -166,6 +168,35 @@ def _lost(
             if less:
                 found[day] = less
     return lost, fresh
+
+
+def _without_moved(
+    lake: Lake, identifier: str, landed: DayCommits, rows: DataFrame, lost: Lost, fresh: Lost
+) -> Lost:
+    """Without the files whose records have all landed from other ones; a job.
+
+    Bad records that were taken out of their file and delivered in another one are such.
+    """
+    assert landed.head is not None  # landed days have a commit
+    place = ["landing_date", "topic", "partition", "offset"]
+    of_days = landed_on(fresh)
+    had = lake.at(identifier, landed.head).where(of_days).select(*place, "file")
+    gone = had.join(rows.where(of_days).select(*place), place, "left_anti")
+    missing = {
+        (row.landing_date, row.file)
+        for row in gone.select("landing_date", "file").distinct().collect()
+    }
+    kept = {
+        day: {
+            file: counts
+            for file, counts in files.items()
+            if file not in fresh.get(day, {})
+            or (day, file) in missing
+            or file in landed[day].inputs.get(LOST, {})
+        }
+        for day, files in lost.items()
+    }
+    return {day: files for day, files in kept.items() if files}
 
 
 def _by_file(rows: DataFrame) -> dict[date, dict[str, int]]:
