@@ -107,7 +107,7 @@ def spark_conf(config: Config, with_lake: bool = True) -> dict[str, str]:
     Raises:
         ConfigError: ``CDC_SPARK_JARS`` names a folder without jars.
     """
-    own = {_conf_name(name): value for name, value in config.spark.items()}
+    own = {conf_name(name): value for name, value in config.spark.items()}
     for side in ("driver", "executor"):
         options = f"spark.{side}.extraJavaOptions"
         for flag, sign in _JAVA_FLAGS:
@@ -161,7 +161,8 @@ def spark_conf(config: Config, with_lake: bool = True) -> dict[str, str]:
     }
 
 
-def _conf_name(name: str) -> str:
+def conf_name(name: str) -> str:
+    """The whole name of a setting, as Spark has it."""
     return _SHORT_NAMES.get(name) or (name if name.startswith("spark.") else f"spark.{name}")
 
 
@@ -329,7 +330,7 @@ def session_for(spark: SparkSession, config: Config, rows: int) -> SparkSession:
         return spark
     with _making:
         if spark not in _small_sessions:
-            said = {_conf_name(name) for name in config.spark}
+            said = {conf_name(name) for name in config.spark}
             small = {name: value for name, value in SMALL_WORK.items() if name not in said}
             context, twin = spark.sparkContext, spark._jsparkSession.newSession()
             settings = {**spark.conf.getAll, **small}

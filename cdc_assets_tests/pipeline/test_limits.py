@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cdc_assets.cdc.changes.parse import LINE_BYTES
+from cdc_assets.cdc.changes.parse import KEPT_BYTES, LINE_BYTES
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.landing.long_lines import KEPT_BYTES
 from cdc_assets.cdc.registry import client
 from cdc_assets.cdc.registry.avro import (
     DEEPEST,

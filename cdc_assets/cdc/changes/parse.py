@@ -42,6 +42,7 @@ _SET_REGISTRY = "': set landing.registry of the source'"
 
 # A landed line that was too long to be landed whole says by this header how long it was.
 LINE_BYTES = "cdc-assets.line-bytes"
+KEPT_BYTES = 1 << 20  # of a record or a line that is too long
 
 
 def with_texts(
@@ -59,12 +60,9 @@ def with_texts(
         most_bytes: of a record's key and value; of larger ones nothing is read.
     """
     rows, key, value = Query(landing), MESSAGE_KEY, "CAST(value AS string)"
-    over_size = "CAST(NULL AS string)"
-    if most_bytes is not None:
-        rows = rows.extend({"over_size": _over_size(most_bytes)})
-        is_read = "over_size IS NULL"
-        key, value = case((is_read, key)), case((is_read, value))
-        over_size = "over_size"
+    over_size = "CAST(NULL AS string)" if most_bytes is None else _over_size(most_bytes)
+    rows = rows.extend({"over_size": over_size})
+    key, value = (case(("over_size IS NULL", text)) for text in (key, value))
     is_registry, is_over = is_framed("value"), "false"
     fault = f"concat('schema id ', {number_in('value')}, {_SET_REGISTRY})"
     if decoding is not None:
@@ -75,7 +73,6 @@ def with_texts(
         is_over = "registry_is_over AND registry_fault IS NOT NULL"
     texts = rows.extend(
         {
-            **({} if most_bytes is not None else {"over_size": over_size}),
             "registry_over": is_over,
             "is_empty": "value IS NULL OR length(value) = 0",
             "is_registry": is_registry,

@@ -27,7 +27,7 @@ from cdc_assets.cdc.changes.facts import (
 )
 from cdc_assets.cdc.changes.keys import judge_keys, key_form_before
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas, fresh_schemas, known_schemas
-from cdc_assets.cdc.changes.parse import IDENTITY
+from cdc_assets.cdc.changes.parse import IDENTITY, KEPT_BYTES
 from cdc_assets.cdc.changes.protected import (
     PROTECTED,
     check_found,
@@ -260,7 +260,6 @@ _ROUTED = (
 
 
 _BYTES = ("key", "value", "headers")
-KEPT_BYTES = 1 << 20  # of a record that is over a limit
 
 
 def _quarantined(landing: DataFrame, routed: DataFrame, source: SourceConfig) -> DataFrame:

@@ -13,6 +13,7 @@ from cdc_assets.cdc.config import Config, config_path, load_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 from cdc_assets.cdc.redaction import secrets_in
+from cdc_assets.cdc.spark import conf_name
 from cdc_assets.cli.doctor.findings import Context, Finding, Status
 
 
@@ -73,7 +74,7 @@ def _in_the_clear(config: Config) -> Iterator[Finding]:
                 "to read",
                 "use https://",
             )
-    conf = {_full_name(name): value for name, value in config.spark.items()}
+    conf = {conf_name(name): value for name, value in config.spark.items()}
     master = conf.get("spark.master", "local[*]")
     if not master.startswith("local") and conf.get("spark.authenticate", "").lower() != "true":
         yield Finding(
@@ -84,10 +85,6 @@ def _in_the_clear(config: Config) -> Iterator[Finding]:
             "set spark.authenticate: true (standalone: with spark.authenticate.secret on all "
             "nodes), or see that nobody else reaches the ports",
         )
-
-
-def _full_name(name: str) -> str:
-    return name if name.startswith("spark.") else f"spark.{name}"
 
 
 def _secrets(context: Context) -> set[str]:
