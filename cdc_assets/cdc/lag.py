@@ -106,8 +106,8 @@ def make_lag(lake: Lake, name: str, days: Sequence[date], force: bool = False) -
     identifier = lake.create_stage(
         name, "lag", columns.LAG, "how late changes came, per table and source hour, in ms"
     )
-    made = lake.day_commits(lake.stage(name, "changes"))
-    current = lake.day_commits(identifier)
+    made = lake.day_commits(name, "changes")
+    current = lake.day_commits(name, "lag")
     stale = list(days) if force else made_of.stale_lag(lake.config, name, made, current, days)
     if stale:
         inputs = {day: made_of.of_lag(lake.config, name, made, day) for day in stale}

@@ -171,7 +171,7 @@ def _lake(context: dg.AssetExecutionContext, spark: SparkResource) -> Lake:
 
 def _suited(lake: Lake, name: str, stage: str, days: Iterable[date]) -> Lake:
     """The lake in the session that suits what these days of a stage hold."""
-    return lake.sized(lake.day_commits(lake.stage(name, stage)).records(days))
+    return lake.sized(lake.day_commits(name, stage).records(days))
 
 
 def _raise_if_lost(context: dg.AssetExecutionContext, config: Config, error: Exception) -> None:
@@ -213,7 +213,7 @@ class StageDays:
 def _stage_days(
     context: dg.AssetExecutionContext, lake: Lake, key: dg.AssetKey, days: Sequence[date]
 ) -> StageDays:
-    commits = lake.day_commits(lake.stage(key.path[0], key.path[1]))
+    commits = lake.day_commits(key.path[0], key.path[1])
     versions = records.stage_versions(lake.config, key.path[0], commits, days)
     before = records.recorded(context, key, days)
     known = {day: version.as_recorded(before.get(day)) for day, version in versions.items()}
@@ -389,8 +389,8 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
             lake = _lake(context, spark)
             began = time.monotonic()
             with progress.step(name, "changes", _span(days)) as say:
-                progress.expect(lake.day_commits(lake.stage(name, "landing")).records(days))
-                made_before = lake.day_commits(lake.stage(name, "changes"))
+                progress.expect(lake.day_commits(name, "landing").records(days))
+                made_before = lake.day_commits(name, "changes")
                 others = made_of.made_by_other_rules(config, name, made_before)
                 changes.make_changes(lake, name, days, force=_is_forced(context))
                 seconds = time.monotonic() - began
@@ -568,7 +568,7 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
         with _failures(context, config, name), progress.step(name, "lag", _span(days)) as say:
             lake = _lake(context, spark)
             began = time.monotonic()
-            progress.expect(lake.day_commits(lake.stage(name, "changes")).records(days))
+            progress.expect(lake.day_commits(name, "changes").records(days))
             lag_stage.make_lag(lake, name, days, force=_is_forced(context))
             seconds = time.monotonic() - began
             stage = _stage_days(context, lake, key, days)

@@ -202,7 +202,7 @@ def landing_findings(lake: Lake, name: str, days: Sequence[date]) -> dict[date, 
     by_day: dict[date, dict[tuple[str, int], Any]] = {}
     for row in rows:
         by_day.setdefault(row.landing_date, {})[row.topic, row.partition] = row
-    commits = lake.day_commits(lake.stage(name, "landing"))
+    commits = lake.day_commits(name, "landing")
     recorded = {day: KafkaDay.of_inputs(day, commit.inputs) for day, commit in commits.items()}
     findings = {}
     for day in days:

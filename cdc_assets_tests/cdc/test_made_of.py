@@ -164,7 +164,7 @@ def test_a_folder_with_entries_and_no_day_is_an_error_that_shows_them(
         land(lake, name, DAYS)
     with pytest.raises(LandingError, match="has no folder of a day, but topics"):
         requested(lake, name, folder)
-    assert lake.day_commits(lake.stage(name, "landing")) == {}
+    assert lake.day_commits(name, "landing") == {}
 
 
 def test_an_empty_folder_makes_empty_days(lake_of: LakeOf, tmp_path: Path, name: str) -> None:

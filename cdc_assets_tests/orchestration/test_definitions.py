@@ -551,10 +551,10 @@ def test_a_second_run_of_the_range_makes_nothing_anew(
 ) -> None:
     _, lake = ran
     table = lake.state("defs", TableName("public", "good"))
-    before = lake.day_commits(lake.stage("defs", "changes")), lake.read_state(table)
+    before = lake.day_commits("defs", "changes"), lake.read_state(table)
     with dg.DagsterInstance.ephemeral() as another:
         run(lake, "defs", DAYS[0], DAYS[-1], another)
-    assert (lake.day_commits(lake.stage("defs", "changes")), lake.read_state(table)) == before
+    assert (lake.day_commits("defs", "changes"), lake.read_state(table)) == before
 
 
 @pytest.mark.parametrize(

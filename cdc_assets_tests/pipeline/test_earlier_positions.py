@@ -246,7 +246,7 @@ def _as_the_version_before(lake: Lake, source: str, stories: Sequence[Story]) ->
 
 def _write_again(lake: Lake, source: str, table: str, **columns: str) -> None:
     identifier = lake.stage(source, table)
-    made = lake.day_commits(identifier)
+    made = lake.day_commits(source, table)
     rows = lake.stage_days(source, table, [EARLIER])
     if table == "facts":
         rows = rows.where("destination <> 'order'")
@@ -333,7 +333,7 @@ def test_the_first_event_after_the_version_before_wins_and_a_late_one_loses(
     found = _differences(lake, source, stories, DAYS)
     assert not found, "\n" + "\n".join(found)
     # They stand, and it is said which they are.
-    made = lake.day_commits(lake.stage(source, "changes"))
+    made = lake.day_commits(source, "changes")
     assert made_by_other_rules(lake.config, source, made) == [EARLIER]
     (warning,) = [f for f in catalog(Context(config=lake.config)) if "earlier rules" in f.found]
     assert warning.status is Status.warning
@@ -341,6 +341,6 @@ def test_the_first_event_after_the_version_before_wins_and_a_late_one_loses(
     assert f"--source {source} --from {EARLIER} --to {TODAY}" in warning.remedy
     # What doctor says makes them again, under today's rules.
     lakes.run_all(lake, source, [EARLIER, TODAY])
-    made = lake.day_commits(lake.stage(source, "changes"))
+    made = lake.day_commits(source, "changes")
     assert made_by_other_rules(lake.config, source, made) == []
     assert not _differences(lake, source, stories, DAYS)

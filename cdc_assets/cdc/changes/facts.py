@@ -233,8 +233,7 @@ def read_facts(
     Args:
         tables: only these, but the recorded ones of the partitions of all.
     """
-    identifier = lake.stage(name, "changes")
-    changes, recorded = (lake.day_commits(i) for i in (identifier, lake.stage(name, TABLE)))
+    changes, recorded = (lake.day_commits(name, t) for t in ("changes", TABLE))
     made = [day for day in days if day in changes]
     # Facts of another making than the changes are of a run that did not end.
     with_facts = [d for d in made if d in recorded and recorded[d].inputs == changes[d].inputs]
@@ -281,7 +280,7 @@ def first_uses(
 
 def has_facts_of_all(lake: Lake, name: str) -> bool:
     """Whether all days of changes have their facts; those of early versions have none."""
-    changes, recorded = (lake.day_commits(lake.stage(name, t)) for t in ("changes", TABLE))
+    changes, recorded = (lake.day_commits(name, t) for t in ("changes", TABLE))
     return all(day in recorded for day in changes)
 
 

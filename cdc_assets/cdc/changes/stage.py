@@ -76,8 +76,8 @@ def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = Fals
             ("changes", columns.CHANGES, "events that change rows"),
         )
     }
-    landed = lake.day_commits(lake.stage(name, "landing"))
-    current = {t: lake.day_commits(i) for t, i in identifiers.items()}
+    landed = lake.day_commits(name, "landing")
+    current = {table: lake.day_commits(name, table) for table in identifiers}
     stale = list(days) if force else made_of.stale_changes(config, name, landed, current, days)
     inputs = {day: made_of.of_changes(config, name, landed, day) for day in stale}
     for day in stale:
@@ -306,7 +306,7 @@ def count_landed(lake: Lake, name: str, days: Sequence[date]) -> dict[date, int]
     """Records that landed on some days, also those removed since; a day without any is left out."""
     rows = lake.stage_days(name, "landing", days)
     counts = {r.landing_date: r["count"] for r in rows.groupBy("landing_date").count().collect()}
-    commits = lake.day_commits(lake.stage(name, "landing"))
+    commits = lake.day_commits(name, "landing")
     removed = {day: commits[day].removed for day in days if day in commits}
     return {**counts, **{day: count for day, count in removed.items() if count is not None}}
 

@@ -122,6 +122,15 @@ class DayCommits(dict[date, DayCommit]):
 
     head: int | None = None
 
+    @classmethod
+    def recorded_in(cls, state: TableState | None) -> DayCommits:
+        """The days that a stage table's metadata records; empty where there is no such table."""
+        if state is None:
+            return cls()
+        commits = cls(days_made((s.id, s.summary) for s in state.snapshots.values()))
+        commits.head = state.refs.get("main")
+        return commits
+
     def records(self, days: Iterable[date]) -> int | None:
         """The upper bound of the rows of some days; None where a commit does not record it."""
         total, seen = 0, set()

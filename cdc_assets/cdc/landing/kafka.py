@@ -59,7 +59,7 @@ def land_offsets(
     """
     config = lake.config.source(name).landing.kafka
     assert config is not None
-    commits = lake.day_commits(identifier)
+    commits = lake.day_commits(name, "landing")
     recorded = {
         day: known for day, c in commits.items() if (known := KafkaDay.of_inputs(day, c.inputs))
     }

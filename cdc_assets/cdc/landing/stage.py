@@ -84,7 +84,7 @@ def _land_files(
             "there and that this user may read it",
             folder,
         ) from error
-    landed = lake.day_commits(identifier)
+    landed = lake.day_commits(name, "landing")
     if of_kafka := [str(day) for day in days if day in landed and "kafka" in landed[day].inputs]:
         raise LandingError(
             name,

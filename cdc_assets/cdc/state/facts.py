@@ -179,7 +179,7 @@ def gather(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -
     """Read the facts for some tables and days: two Spark jobs, however many there are."""
     listed = list(tables)
     lake = lake.sized(0)  # whatever the days hold, what is known of them is little
-    changes = lake.day_commits(lake.stage(name, "changes"))
+    changes = lake.day_commits(name, "changes")
     found = read_day_facts(lake, name, listed, days, changes)
     return Facts(
         found.of_days,
@@ -188,7 +188,7 @@ def gather(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -
         {
             "changes": changes,
             **{
-                table: lake.day_commits(lake.stage(name, table))
+                table: lake.day_commits(name, table)
                 for table in ("landing", "control", "quarantine", EPOCHS)
             },
         },

@@ -45,13 +45,12 @@ def newest_kept(lake: Lake, name: str, changes: Commits) -> Kept:
     Args:
         changes: the days of `changes`.
     """
-    identifier = lake.stage(name, TABLE)
-    known = lake.day_commits(identifier)
+    known = lake.day_commits(name, TABLE)
     valid = (d for d, commit in known.items() if commit.inputs["changes"] == _of(changes, d))
     day = max(valid, default=None)
     if day is None:
         return Kept(None, SourceEpochs())
-    handle = lake.handle(identifier)
+    handle = lake.handle(lake.stage(name, TABLE))
     with iceberg_rows(lake.spark, handle, equal={"landing_date": _days(day)}) as rows:
         (told,) = (str(row.getField("streams")) for row in rows)
     return Kept(day, SourceEpochs.read(json.loads(told)))
@@ -104,7 +103,7 @@ def keep(
     if kept.day is None and not epochs.found and len(changes) < _KEPT_EVERY:
         return
     identifier = lake.create_stage(name, TABLE, columns.EPOCHS, COMMENT)
-    head = lake.day_commits(identifier).head
+    head = lake.day_commits(name, TABLE).head
     row = (day, json.dumps(epochs.told()))
     rows = lake.spark.createDataFrame([row], columns.EPOCHS)
     inputs = {day: {"changes": _of(changes, day), "found": epochs.found}}
@@ -150,7 +149,7 @@ def _joined(topic: str, partition: int, facts: Sequence[Row]) -> PartitionFacts:
 
 def epochs_until(lake: Lake, name: str, until: date) -> SourceEpochs:
     """What is known of a source's streams at the end of a day; what is found is kept."""
-    changes = lake.day_commits(lake.stage(name, "changes"))
+    changes = lake.day_commits(name, "changes")
     kept = newest_kept(lake, name, changes)
     days = days_to_judge(kept, changes, until)
     epochs = judge(lake, name, kept, days, read_facts(lake, name, days, []))
@@ -223,7 +222,7 @@ def overtaken(lake: Lake, name: str, day: date, epochs: SourceEpochs) -> list[Ou
 
 def has_several_streams(lake: Lake, name: str) -> bool:
     """Is it known that tables of a source come from several streams, one after the other?"""
-    known = lake.day_commits(lake.stage(name, TABLE))
+    known = lake.day_commits(name, TABLE)
     return bool(known) and bool(known[max(known)].inputs["found"].get("streams"))
 
 

@@ -174,7 +174,7 @@ def test_a_day_whose_registry_does_not_answer_fails_and_stays_as_it_was(
     land(lake, name, [DAY])
     with pytest.raises(RegistryError, match=rf"{name}: the schema registry does not answer.*{url}"):
         make_changes(lake, name, [DAY])
-    assert not lake.day_commits(lake.stage(name, "changes"))
+    assert not lake.day_commits(name, "changes")
 
 
 def test_saved_answers_make_the_changes_that_their_registry_makes(

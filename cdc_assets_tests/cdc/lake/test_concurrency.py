@@ -145,8 +145,8 @@ def test_two_empty_landings_of_a_day_are_told_apart(landed: Lake, name: str) -> 
     identifier = landed.stage(name, "landing")
     day = DAYS[1] + timedelta(days=1)
     nothing = landed.spark.table(identifier).where("false")
-    since = landed.day_commits(identifier).head
+    since = landed.day_commits(name, "landing").head
     landed.overwrite_days(identifier, nothing, {day: {"files": "one"}}, since)
     with pytest.raises(ConcurrentRunError):
         landed.overwrite_days(identifier, nothing, {day: {"files": "two"}}, since)
-    assert landed.day_commits(identifier)[day].inputs == {"files": "one"}
+    assert landed.day_commits(name, "landing")[day].inputs == {"files": "one"}

@@ -44,7 +44,7 @@ def landed(lake: Lake, name: str) -> list[date]:
 
 
 def removed(lake: Lake, name: str) -> dict[date, int]:
-    commits = lake.day_commits(lake.stage(name, "landing"))
+    commits = lake.day_commits(name, "landing")
     return {day: of.removed for day, of in commits.items() if of.removed is not None}
 
 
@@ -143,7 +143,7 @@ def test_what_a_commit_says_that_comes_between_copying_and_expiring_is_kept(
     """Its snapshot may go only once its day's inputs are copied, too."""
     lake = four_days(lake_of, tmp_path, name)
     run_all(lake, name, DAYS[:2])
-    read = lake.day_commits(lake.stage(name, "landing"))
+    read = lake.day_commits(name, "landing")
     state = maintenance._Work._state
     calls: list[int] = []
 
@@ -161,7 +161,7 @@ def test_what_a_commit_says_that_comes_between_copying_and_expiring_is_kept(
     monkeypatch.undo()
     for hours in (30, 40, 47):
         maintain_table(lake, name, "landing", at=now + timedelta(hours=hours))
-        known = lake.day_commits(lake.stage(name, "landing"))
+        known = lake.day_commits(name, "landing")
         assert sorted(known) == DAYS[:3]
         assert all(known[day].inputs.get("files") for day in DAYS[:3])
     assert calls

@@ -122,12 +122,12 @@ def test_a_closed_day_made_again_reads_the_same_offsets(
     topic.put(["a", "b"], at(DAY_1))
     lake = of(lake_of, name, kafka_source(broker, [name]))
     land(lake, name, [DAY_1])
-    commit = lake.day_commits(lake.stage(name, "landing"))[DAY_1]
+    commit = lake.day_commits(name, "landing")[DAY_1]
     topic.put(["came after the day was landed"], at(DAY_1, 23))
     topic.put(["c"], at(DAY_2))
 
     land(lake, name, [DAY_1])
-    assert lake.day_commits(lake.stage(name, "landing"))[DAY_1] == commit
+    assert lake.day_commits(name, "landing")[DAY_1] == commit
     land(lake, name, [DAY_1], force=True)
     assert offsets(lake, name) == {DAY_1: [0, 1]}
     land(lake, name, [DAY_2])
@@ -192,7 +192,7 @@ def test_a_closed_day_is_up_to_date_without_asking_kafka_and_an_open_one_is_not(
     land(lake, name, [DAY_1])
     landed_days = UpToDate(lake.config, name).stage("landing", [DAY_1])
     assert landed_days is not None
-    assert landed_days[DAY_1] == lake.day_commits(lake.stage(name, "landing"))[DAY_1]
+    assert landed_days[DAY_1] == lake.day_commits(name, "landing")[DAY_1]
     assert UpToDate(lake.config, name).stage("landing", [DAY_1, DAY_2]) is None
 
 
@@ -204,9 +204,9 @@ def test_an_open_day_without_news_is_left_as_it_is(
     lake = of(lake_of, name, kafka_source(broker, [name]))
     clock.today = DAY_1
     land(lake, name, [DAY_1])
-    commit = lake.day_commits(lake.stage(name, "landing"))[DAY_1]
+    commit = lake.day_commits(name, "landing")[DAY_1]
     land(lake, name, [DAY_1])
-    assert lake.day_commits(lake.stage(name, "landing"))[DAY_1] == commit
+    assert lake.day_commits(name, "landing")[DAY_1] == commit
 
 
 def test_the_day_after_an_open_one_leaves_it_its_records(

@@ -55,10 +55,7 @@ def a_story(landing: Landing) -> None:
 def commits(lake: Lake, source: str) -> dict[str, Any]:
     """The commits of every day of every stage, and the references of every table."""
     found: dict[str, Any] = {
-        stage: {
-            day: commit.snapshot_id
-            for day, commit in lake.day_commits(lake.stage(source, stage)).items()
-        }
+        stage: {day: commit.snapshot_id for day, commit in lake.day_commits(source, stage).items()}
         for stage in STAGES
     }
     return {**found, **{table: lakes.refs_of(lake, source, table) for table in TABLES}}
@@ -333,7 +330,7 @@ def test_days_made_at_once_are_those_made_one_by_one(
 
 
 def _made_by_other_rules(lake: Lake, source: str) -> list[date]:
-    made = lake.day_commits(lake.stage(source, "changes"))
+    made = lake.day_commits(source, "changes")
     return made_by_other_rules(lake.config, source, made)
 
 
