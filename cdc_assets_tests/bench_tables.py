@@ -96,7 +96,7 @@ def make_tables(lake: Lake, days: Sequence[date], tables: int, at_once: int, for
         names = tables_of(source, tables)
         facts = table_days.gather(lake, source, names, days)
 
-        def make(name: str, source: str = source, facts: table_days.Facts = facts) -> None:
+        def make(name: str, source: str = source, facts: table_days.SourceContext = facts) -> None:
             for day in days:
                 table_days.make_table_day(lake, source, name, day, facts, force)
 

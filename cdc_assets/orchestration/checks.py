@@ -46,9 +46,9 @@ from cdc_assets.cdc.state.epochs import (
 )
 from cdc_assets.cdc.state.judge import (
     OutOfOrder,
+    epoch_sql,
     epochs_until,
     has_several_streams,
-    of_tables,
     overtaken,
     unexplained_falls,
 )
@@ -507,7 +507,7 @@ def _position_faults(
     lacks = F.col("position").isNotNull() & F.exists("source_elements", lambda e: e.isNull())
     time = time_in_day(lake.config.timezone)
     named = epoch_of("kafka_ts_ms", lake.config.source(name).resets)
-    epoch = of_tables(epochs, time) if lake.config.source(name).finds_epochs else named
+    epoch = epoch_sql(epochs, time) if lake.config.source(name).finds_epochs else named
     # Positions of the earlier form have their epoch in front.
     ranked = F.expr(
         case((is_earlier_sql("position_basis"), "position"), otherwise=in_epoch("position", epoch))

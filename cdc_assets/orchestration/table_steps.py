@@ -16,7 +16,7 @@ from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state import contracts
 from cdc_assets.cdc.state import stage as table_days
-from cdc_assets.cdc.state.expected import rows_to_read
+from cdc_assets.cdc.state.read_estimate import rows_to_read
 from cdc_assets.orchestration import checks, metadata, progress, records
 from cdc_assets.orchestration.resources import SparkResource
 
@@ -45,7 +45,7 @@ class TableSteps:
         name: str,
         table: str,
         key: dg.AssetKey,
-        facts: table_days.Facts,
+        facts: table_days.SourceContext,
         known: Mapping[date, records.Metadata],
         spark: SparkResource,
     ) -> None:
