@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc import made_of
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
@@ -94,30 +93,22 @@ def _figures() -> list[Column]:
     ]
 
 
-def make_lag(lake: Lake, name: str, days: Sequence[date], force: bool = False) -> list[date]:
-    """Make the lag of some days in one job; days made of the same changes are left.
+def make_lag(
+    lake: Lake, source: str, inputs: Mapping[date, Mapping[str, Any]], head: int | None
+) -> None:
+    """Make the lag of some days in one job.
 
-    Returns:
-        The days that were made.
-
-    Raises:
-        MissingDayError: a day has no changes.
+    Args:
+        lake: where to; it has the table `lag`.
+        source: the source.
+        inputs: for each day what it is made of.
+        head: the table's newest commit when the inputs were read.
     """
-    identifier = lake.create_stage(
-        name, "lag", columns.LAG, "how late changes came, per table and source hour, in ms"
-    )
-    made = lake.day_commits(name, "changes")
-    current = lake.day_commits(name, "lag")
-    stale = list(days) if force else made_of.stale_lag(lake.config, name, made, current, days)
-    if stale:
-        inputs = {day: made_of.of_lag(lake.config, name, made, day) for day in stale}
-        lake = lake.sized(made.records(stale))
-        rows = lake.stage_days(name, "changes", stale)
-        is_complete = ~landed_on(d for d in stale if not inputs[d]["complete"])
-        measured = measure(rows).withColumn("complete", is_complete).select(*columns.LAG.names)
-        ordered = measured.coalesce(1).sortWithinPartitions("landing_date", "table_name", "hour")
-        lake.overwrite_days(identifier, ordered, inputs, current.head)
-    return stale
+    rows = lake.stage_days(source, "changes", inputs)
+    is_complete = ~landed_on(day for day in inputs if not inputs[day]["complete"])
+    measured = measure(rows).withColumn("complete", is_complete).select(*columns.LAG.names)
+    ordered = measured.coalesce(1).sortWithinPartitions("landing_date", "table_name", "hour")
+    lake.overwrite_days(lake.stage(source, "lag"), ordered, inputs, head)
 
 
 Rows = dict[date, list[dict[str, Any]]]

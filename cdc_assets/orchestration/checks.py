@@ -33,7 +33,7 @@ from cdc_assets.cdc.lag import MAX_MS
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
-from cdc_assets.cdc.made_of import LOST
+from cdc_assets.cdc.landing.source import LOST
 from cdc_assets.cdc.names import key_in_database
 from cdc_assets.cdc.positions import epoch_of, in_epoch, time_in_day
 from cdc_assets.cdc.sqltext import case

@@ -67,6 +67,8 @@ def rules_fingerprint(config: Config, source: str) -> str:
     if settings.emptied_by_statements:
         rules.append(["emptied", *settings.emptied_by_statements])
     if settings.is_protected:
-        hidden = {n: [sorted(t.exclude), sorted(t.hash)] for n, t in sorted(settings.tables.items())}
+        hidden = {
+            n: [sorted(t.exclude), sorted(t.hash)] for n, t in sorted(settings.tables.items())
+        }
         rules += [hidden, config.hash_salt]
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]

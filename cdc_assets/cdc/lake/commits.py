@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from functools import cached_property
 from typing import Any
 
 from cdc_assets.cdc.names import quote
@@ -45,7 +46,7 @@ class TableState:
     properties: Mapping[str, str]
     location: str
 
-    @property
+    @cached_property
     def tags(self) -> dict[date, int]:
         """The published days and the snapshot of each."""
         return {

@@ -50,6 +50,27 @@ class FileLanding(LandingSource[LandedDay]):
         seen = see_days(self.source, self.folder)
         return {day: _inputs(seen[day].fingerprint if day in seen else NONE) for day in days}
 
+    def changed_files(self, landed: Landed, before_ms: float) -> dict[date, str]:
+        """The fingerprints of files that differ from those that landed, all older than an instant.
+
+        Days whose files were deleted are no change: landed records stay.
+
+        Args:
+            landed: the days of `landing`.
+            before_ms: days with a younger file are left out, which may still be written.
+
+        Raises:
+            OSError: the folder can't be listed.
+            LandingError: the folder has entries, but none of a day.
+        """
+        found = {
+            day: seen.fingerprint
+            for day, seen in see_days(self.source, self.folder).items()
+            if seen.modified_ms <= before_ms
+        }
+        stale = stale_days(landed, {day: _inputs(files) for day, files in found.items()})
+        return {day: found[day] for day in stale}
+
     def land(
         self,
         lake: Lake,
@@ -87,7 +108,9 @@ class FileLanding(LandingSource[LandedDay]):
             ) from error
 
     def _refuse_kafka_days(self, landed: Landed, days: Sequence[date]) -> None:
-        if of_kafka := [str(day) for day in days if day in landed and "kafka" in landed[day].inputs]:
+        if of_kafka := [
+            str(day) for day in days if day in landed and "kafka" in landed[day].inputs
+        ]:
             raise LandingError(
                 self.source,
                 f"{', '.join(of_kafka)} landed from Kafka before, and is not replaced by files. "

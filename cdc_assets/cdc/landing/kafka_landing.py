@@ -138,7 +138,9 @@ class KafkaLanding(LandingSource[KafkaDay]):
             honest = (
                 rows.where(dated <= now)
                 .groupBy("topic", "partition")
-                .agg(*(F.min(F.when(dated >= i, F.col("offset"))).alias(f"at_{i}") for i in instants))
+                .agg(
+                    *(F.min(F.when(dated >= i, F.col("offset"))).alias(f"at_{i}") for i in instants)
+                )
                 .collect()
             )
         for row in honest:

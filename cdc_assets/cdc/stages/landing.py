@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from cdc_assets.cdc.changes.stage import count_landed
 from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.findings import Finding
 from cdc_assets.cdc.lake import schemas
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.metadata import LakeMetadata
 from cdc_assets.cdc.landing.files import LandedDay
+from cdc_assets.cdc.landing.findings import CHECKS, landing_findings
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
+from cdc_assets.cdc.landing.metadata import landing_day
 from cdc_assets.cdc.landing.source import LANDING, stale_days
 from cdc_assets.cdc.landing.sources import landing_source
-from cdc_assets.cdc.stages.contract import NOT_MADE, MakeOptions, StageOfTables
+from cdc_assets.cdc.stages.contract import (
+    NOT_MADE,
+    MadeDay,
+    MakeOptions,
+    ReadOnce,
+    StageOfTables,
+)
 
 
-class LandingStage(StageOfTables):
+@dataclass(frozen=True)
+class LandingFigures:
+    """What landed on some days: files or offsets, and how many records."""
+
+    landed: Mapping[date, LandedDay | KafkaDay]
+    records: Mapping[date, int]
+
+
+class LandingStage(StageOfTables[LandingFigures]):
     """Files or offsets become rows of ``lake.<source>.landing``."""
 
     name = LANDING
-    assets = tables = (LANDING,)
+    tables = (LANDING,)
+    checks = {LANDING: CHECKS}
+    schemas = {LANDING: schemas.LANDING}
+    read = LANDING
 
     def __init__(self, config: Config, source: str) -> None:
         super().__init__(config, source)
@@ -40,13 +62,18 @@ class LandingStage(StageOfTables):
         commits = lake.day_commits(self.source, LANDING)
         return bool(commits.get(day, NOT_MADE).inputs.get("closed", True))
 
-    def make(
-        self, lake: Lake, days: Sequence[date], options: MakeOptions = MakeOptions()
-    ) -> list[LandedDay] | list[KafkaDay]:
-        """Land the stale ones of the days in one commit.
+    def rows_to_read(self, lake: Lake, known: LakeMetadata, days: Sequence[date]) -> int | None:
+        """Unknown; the landing itself says how many bytes or offsets it reads."""
+        return None
 
-        Returns:
-            What every day asked for was made of: files, or offsets.
+    def make(
+        self,
+        lake: Lake,
+        days: Sequence[date],
+        options: MakeOptions = MakeOptions(),
+        known: LakeMetadata | None = None,
+    ) -> dict[date, MadeDay]:
+        """Land the stale ones of the days in one commit; `details` are files or offsets.
 
         Raises:
             LandingError: the landing can't be read, or less is left of a day than landed; then no
@@ -55,5 +82,44 @@ class LandingStage(StageOfTables):
         lake.create_stage(
             self.source, LANDING, schemas.LANDING, "Kafka records, bytes as they came, by landing day"
         )
-        landed = lake.day_commits(self.source, LANDING)
-        return self.landing.land(lake, landed, days, options.force, options.allow_loss)
+        before = (known or ReadOnce(lake)).day_commits(self.source, LANDING)
+        landed = self.landing.land(lake, before, days, options.force, options.allow_loss)
+        after = lake.day_commits(self.source, LANDING)
+        return {
+            found.day: MadeDay(
+                before.get(found.day, NOT_MADE).snapshot_id != after[found.day].snapshot_id, found
+            )
+            for found in landed
+        }
+
+    def figures(
+        self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]
+    ) -> LandingFigures:
+        """Records counted by Iceberg's metadata."""
+        landed = {day: of.details for day, of in made.items()}
+        return LandingFigures(landed, count_landed(lake, self.source, list(made)))
+
+    def counted(self, figures: LandingFigures) -> str:
+        """See :meth:`StageOfTables.counted`."""
+        return f"{sum(figures.records.values())} records"
+
+    def day_line(self, figures: LandingFigures, table: str, day: date) -> str:
+        """See :meth:`Stage.day_line`."""
+        return f"{figures.records.get(day, 0)} records"
+
+    def findings(
+        self, lake: Lake, figures: LandingFigures, table: str
+    ) -> dict[date, list[Finding]]:
+        """Gaps and repeats of offsets; a job."""
+        return landing_findings(lake, self.source, list(figures.landed))
+
+    def day_values(
+        self, lake: Lake, figures: LandingFigures, table: str, days: Sequence[date]
+    ) -> dict[date, dict[str, Any]]:
+        """See :meth:`StageOfTables.day_values`."""
+        return {
+            day: landing_day(
+                figures.landed[day], figures.records.get(day, 0), self.config.is_open(day)
+            )
+            for day in days
+        }

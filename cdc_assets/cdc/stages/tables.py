@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import MissingDayError
-from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommits, TableState
 from cdc_assets.cdc.lake.metadata import LakeMetadata
-from cdc_assets.cdc.stages.contract import Stage
+from cdc_assets.cdc.stages.contract import Stage, Version, fingerprint
 from cdc_assets.cdc.state.day_inputs import DayInputs
 
 
@@ -49,15 +47,23 @@ class TableStage(Stage):
         state = self._state(lake)
         if state is None:
             return False
-        if day not in state.tags:
-            return state.is_expired(day)
-        return self._day_inputs(lake, state, [day])[0].is_of_what_is_there
+        if state.expired is not None and day <= state.expired:
+            return True
+        return day in state.tags and self._day_inputs(lake, state, [day])[0].is_of_what_is_there
 
-    def snapshots(self, lake: LakeMetadata, asset: str, days: Sequence[date]) -> dict[date, int]:
-        """The commit that made each day: compaction moves the tag and keeps the rows."""
+    def versions(self, lake: LakeMetadata, asset: str, days: Sequence[date]) -> dict[date, Version]:
+        """See :meth:`Stage.versions`; a day made on another day before is another snapshot."""
+        shown = self.settings.model_dump(mode="json", exclude={"landing", "tables"})
+        table = self.settings.tables[self.table].model_dump(mode="json")
         state = self._state(lake)
-        tags = state.tags if state else {}
-        return {day: state.made_as(day) for day in days if state and day in tags}
+        # Compaction moves the tag and keeps the rows.
+        return {
+            day: Version(state.made_as(day), fingerprint([shown, table])) for day in days if state
+        }
+
+    def own_days(self, days: Iterable[date]) -> list[date]:
+        """Those from the table's first day on."""
+        return sorted(day for day in days if day >= self.start)
 
     def _state(self, lake: LakeMetadata) -> TableState | None:
         return lake.table_state(self.source, self.table)

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from functools import cached_property
 from typing import Any
 
-from cdc_assets.cdc import made_of
+from cdc_assets.cdc.changes.inputs import changes_inputs, rules_fingerprint
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import ConfigError, MissingDayError
 from cdc_assets.cdc.lake.commits import INPUTS, DayCommit, TableState
@@ -55,7 +55,7 @@ class DayInputs:
             MissingDayError: the day before, or the day's changes, are not there yet.
         """
         self._check_start()
-        expected = made_of.of_changes(self.config, self.source, self.commits["landing"], self.day)
+        expected = changes_inputs(self.config, self.source, self.commits["landing"], self.day)
         for table in ("quarantine", "control", "changes"):
             if self.commits[table].get(self.day, DayCommit(0)).inputs != expected:
                 raise MissingDayError(
@@ -177,7 +177,7 @@ class DayInputs:
     def _rules(self) -> str:
         rules = [
             MERGER_VERSION,
-            made_of.rules_fingerprint(self.config, self.source),
+            rules_fingerprint(self.config, self.source),
             self.settings.missing_columns,
             self.settings.unavailable_value,
             self.settings.late_days,
