@@ -7,7 +7,7 @@ from typing import Any
 
 from cdc_assets.cdc.lag import KINDS
 from cdc_assets.cli.report import Count, Figures, Seconds, Size
-from cdc_assets.orchestration.verdicts import Verdict
+from cdc_assets.orchestration.recorded_runs import Verdict
 
 FIRST = date(2026, 10, 25)
 HOSTILE = (

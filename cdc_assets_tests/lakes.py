@@ -22,13 +22,16 @@ from py4j.java_gateway import GatewayClient
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes.stage import make_changes
+from cdc_assets.cdc.changes.findings import ParsedDays, changes_findings, quarantine_examples
+from cdc_assets.cdc.changes.stage import count_by, make_changes
 from cdc_assets.cdc.config import parse_config
+from cdc_assets.cdc.findings import Finding
 from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state import stage as table_days
+from cdc_assets.cdc.state.order_findings import order_findings
 from cdc_assets.cdc.state.stage import DayReport
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.model import (
@@ -59,6 +62,12 @@ def run_stages(lake: Lake, source: str, days: Sequence[date], force: bool = Fals
     land(lake, source, days, force)
     make_changes(lake, source, days, force)
     make_lag(lake, source, days, force)
+
+
+def changes_found(lake: Lake, source: str, days: Sequence[date]) -> dict[date, list[Finding]]:
+    """What the checks of `changes` find on some days."""
+    parsed = ParsedDays(lake, source, count_by(lake, source, days))
+    return changes_findings(parsed, quarantine_examples(parsed), order_findings(parsed))
 
 
 def run_tables(

@@ -9,9 +9,10 @@ import dagster as dg
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError
+from cdc_assets.cdc.findings import AUDIT, Check, Finding
 from cdc_assets.cdc.up_to_date import UpToDate
 from cdc_assets.orchestration import records
-from cdc_assets.orchestration.checks import AUDIT, Check, Finding
+from cdc_assets.orchestration.checks import recorded_finding
 from cdc_assets.orchestration.jobs import FORCE
 
 Versions = Mapping[date, records.Version]
@@ -100,7 +101,4 @@ def _findings(
     evaluations = records.newest_evaluations(context.instance, keys, day)
     if len(evaluations) < len(keys) or any(AUDIT in e.metadata for e in evaluations.values()):
         return None
-    return [
-        Finding(e.check_name, e.passed, e.metadata, e.severity, e.description)
-        for e in (evaluations[check] for check in keys)
-    ]
+    return [recorded_finding(evaluations[check]) for check in keys]

@@ -19,32 +19,36 @@ from typing import Any
 import dagster as dg
 
 from cdc_assets.cdc import lag as lag_stage
-from cdc_assets.cdc import made_of
+from cdc_assets.cdc import made_of, markdown
+from cdc_assets.cdc.changes import findings as changes_findings
+from cdc_assets.cdc.changes import metadata as changes_metadata
 from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, JavaError
+from cdc_assets.cdc.findings import Check, Finding, fault_finding
 from cdc_assets.cdc.java_errors import root_cause
+from cdc_assets.cdc.lag import findings as lag_findings
+from cdc_assets.cdc.lag.charts import lag_over_hours
+from cdc_assets.cdc.lag.metadata import lag_day
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayFiles
 from cdc_assets.cdc.lake.errors import lake_error, one_line
+from cdc_assets.cdc.landing import findings as landing_findings
+from cdc_assets.cdc.landing.metadata import landing_day
 from cdc_assets.cdc.landing.stage import land
+from cdc_assets.cdc.metadata import Columns, stage_day, stage_lineage
 from cdc_assets.cdc.spark import is_lost
 from cdc_assets.cdc.state import contracts
 from cdc_assets.cdc.state import stage as table_days
-from cdc_assets.orchestration import (
-    charts,
-    checks,
-    markdown,
-    metadata,
-    partitions,
-    progress,
-    records,
-)
+from cdc_assets.cdc.state.findings import table_checks
+from cdc_assets.cdc.state.order_findings import order_findings
+from cdc_assets.orchestration import checks, partitions, progress, records
 from cdc_assets.orchestration.as_recorded import step_records
 from cdc_assets.orchestration.asset_keys import PARSED, table_key
 from cdc_assets.orchestration.failures import failure
 from cdc_assets.orchestration.jobs import ALLOW_LOSS, FORCE
+from cdc_assets.orchestration.metadata import dagster_values
 from cdc_assets.orchestration.resources import SparkResource
 from cdc_assets.orchestration.table_steps import TABLES_AT_ONCE, MadeTable, TableSteps
 
@@ -103,13 +107,13 @@ def _stage_spec(
     schema = _STAGE_SCHEMAS[table]
     facts: dict[str, Any] = {
         "dagster/table_name": f"lake.{name}.{table}",
-        "dagster/column_schema": metadata.column_schema(schema),
+        "dagster/column_schema": Columns(schema),
     }
-    lineage = metadata.lineage_of_stage(name, table, schema)
+    lineage = stage_lineage(name, table, schema)
     if lineage is not None:
         facts["dagster/column_lineage"] = lineage
     key = dg.AssetKey([name, table])
-    return _spec(key, config, description, deps, metadata=facts, **extra)
+    return _spec(key, config, description, deps, metadata=dagster_values(facts), **extra)
 
 
 _STAGE_SCHEMAS = {
@@ -235,7 +239,7 @@ def _stage_records(
     seconds: float,
     says: Mapping[date, str],
     facts: Mapping[date, Mapping[str, Any]],
-    findings: Mapping[date, Sequence[checks.Finding]],
+    findings: Mapping[date, Sequence[Finding]],
 ) -> Iterator[records.DayRecord]:
     """The records of a stage's days; those that were made share the seconds."""
     identifier = lake.stage(stage.key.path[0], stage.key.path[1])
@@ -246,9 +250,7 @@ def _stage_records(
         of_day = stage.known.get(day)
         if of_day is None:
             location = state.location if state else ""
-            common = metadata.of_stage_day(
-                identifier, location, day, held.get(day, DayFiles()), share
-            )
+            common = stage_day(identifier, location, day, held.get(day, DayFiles()), share)
             of_day = {**facts[day], **common, **version.metadata()}
         yield records.DayRecord(
             stage.key, day, says.get(day, "as before"), of_day, findings.get(day, ())
@@ -274,13 +276,13 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=f"{name}__landing",
         specs=[spec],
-        check_specs=checks.specs(key, checks.LANDING),
+        check_specs=checks.specs(key, landing_findings.CHECKS),
         **_common(name, config),
     )
     def landing(context: dg.AssetExecutionContext, spark: SparkResource) -> Iterator[StepEvent]:
         days = partitions.days_of(context)
         records.leave_out_missing_checks(context)
-        judged = {key: checks.LANDING}
+        judged = {key: landing_findings.CHECKS}
         if (before := _as_recorded(context, spark, name, judged, days)) is not None:
             yield from before
             return
@@ -296,11 +298,15 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
             lake = _suited(lake, name, "landing", looked_at)
             counts = changes.count_landed(lake, name, looked_at)
             say(_of_days(f"{sum(counts.values())} records", days, stage))
-            findings = checks.landing_findings(lake, name, looked_at)
-            facts = {d.day: metadata.of_landing(d, counts.get(d.day, 0), config) for d in landed}
+            findings = landing_findings.landing_findings(lake, name, looked_at)
+            facts = {
+                d.day: landing_day(d, counts.get(d.day, 0), config.is_open(d.day)) for d in landed
+            }
             says = {day: f"{counts.get(day, 0)} records" for day in looked_at}
             yield from _recorded(
-                context, _stage_records(lake, stage, seconds, says, facts, findings), checks.LANDING
+                context,
+                _stage_records(lake, stage, seconds, says, facts, findings),
+                landing_findings.CHECKS,
             )
         yield records.result(key)
 
@@ -311,7 +317,7 @@ def _as_recorded(
     context: dg.AssetExecutionContext,
     spark: SparkResource,
     name: str,
-    judged: Mapping[dg.AssetKey, Sequence[checks.Check]],
+    judged: Mapping[dg.AssetKey, Sequence[Check]],
     days: Sequence[date],
     tables: Mapping[dg.AssetKey, str] | None = None,
 ) -> Iterable[StepEvent] | None:
@@ -331,7 +337,7 @@ def _as_recorded(
 def _recorded(
     context: dg.AssetExecutionContext,
     of_days: Iterable[records.DayRecord],
-    judged: Sequence[checks.Check],
+    judged: Sequence[Check],
 ) -> Iterator[Any]:
     for of_day in of_days:
         yield from of_day.events(context, judged)
@@ -355,7 +361,7 @@ def _span(days: Sequence[date]) -> str:
 def _changes(name: str, config: Config) -> dg.AssetsDefinition:
     keys = {table: dg.AssetKey([name, table]) for table in PARSED}
     source = config.sources[name]
-    judged = {"changes": checks.CHANGES, "quarantine": checks.QUARANTINE}
+    judged = {"changes": changes_findings.CHECKS, "quarantine": changes_findings.QUARANTINE_CHECKS}
     described = {
         "changes": "Events that change rows, read into common columns, a row each.",
         "control": "Events that were understood and change no row: heartbeats, marks of "
@@ -408,24 +414,26 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
                         f"({len(standing)} days, {standing[0]} to {standing[-1]}, stand as earlier "
                         "rules made them; cdc-assets doctor says how to make them again)"
                     )
-            examples = checks.quarantine_examples(lake, name, looked_at)
+            judging = changes_findings.ParsedDays(lake, name, figures)
+            examples = changes_findings.quarantine_examples(judging)
+            order = order_findings(judging)
             findings = {
-                "changes": checks.changes_findings(lake, name, figures, examples),
-                "quarantine": checks.quarantine_findings(source, figures),
+                "changes": changes_findings.changes_findings(judging, examples, order),
+                "quarantine": changes_findings.quarantine_findings(source, figures),
             }
-            facts = {day: metadata.of_changes(figures[day]) for day in looked_at}
+            facts = {day: changes_metadata.changes_day(figures[day]) for day in looked_at}
             with_values = source.shows_values
             for day, rows in examples.items():
-                shown = metadata.quarantine_examples(rows, with_values)
+                shown = changes_metadata.examples_table(rows, with_values)
                 facts[day]["quarantine"]["examples"] = shown
             for table, stage in stages.items():
-                found: dict[date, list[checks.Finding]] = {day: [] for day in looked_at}
+                found: dict[date, list[Finding]] = {day: [] for day in looked_at}
                 if table in judged:
-                    contract = checks.listed("contract", _stage_contract(lake, name, table))
+                    contract = fault_finding("contract", _stage_contract(lake, name, table))
                     for day in looked_at:
                         found[day] = [*findings[table][day], contract]
                 of_table = {day: of_day[table] for day, of_day in facts.items()}
-                says = {day: metadata.words(of_table[day]) for day in looked_at}
+                says = {day: changes_metadata.summary_line(of_table[day]) for day in looked_at}
                 yield from _recorded(
                     context,
                     _stage_records(lake, stage, seconds, says, of_table, found),
@@ -449,7 +457,7 @@ def _tables(name: str, config: Config) -> dg.AssetsDefinition:
     keys = {table: table_key(name, table) for table in source.tables}
     tables_by_key = {key: table for table, key in keys.items()}
     judged = {
-        table: checks.of_table(has_key=of_table.key not in ("none", "row"))
+        table: table_checks(has_key=of_table.key not in ("none", "row"))
         for table, of_table in source.tables.items()
     }
     # `control` and `quarantine`, which are read as well, are made in the same step.
@@ -555,13 +563,13 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
     @dg.multi_asset(
         name=f"{name}__lag",
         specs=[spec],
-        check_specs=checks.specs(key, checks.LAG),
+        check_specs=checks.specs(key, lag_findings.CHECKS),
         **_common(name, config),
     )
     def lag(context: dg.AssetExecutionContext, spark: SparkResource) -> Iterator[StepEvent]:
         days = partitions.days_of(context)
         records.leave_out_missing_checks(context)
-        judged = {key: checks.LAG}
+        judged = {key: lag_findings.CHECKS}
         if (before := _as_recorded(context, spark, name, judged, days)) is not None:
             yield from before
             return
@@ -581,14 +589,16 @@ def _lag(name: str, config: Config) -> dg.AssetsDefinition:
             facts, says, findings = {}, {}, {}
             for day in looked_at:
                 of_day = rows.get(day, [])
-                chart = charts.lag_over_hours(day, hours.get(day, []), source.lag_slo_ms)
+                chart = lag_over_hours(day, hours.get(day, []), source.lag_slo_ms)
                 # First, as Dagster's pages keep the order.
-                shown = {} if chart is None else {"by_hour": dg.MetadataValue.md(chart)}
-                facts[day] = {**shown, **metadata.of_lag(of_day, not config.is_open(day))}
+                shown = {} if chart is None else {"by_hour": chart}
+                facts[day] = {**shown, **lag_day(of_day, not config.is_open(day))}
                 says[day] = f"lag of {len({row['table_name'] for row in of_day})} tables"
-                findings[day] = checks.lag_findings(of_day, source.lag_slo_ms)
+                findings[day] = lag_findings.lag_findings(of_day, source.lag_slo_ms)
             yield from _recorded(
-                context, _stage_records(lake, stage, seconds, says, facts, findings), checks.LAG
+                context,
+                _stage_records(lake, stage, seconds, says, facts, findings),
+                lag_findings.CHECKS,
             )
         yield records.result(key)
 

@@ -11,13 +11,15 @@ import dagster as dg
 from pyspark.sql import DataFrame
 
 from cdc_assets.cdc.errors import AuditError
+from cdc_assets.cdc.findings import AUDIT, Finding, fault_finding
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.state import contracts
+from cdc_assets.cdc.state import contracts, metadata
 from cdc_assets.cdc.state import stage as table_days
 from cdc_assets.cdc.state.expected import rows_to_read
-from cdc_assets.orchestration import checks, metadata, progress, records
+from cdc_assets.cdc.state.findings import KEY_CHECKS, table_findings
+from cdc_assets.orchestration import progress, records
 from cdc_assets.orchestration.resources import SparkResource
 
 # Merges of small tables wait more for the driver than for the cores.
@@ -69,7 +71,7 @@ class TableSteps:
                 came(self._day(day, is_forced, is_last=day == days[-1]))
             except Exception as error:
                 if isinstance(error, AuditError) and error.check is not None:
-                    failed = checks.Finding(error.check, False, {checks.AUDIT: str(error)})
+                    failed = Finding(error.check, False, {AUDIT: str(error)})
                     came(records.DayRecord(self.key, error.day, findings=[failed]))
                 return MadeTable(error, left_out=[d for d in days if d > day])
         return MadeTable()
@@ -100,7 +102,7 @@ class TableSteps:
             self.lake.config, self.name, self.table, self._state, [day]
         )
         found = versions[day].as_recorded(self.known.get(day))
-        findings: Sequence[checks.Finding] = ()
+        findings: Sequence[Finding] = ()
         # Of a run's last day all checks are evaluated, so that none is missing from the run.
         if found is None or is_last:
             frame = self.lake.at(self.identifier, self._state.tags[day])
@@ -108,7 +110,7 @@ class TableSteps:
             if found is None:
                 found = self._metadata(self._state, frame, day, report)
                 found |= versions[day].metadata(unchanged=not report.made)
-        return records.DayRecord(self.key, day, metadata.in_words(report), found, findings)
+        return records.DayRecord(self.key, day, metadata.summary_line(report), found, findings)
 
     def _rows_to_read(self, day: date) -> int | None:
         self._state = self._state or self.lake.read_state(self.identifier)
@@ -117,31 +119,31 @@ class TableSteps:
     def _metadata(
         self, state: TableState, frame: DataFrame, day: date, report: table_days.DayReport
     ) -> dict[str, Any]:
-        values = metadata.of_table(self.name, self.identifier, frame.schema, state, report)
+        values = metadata.table_day(self.name, self.identifier, frame.schema, state, report)
         if self.source.samples:
             hidden = self.source.tables[self.table].sensitive
             shown = metadata.sample(self.lake, self.identifier, state.tags[day], hidden)
-            values = {"sample": dg.MetadataValue.md(shown), **values}
+            values = {"sample": shown, **values}
         return values
 
     def _findings(
         self, state: TableState, frame: DataFrame, day: date, report: table_days.DayReport
-    ) -> list[checks.Finding]:
+    ) -> list[Finding]:
         settings = self.source.tables[self.table]
         # Columns by their names in the lake.
         source_names = {to: of for of, to in settings.rename.items()}
-        found = checks.table_findings(
+        found = table_findings(
             state,
             day,
             report,
             lambda column: self.source.shows_column(self.table, source_names.get(column, column)),
         )
         if settings.key in ("none", "row"):
-            found = [f for f in found if f.name not in checks.OF_KEYS]
+            found = [f for f in found if f.name not in KEY_CHECKS]
         faults = contracts.broken_of_table(
             frame,
             settings,
             self.facts.columns_of(self.table, [day]),
             state.key_columns,
         )
-        return [*found, checks.listed("contract", faults)]
+        return [*found, fault_finding("contract", faults)]

@@ -12,10 +12,10 @@ import pytest
 
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.landing.findings import landing_findings
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.up_to_date import UpToDate
-from cdc_assets.orchestration import checks
 from cdc_assets.orchestration.asset_keys import asset_keys
 from cdc_assets.orchestration.catch_up import catch_up_runs
 from cdc_assets.orchestration.health import MADE, findings_of
@@ -129,16 +129,16 @@ def test_a_file_with_fewer_records_than_it_landed_with_is_refused_until_it_is_gi
 
     land(lake, name, DAYS, allow_loss=True)
     assert len(lakes.stage_rows(lake, name, "landing", [DAYS[1]])) == 4
-    (given_up,) = checks.landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
-    assert "a.jsonl: 2 of 3 records were given up" in str(given_up.metadata["examples"])
+    (given_up,) = landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
+    assert "a.jsonl: 2 of 3 records were given up" in str(given_up.values["examples"])
     # It stays given up when the day lands again, and is over when the file has its records.
     land(lake, name, DAYS, force=True)
-    (given_up,) = checks.landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
-    assert "a.jsonl: 2 of 3 records were given up" in str(given_up.metadata["examples"])
+    (given_up,) = landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
+    assert "a.jsonl: 2 of 3 records were given up" in str(given_up.values["examples"])
     write(folder, DAYS[1], "a.jsonl", [1, 2, 3], first=10)
     land(lake, name, DAYS)
-    (mended,) = checks.landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
-    assert "given up" not in str(mended.metadata.get("examples"))
+    (mended,) = landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
+    assert "given up" not in str(mended.values.get("examples"))
 
 
 def test_a_file_that_is_gone_is_refused_by_its_name(lake: Lake, folder: Path, name: str) -> None:

@@ -15,10 +15,9 @@ from cdc_assets.cdc.lake import maintenance
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.maintenance import maintain_table
 from cdc_assets.cdc.landing.stage import land
-from cdc_assets.orchestration import checks
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.lakes import rows_of, run_all, source_config, stage_rows
+from cdc_assets_tests.lakes import changes_found, rows_of, run_all, source_config, stage_rows
 
 pytestmark = pytest.mark.slow
 
@@ -62,8 +61,7 @@ def test_old_days_leave_the_landing_and_nothing_else(
     # Days that are made stay made, and their check still adds up.
     assert changes.make_changes(lake, name, DAYS) == []
     assert [report.made for report in run_all(lake, name, DAYS).values()] == [False] * 4
-    figures = changes.count_by(lake, name, DAYS)
-    findings = checks.changes_findings(lake, name, figures, {})
+    findings = changes_found(lake, name, DAYS)
     assert all(f.passed for day in DAYS for f in findings[day] if f.name == "nothing_lost")
 
 

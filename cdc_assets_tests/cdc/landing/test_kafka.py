@@ -17,12 +17,12 @@ import yaml
 from cdc_assets.cdc.config import Config, ConfigError
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.landing.findings import landing_findings
 from cdc_assets.cdc.landing.kafka import read_latest
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.up_to_date import UpToDate
 from cdc_assets.cli import discover as discovery
-from cdc_assets.orchestration import checks
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.e2e.stack import PASSWORD, USER, free_port, wait_for
@@ -67,8 +67,8 @@ def offsets(lake: Lake, name: str) -> dict[date, list[int]]:
 
 def faults(lake: Lake, name: str, days: list[date]) -> dict[date, int]:
     """How many faults the check of the landing finds."""
-    found = checks.landing_findings(lake, name, days)
-    return {day: findings[0].metadata["faults"] for day, findings in found.items()}
+    found = landing_findings(lake, name, days)
+    return {day: findings[0].values["faults"] for day, findings in found.items()}
 
 
 def now() -> int:

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from cdc_assets.cdc.lag import KINDS
-from cdc_assets.orchestration.charts import densest, duration, lag_figure, lag_over_hours
+from cdc_assets.cdc.lag.charts import densest, duration, lag_figure, lag_over_hours
 
 DAY = date(2026, 11, 5)
 MIDNIGHT = (DAY - date(1970, 1, 1)).days * 86_400
