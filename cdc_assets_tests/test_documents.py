@@ -18,6 +18,7 @@ from typer.main import get_command
 
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import Config, parse_config
+from cdc_assets.cdc.findings import Severity
 from cdc_assets.cdc.lake import schemas
 from cdc_assets.cli.app import app
 from cdc_assets.orchestration import checks
@@ -326,8 +327,8 @@ def test_the_reasons_are_those_of_the_code() -> None:
 
 
 def all_checks() -> dict[str, str]:
-    of_code = checks.LANDING + checks.CHANGES + checks.QUARANTINE + checks.TABLE + checks.LAG
-    return {c.name: "error" if c.severity == checks.ERROR else "warning" for c in of_code}
+    of_code = checks.DAY_CHECKS
+    return {c.name: "error" if c.severity == Severity.ERROR else "warning" for c in of_code}
 
 
 def test_the_checks_are_those_of_the_code() -> None:

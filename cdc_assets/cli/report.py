@@ -18,7 +18,7 @@ from cdc_assets.cdc.errors import MissingTableError, first_line
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 
 if TYPE_CHECKING:
-    from cdc_assets.orchestration.verdicts import Verdict
+    from cdc_assets.orchestration.recorded_runs import Verdict
 
 # Without --from so many of the newest days.
 NEWEST_DAYS = 30
@@ -226,9 +226,9 @@ def _read_tables(config: Config, name: str, figures: Figures) -> None:
 
 
 def _read_records(config: Config, figures: Figures) -> None:
-    from cdc_assets.orchestration import verdicts
+    from cdc_assets.orchestration import recorded_runs
 
-    home = verdicts.dagster_home()
+    home = recorded_runs.dagster_home()
     if home is None:
         figures.no_records = (
             "There is no dagster.yaml in DAGSTER_HOME, nor beside cdc.yaml. Set DAGSTER_HOME to "
@@ -236,11 +236,11 @@ def _read_records(config: Config, figures: Figures) -> None:
         )
         return
     try:
-        with verdicts.open_records(home) as instance:
-            figures.verdicts = verdicts.newest_verdicts(
+        with recorded_runs.open_records(home) as instance:
+            figures.verdicts = recorded_runs.newest_verdicts(
                 instance, config, figures.sources, figures.days
             )
-            for asset, day, seconds in verdicts.stage_seconds(
+            for asset, day, seconds in recorded_runs.stage_seconds(
                 instance, figures.sources, figures.days
             ):
                 figures.seconds.append(Seconds(day, asset, seconds))

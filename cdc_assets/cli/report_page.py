@@ -23,14 +23,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from cdc_assets.cdc.errors import CdcError, ConfigError, first_line
-from cdc_assets.cdc.lag import KINDS
+from cdc_assets.cdc.lag.charts import densest, duration
+from cdc_assets.cdc.lag.measurement import KINDS
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.names import printable
 from cdc_assets.cli.report import Count, Figures
-from cdc_assets.orchestration.charts import densest, duration
 
 if TYPE_CHECKING:
-    from cdc_assets.orchestration.verdicts import Verdict
+    from cdc_assets.orchestration.recorded_runs import Verdict
 
 # The page's first lines hold it: what may be overwritten is a page of ours.
 GENERATOR = "cdc-assets report"

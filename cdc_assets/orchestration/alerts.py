@@ -24,8 +24,9 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.findings import Check
 from cdc_assets.orchestration import checks, health
-from cdc_assets.orchestration.asset_keys import asset_keys, table_key
+from cdc_assets.orchestration.assets.keys import asset_keys, table_key
 from cdc_assets.orchestration.event_feed import (
     CheckEvaluated,
     Event,
@@ -288,9 +289,8 @@ class _AlertBuilder:
         return datetime.fromtimestamp(seconds, zone).isoformat(timespec="seconds")
 
 
-def _all_checks() -> list[checks.Check]:
-    stages = (checks.LANDING, checks.CHANGES, checks.QUARANTINE, checks.TABLE, checks.LAG)
-    return [*(c for group in stages for c in group), health.FRESH, health.ALIVE, health.MADE]
+def _all_checks() -> list[Check]:
+    return [*checks.DAY_CHECKS, health.FRESH, health.ALIVE, health.MADE]
 
 
 def _is_of_assets(run: dg.DagsterRun) -> bool:

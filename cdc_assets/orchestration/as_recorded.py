@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date
+from typing import Any
 
 import dagster as dg
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError
+from cdc_assets.cdc.findings import AUDIT, Check, Finding
 from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
 from cdc_assets.cdc.stages.contract import Stage, Version
 from cdc_assets.orchestration import records
-from cdc_assets.orchestration.checks import AUDIT, Check, Finding
+from cdc_assets.orchestration.checks import recorded_finding
 from cdc_assets.orchestration.jobs import FORCE
 
 
 def step_records(
     context: dg.AssetExecutionContext,
     config: Config,
-    stages: Sequence[Stage],
+    stages: Sequence[Stage[Any]],
     keys: Mapping[str, dg.AssetKey],
     checks: Mapping[str, Sequence[Check]],
     days: Sequence[date],
@@ -41,7 +43,7 @@ def step_records(
             own = stage.own_days(days)
             if own and stage.stale(lake, own):
                 return None
-            for asset in (asset for asset in stage.assets if asset in keys):
+            for asset in (table for table in stage.checks if table in keys):
                 versions = stage.versions(lake, asset, own)
                 recorded = _asset_records(context, keys[asset], checks.get(asset, ()), versions)
                 if recorded is None:
@@ -86,7 +88,4 @@ def _findings(
     evaluations = records.newest_evaluations(context.instance, keys, day)
     if len(evaluations) < len(keys) or any(AUDIT in e.metadata for e in evaluations.values()):
         return None
-    return [
-        Finding(e.check_name, e.passed, e.metadata, e.severity, e.description)
-        for e in (evaluations[check] for check in keys)
-    ]
+    return [recorded_finding(evaluations[check]) for check in keys]

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import Any
 
 import dagster as dg
 
@@ -16,7 +17,7 @@ from cdc_assets.cdc.stages.contract import Stage
 from cdc_assets.cdc.stages.lag import LagStage
 from cdc_assets.cdc.stages.landing import LandingStage
 from cdc_assets.cdc.stages.tables import TableStage
-from cdc_assets.orchestration.asset_keys import STAGES, table_key
+from cdc_assets.orchestration.assets.keys import STAGES, table_key
 
 _DAY = timedelta(days=1)
 
@@ -86,7 +87,7 @@ def missing_since(config: Config, name: str, ended: date) -> tuple[date | None, 
 
 
 def _oldest_missing(
-    lake: LakeMetadata, stages: Sequence[Stage], first: date, last: date
+    lake: LakeMetadata, stages: Sequence[Stage[Any]], first: date, last: date
 ) -> date | None:
     days = (first + n * _DAY for n in range((last - first).days + 1))
     missing = (day for day in days if not all(stage.is_complete(lake, day) for stage in stages))

@@ -21,18 +21,22 @@ from dagster._core.storage.asset_check_execution_record import (
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, ConfigError, MissingTableError
+from cdc_assets.cdc.findings import Check, Finding, Severity
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
 from cdc_assets.cdc.lake.newest import NewestData, committed_ms, newest_data
 from cdc_assets.cdc.redaction import without_secrets
 from cdc_assets.cdc.stages.changes import ChangesStage
-from cdc_assets.orchestration.checks import WARN, Check, Finding, specs
+from cdc_assets.orchestration.checks import dagster_severity, evaluation, specs
+from cdc_assets.orchestration.metadata import dagster_values
 
-FRESH = Check("fresh", "The source's newest data is not older than fresh_within_hours.", WARN)
+FRESH = Check(
+    "fresh", "The source's newest data is not older than fresh_within_hours.", Severity.WARN
+)
 ALIVE = Check(
     "source_alive_now",
     "The source's newest event or heartbeat is not older than max_silence_minutes.",
-    WARN,
+    Severity.WARN,
 )
 MADE = Check(
     "made_of_landing",
@@ -125,7 +129,7 @@ def _finding(
         name,
         age <= limit,
         {
-            "newest": dg.MetadataValue.timestamp(newest.record),
+            "newest": newest.record,
             "age_hours": round(age / timedelta(hours=1), 2),
             **known,
         },
@@ -186,8 +190,8 @@ def _checks(config: Config, name: str) -> dg.AssetChecksDefinition:
                     asset_key=key,
                     check_name=finding.name,
                     passed=finding.passed,
-                    metadata=dict(finding.metadata),
-                    severity=severities[finding.name],
+                    metadata=dagster_values(finding.values),
+                    severity=dagster_severity(severities[finding.name]),
                     description=finding.description,
                 )
 
@@ -231,9 +235,9 @@ def _tick(
             faults.append(f"{name}: {error}")
             continue
         for finding in findings:
-            evaluation = finding.evaluation(_key(name), checks_of(config, name))
-            if is_worth_recording(context.instance, evaluation):
-                context.instance.report_runless_asset_event(evaluation)
+            found = evaluation(finding, _key(name), checks_of(config, name))
+            if is_worth_recording(context.instance, found):
+                context.instance.report_runless_asset_event(found)
             messages.append(
                 f"{name}: {finding.name} {_VERDICT[finding.passed]}: {finding.description}"
             )

@@ -19,8 +19,10 @@ from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_AS
 from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
+from cdc_assets.cdc.findings import Check, Finding
 from cdc_assets.cdc.stages.contract import Version
-from cdc_assets.orchestration.checks import Check, Finding
+from cdc_assets.orchestration.checks import evaluation
+from cdc_assets.orchestration.metadata import dagster_values
 
 SNAPSHOT, UNCHANGED = "iceberg_snapshot", "unchanged_since_last_made"
 FINGERPRINT = "fingerprint"
@@ -52,9 +54,11 @@ class DayRecord:
         day = self.day.isoformat()
         if self.metadata is not None:
             context.log.info(f"{self.key.to_user_string()} {day}: {self.says}")
-            yield dg.AssetMaterialization(self.key, partition=day, metadata=dict(self.metadata))
+            yield dg.AssetMaterialization(
+                self.key, partition=day, metadata=dagster_values(self.metadata)
+            )
         for finding in self.findings:
-            yield finding.evaluation(self.key, checks, self.day)
+            yield evaluation(finding, self.key, checks, self.day)
 
 
 def result(key: dg.AssetKey) -> dg.MaterializeResult[Any]:

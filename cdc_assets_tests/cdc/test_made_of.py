@@ -12,17 +12,19 @@ import pytest
 
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.landing.stage import land
+from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
+from cdc_assets.cdc.landing.file_landing import FileLanding
+from cdc_assets.cdc.landing.findings import landing_findings
 from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.up_to_date import UpToDate
-from cdc_assets.orchestration import checks
-from cdc_assets.orchestration.asset_keys import asset_keys
+from cdc_assets.cdc.stages.changes import ChangesStage
+from cdc_assets.orchestration.assets.keys import asset_keys
 from cdc_assets.orchestration.catch_up import catch_up_runs
 from cdc_assets.orchestration.health import MADE, findings_of
 from cdc_assets.orchestration.sensors import days_to_request
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.lakes import land
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
 TABLE = "public.t"
@@ -59,7 +61,11 @@ def lake(lake_of: LakeOf, folder: Path, name: str) -> Lake:
 
 
 def requested(lake: Lake, name: str, folder: Path) -> Any:
-    return days_to_request(lake.config, name, str(folder), LATER.timestamp())
+    return days_to_request(FileLanding(lake.config, name), LATER.timestamp())
+
+
+def _to_make(lake: Lake, name: str) -> list[date]:
+    return ChangesStage(lake.config, name).stale(PyIcebergMetadata(lake.config), DAYS)
 
 
 def test_a_day_whose_late_file_landed_and_whose_changes_failed_is_asked_for_until_they_are_made(
@@ -77,7 +83,7 @@ def test_a_day_whose_late_file_landed_and_whose_changes_failed_is_asked_for_unti
     assert set(run.assets) == set(asset_keys(name, lake.config)) - {
         key for key in asset_keys(name, lake.config) if key.path[-1] == "t"
     }
-    assert UpToDate(lake.config, name).stage("changes", DAYS) is None
+    assert _to_make(lake, name) == DAYS[1:]
     (finding,) = (f for f in findings_of(lake.config, name, LATER) if f.name == MADE.name)
     assert not finding.passed
     assert f"--from {DAYS[1]}" in (finding.description or "")
@@ -88,7 +94,7 @@ def test_a_day_whose_late_file_landed_and_whose_changes_failed_is_asked_for_unti
     lakes.run_all(lake, name, DAYS)
     assert requested(lake, name, folder) is None
     assert catch_up_runs(lake.config, name, DAYS[-1]) == []
-    assert UpToDate(lake.config, name).stage("changes", DAYS) is not None
+    assert _to_make(lake, name) == []
     (mended,) = (f for f in findings_of(lake.config, name, LATER) if f.name == MADE.name)
     assert mended.passed
     assert {"id": 77} in lakes.rows_of(lake, name, TABLE, DAYS[-1])
@@ -129,16 +135,16 @@ def test_a_file_with_fewer_records_than_it_landed_with_is_refused_until_it_is_gi
 
     land(lake, name, DAYS, allow_loss=True)
     assert len(lakes.stage_rows(lake, name, "landing", [DAYS[1]])) == 4
-    (given_up,) = checks.landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
-    assert "a.jsonl: 2 of 3 records were given up" in str(given_up.metadata["examples"])
+    (given_up,) = landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
+    assert "a.jsonl: 2 of 3 records were given up" in str(given_up.values["examples"])
     # It stays given up when the day lands again, and is over when the file has its records.
     land(lake, name, DAYS, force=True)
-    (given_up,) = checks.landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
-    assert "a.jsonl: 2 of 3 records were given up" in str(given_up.metadata["examples"])
+    (given_up,) = landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
+    assert "a.jsonl: 2 of 3 records were given up" in str(given_up.values["examples"])
     write(folder, DAYS[1], "a.jsonl", [1, 2, 3], first=10)
     land(lake, name, DAYS)
-    (mended,) = checks.landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
-    assert "given up" not in str(mended.metadata.get("examples"))
+    (mended,) = landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
+    assert "given up" not in str(mended.values.get("examples"))
 
 
 def test_a_file_that_is_gone_is_refused_by_its_name(lake: Lake, folder: Path, name: str) -> None:

@@ -20,11 +20,12 @@ from typer.testing import CliRunner, Result
 from cdc_assets.cdc.config import Config, load_config
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.commits import INPUTS, REPORT
+from cdc_assets.cdc.state.findings import CHECKS
 from cdc_assets.cli import report_page
 from cdc_assets.cli.app import app
 from cdc_assets.cli.report import Count, Figures, Seconds, Size, gather
 from cdc_assets.cli.report_page import headline, page, page_data
-from cdc_assets.orchestration import checks, verdicts
+from cdc_assets.orchestration import recorded_runs
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -307,21 +308,21 @@ def record(instance: dg.DagsterInstance, day: date, passed: bool) -> None:
 
 def test_the_newest_verdict_of_a_check_and_day_is_read(project: Path) -> None:
     (project / "dagster.yaml").write_text(DAGSTER_YAML)
-    home = verdicts.dagster_home()
+    home = recorded_runs.dagster_home()
     assert home == project
-    with verdicts.open_records(home) as instance:
+    with recorded_runs.open_records(home) as instance:
         record(instance, DAYS[0], passed=False)
         record(instance, DAYS[0], passed=True)
         record(instance, DAYS[1], passed=True)
         record(instance, DAYS[1], passed=False)
         record(instance, DAYS[2], passed=False)
-        found = verdicts.newest_verdicts(instance, load_config(), ["shop"], DAYS[:2])
+        found = recorded_runs.newest_verdicts(instance, load_config(), ["shop"], DAYS[:2])
     assert [(v.asset, v.check, v.day, v.passed) for v in found] == [
         ("shop.public.customers", "keys_unique", DAYS[0], True),
         ("shop.public.customers", "keys_unique", DAYS[1], False),
     ]
     assert found[1].severity == "WARN"
-    spoken = {check.name: check.description for check in checks.TABLE}
+    spoken = {check.name: check.description for check in CHECKS}
     assert found[1].holds == spoken["keys_unique"]
     assert "faults: 2" in found[1].says
     assert "- a.b: 1\n- c|d" in found[1].says
@@ -331,12 +332,12 @@ def test_the_newest_verdict_of_a_check_and_day_is_read(project: Path) -> None:
 def test_the_seconds_of_a_stage_are_those_of_its_newest_materialization(project: Path) -> None:
     (project / "dagster.yaml").write_text(DAGSTER_YAML)
     key = dg.AssetKey(["shop", "landing"])
-    with verdicts.open_records(project) as instance:
+    with recorded_runs.open_records(project) as instance:
         for day, seconds in ((DAYS[0], 3.0), (DAYS[0], 1.25), (DAYS[1], 2.0), (DAYS[2], 9.0)):
             instance.report_runless_asset_event(
                 dg.AssetMaterialization(key, metadata={"seconds": seconds}, partition=str(day))
             )
-        found = verdicts.stage_seconds(instance, ["shop"], DAYS[:2])
+        found = recorded_runs.stage_seconds(instance, ["shop"], DAYS[:2])
     assert sorted(found) == [("shop.landing", DAYS[0], 1.25), ("shop.landing", DAYS[1], 2.0)]
 
 

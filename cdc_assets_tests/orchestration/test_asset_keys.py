@@ -10,9 +10,9 @@ import pytest
 
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.state.findings import CHECKS
 from cdc_assets.definitions import build_definitions
-from cdc_assets.orchestration.asset_keys import table_key
-from cdc_assets.orchestration.checks import TABLE
+from cdc_assets.orchestration.assets.keys import table_key
 from cdc_assets_tests.lakes import source_config
 
 ODD = [
@@ -28,7 +28,7 @@ ODD = [
 def names_in_dagster(table: TableName) -> list[str]:
     """What Dagster calls the outputs of a table and of its checks."""
     key = table_key("s", str(table))
-    checks = (dg.AssetCheckSpec(check.name, asset=key) for check in TABLE)
+    checks = (dg.AssetCheckSpec(check.name, asset=key) for check in CHECKS)
     return [key.to_python_identifier(), *(check.get_python_identifier() for check in checks)]
 
 
@@ -36,12 +36,12 @@ def test_no_two_tables_come_to_one_name() -> None:
     parts = ["".join(p) for n in (1, 2, 3) for p in product("a_x2-.*", repeat=n)]
     tables = {TableName("a", part) for part in parts} | {TableName(part, "a") for part in parts}
     tables |= {TableName(one, other) for one in parts[:56] for other in parts[:56]}
-    tables |= {TableName("a", f"{part}_{c.name}") for part in parts[:56] for c in TABLE}
+    tables |= {TableName("a", f"{part}_{c.name}") for part in parts[:56] for c in CHECKS}
     known: dict[str, TableName] = {}
     for table in tables:
         for name in names_in_dagster(table):
             assert known.setdefault(name, table) == table, name
-    assert len(known) == len(tables) * (len(TABLE) + 1)
+    assert len(known) == len(tables) * (len(CHECKS) + 1)
 
 
 @pytest.mark.parametrize(

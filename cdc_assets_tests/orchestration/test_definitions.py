@@ -13,22 +13,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets import definitions
-from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.changes.findings import quarantine_findings
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import Config, TableConfig, load_config, parse_config
 from cdc_assets.cdc.errors import ConfigError
-from cdc_assets.cdc.lag import make_lag
+from cdc_assets.cdc.findings import Severity
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state.columns import OWN_COLUMNS
 from cdc_assets.cdc.state.contracts import broken_of_table
 from cdc_assets.cdc.values.column_types import columns_of_config
-from cdc_assets.orchestration import checks
-from cdc_assets.orchestration.asset_keys import table_key
-from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.assets.build import build_assets
+from cdc_assets.orchestration.assets.keys import table_key
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.lakes import run_stages, source_config
+from cdc_assets_tests.lakes import changes_found, make_lag, run_stages, source_config
 from cdc_assets_tests.paths import REPOSITORY
 from cdc_assets_tests.shared_spark import SharedSpark
 
@@ -220,10 +219,10 @@ def test_the_share_of_quarantined_records_decides_how_bad_they_are(
     raw = {"start_date": DAYS[0], "sources": {"s": source_config(tmp_path, **settings)}}
     source = parse_config(raw, tmp_path).source("s")
     figures = {DAYS[0]: {"landed": 1000, "quarantine": quarantined}}
-    (finding,) = checks.quarantine_findings(source, figures)[DAYS[0]]
+    (finding,) = quarantine_findings(source, figures)[DAYS[0]]
     assert finding.passed == (severity is None)
     if severity is not None:
-        assert finding.severity == dg.AssetCheckSeverity[severity]
+        assert finding.severity == Severity[severity]
         count = sum(quarantined.values())
         assert f"{count} of 1000 landed records ({count / 10:.3g} %)" in (finding.description or "")
 
@@ -232,12 +231,12 @@ def test_one_bad_message_is_no_error_however_few_landed_beside_it(tmp_path: Path
     raw = {"start_date": DAYS[0], "sources": {"s": source_config(tmp_path)}}
     source = parse_config(raw, tmp_path).source("s")
 
-    def severity(count: int) -> dg.AssetCheckSeverity | None:
+    def severity(count: int) -> Severity | None:
         figures = {DAYS[0]: {"landed": 3, "quarantine": {"malformed_json": count}}}
-        return checks.quarantine_findings(source, figures)[DAYS[0]][0].severity
+        return quarantine_findings(source, figures)[DAYS[0]][0].severity
 
-    assert severity(1) == dg.AssetCheckSeverity.WARN
-    assert severity(2) == dg.AssetCheckSeverity.ERROR
+    assert severity(1) == Severity.WARN
+    assert severity(2) == Severity.ERROR
 
 
 def test_a_check_of_some_reasons_is_as_bad_as_their_share(
@@ -252,14 +251,13 @@ def test_a_check_of_some_reasons_is_as_bad_as_their_share(
     limits = {"quarantine_error_percent": 2}
     lake = lake_of({name: source_config(tmp_path, tables=tables, **limits)})
     run_stages(lake, name, DAYS[:1])
-    figures = changes.count_by(lake, name, DAYS[:1])
-    found = {f.name: f for f in checks.changes_findings(lake, name, figures, {})[DAYS[0]]}
+    found = {f.name: f for f in changes_found(lake, name, DAYS[:1])[DAYS[0]]}
     severities = {n: found[n].severity for n in ("op_codes_known", "keys_present")}
     assert not any(found[n].passed for n in severities)
-    assert severities["op_codes_known"] == dg.AssetCheckSeverity.ERROR
-    assert severities["keys_present"] == dg.AssetCheckSeverity.WARN
-    assert found["keys_present"].metadata["missing_key"] == 1
-    assert found["keys_present"].metadata["malformed_key"] == 0
+    assert severities["op_codes_known"] == Severity.ERROR
+    assert severities["keys_present"] == Severity.WARN
+    assert found["keys_present"].values["missing_key"] == 1
+    assert found["keys_present"].values["malformed_key"] == 0
 
 
 @pytest.mark.parametrize(
@@ -489,12 +487,11 @@ def test_heartbeats_keep_a_quiet_source_alive(lake_of: LakeOf, tmp_path: Path, n
     ev.write_landing(tmp_path, landed)
     lake = lake_of({name: source_config(tmp_path, max_silence_minutes=60)})
     run_stages(lake, name, DAYS)
-    figures = changes.count_by(lake, name, DAYS)
-    findings = checks.changes_findings(lake, name, figures, {})
+    findings = changes_found(lake, name, DAYS)
     alive = {day: f for day in DAYS for f in findings[day] if f.name == "source_alive"}
     assert [alive[day].passed for day in DAYS] == [True, False, False]
-    assert alive[DAYS[1]].metadata["silent_minutes"] == pytest.approx(720, abs=0.2)
-    assert alive[DAYS[2]].metadata["newest"] == "no record"
+    assert alive[DAYS[1]].values["silent_minutes"] == pytest.approx(720, abs=0.2)
+    assert alive[DAYS[2]].values["newest"] == "no record"
 
 
 def test_a_table_that_differs_from_its_configuration_and_messages_breaks_its_contract(

@@ -10,10 +10,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from cdc_assets.cdc.changes.findings import CHECKS
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.definitions import build_definitions
-from cdc_assets.orchestration import checks
-from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.assets.build import build_assets
 from cdc_assets.orchestration.health import (
     build_health_checks,
     build_health_sensor,
@@ -68,7 +68,7 @@ def test_a_source_is_judged_by_its_newest_record_and_now(
     assert verdicts(0) == {"fresh": True, "source_alive_now": False, **made}
     assert verdicts(2) == {"fresh": False, "source_alive_now": False, **made}
     (fresh, alive, _) = findings_of(lake.config, name, NOW)
-    assert fresh.metadata["age_hours"] == 2
+    assert fresh.values["age_hours"] == 2
     assert f"is of {came:%Y-%m-%d %H:%M} UTC, 2 hours ago (limit 3 hours)" in (
         fresh.description or ""
     )
@@ -225,7 +225,7 @@ def checks_on_changes(config: Config) -> set[str]:
 
 
 def test_a_source_has_the_checks_that_it_is_configured_for() -> None:
-    of_days = {check.name for check in checks.CHANGES}
+    of_days = {check.name for check in CHECKS}
     assert checks_on_changes(config_of()) - of_days == {"fresh", "made_of_landing"}
     both = config_of(max_silence_minutes=60)
     of_both = {"fresh", "source_alive_now", "made_of_landing"}

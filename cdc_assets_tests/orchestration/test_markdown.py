@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from cdc_assets.orchestration import checks, markdown
-from cdc_assets.orchestration.assets import build_assets
-from cdc_assets.orchestration.metadata import column_schema, quarantine_examples
+from cdc_assets.cdc import markdown
+from cdc_assets.cdc.changes.metadata import examples_table
+from cdc_assets.cdc.findings import fault_finding
+from cdc_assets.cdc.metadata import Columns
+from cdc_assets.orchestration.assets.build import build_assets
+from cdc_assets.orchestration.metadata import column_schema
 from cdc_assets_tests.lakes import config_of, source_config
 
 IMAGE = "![x](http://127.0.0.1:9/y)"
@@ -78,7 +81,7 @@ def test_the_columns_of_a_table_say_their_key_and_their_comments() -> None:
             for n, c in comments.items()
         ]
     )
-    shown = {c.name: c.description for c in column_schema(schema, ["id", "code"]).columns}
+    shown = {c.name: c.description for c in column_schema(Columns(schema, ["id", "code"])).columns}
     assert shown == {"id": "key; who", "code": "key", "at": f"`{IMAGE}`", "v": None}
 
 
@@ -94,11 +97,11 @@ def test_a_row_stays_a_row_whatever_its_cells_hold() -> None:
 
 
 def test_faults_examples_and_descriptions_hold_no_markup_of_data() -> None:
-    fault = checks.listed("positions_in_order", [f"{IMAGE}: fell behind"])
-    assert fault.metadata["examples"].value == f"- `{IMAGE}: fell behind`"
+    fault = fault_finding("positions_in_order", [f"{IMAGE}: fell behind"])
+    assert fault.values["examples"] == f"- `{IMAGE}: fell behind`"
     names = ("reason", "table_name", "topic", "partition", "offset", "detail")
     example = dict.fromkeys(names, IMAGE)
-    assert quarantine_examples([example], with_values=True).value.count(f"`{IMAGE}`") == 6
+    assert examples_table([example], with_values=True).count(f"`{IMAGE}`") == 6
     table = f'public."{IMAGE}"'
     config = config_of({"s": source_config("landed", tables={table: {}})}, "/lake")
     specs = [spec for asset in build_assets("s", config) for spec in asset.specs]

@@ -13,10 +13,8 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.cdc.changes.stage import count_by
 from cdc_assets.cdc.envelopes.canal import type_of
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.orchestration import checks
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
@@ -215,12 +213,11 @@ def test_the_lake_and_the_model_agree(lake: Lake, source: dict[str, Any], landin
 
 @pytest.mark.slow
 def test_no_row_of_a_message_is_lost(lake: Lake, landing: Landing) -> None:
-    figures = count_by(lake, SOURCE, DAYS)
-    findings = checks.changes_findings(lake, SOURCE, figures, {})
+    findings = lakes.changes_found(lake, SOURCE, DAYS)
     of_day = next(f for f in findings[D1] if f.name == "nothing_lost")
     assert of_day.passed
-    assert of_day.metadata["landed"] == len(landing.landed[D1])
-    assert of_day.metadata["reached"] > of_day.metadata["landed"]
+    assert of_day.values["landed"] == len(landing.landed[D1])
+    assert of_day.values["reached"] > of_day.values["landed"]
 
 
 @pytest.mark.slow

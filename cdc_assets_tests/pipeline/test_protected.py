@@ -19,17 +19,17 @@ from pyspark.sql import Row as PlainRow
 
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.protected import protect, protected_schemas
-from cdc_assets.cdc.changes.stage import count_by, make_changes
 from cdc_assets.cdc.config import Config, TableConfig, parse_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.values.column_types import description
-from cdc_assets.orchestration import checks
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.lakes import (
     Row,
     assert_same_rows,
+    changes_found,
+    make_changes,
     plain,
     rows_of,
     run_all,
@@ -283,14 +283,14 @@ def test_a_day_without_a_protected_column_fails_its_check(
     log = renamed(name)
     lake = made(lake_of, name, tmp_path, log, {"key": ["id"], "hash": ["mail"]})
     days = sorted(log.landed)
-    findings = checks.changes_findings(lake, name, count_by(lake, name, days), {})
+    findings = changes_found(lake, name, days)
     first, second = (
         next(f for f in findings[day] if f.name == "columns_protected") for day in days
     )
     assert first.passed
     assert not second.passed
     assert second.severity is None, "an error, as the check is"
-    assert "no row of the day has mail" in str(second.metadata["examples"])
+    assert "no row of the day has mail" in str(second.values["examples"])
 
 
 def test_a_strict_source_makes_no_day_without_a_protected_column(

@@ -11,17 +11,16 @@ from typing import Any
 import dagster as dg
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc import markdown
 from cdc_assets.cdc.errors import MissingDayError
+from cdc_assets.cdc.findings import Finding, Severity
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cli import inspect as inspection
 from cdc_assets.cli.doctor.findings import Context, Status
 from cdc_assets.cli.doctor.lake import epochs
 from cdc_assets.cli.inspect import rules_of_format
-from cdc_assets.orchestration import markdown
-from cdc_assets.orchestration.asset_keys import table_key
-from cdc_assets.orchestration.assets import build_assets
-from cdc_assets.orchestration.checks import Finding, changes_findings
+from cdc_assets.orchestration.assets.build import build_assets
+from cdc_assets.orchestration.assets.keys import table_key
 from cdc_assets.orchestration.records import SNAPSHOT
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
@@ -47,14 +46,13 @@ def lake_with(lake_of: LakeOf, folder: Path, log: ServerLog) -> Lake:
 
 def in_order(lake: Lake, name: str, number: int) -> Finding:
     """`positions_in_order` of a day."""
-    figures = changes.count_by(lake, name, [DAYS[number]])
-    of_day = changes_findings(lake, name, figures, {})[DAYS[number]]
+    of_day = lakes.changes_found(lake, name, [DAYS[number]])[DAYS[number]]
     (found,) = (finding for finding in of_day if finding.name == "positions_in_order")
     return found
 
 
 def examples(found: Finding) -> str:
-    return markdown.plain(found.metadata["examples"].value)
+    return markdown.plain(found.values["examples"])
 
 
 def named(text: str) -> list[str]:
@@ -80,13 +78,13 @@ def test_the_check_names_a_new_server_on_the_day_that_shows_it(
     lakes.run_all(lake, name, DAYS[:2])
     found = in_order(lake, name, 0)
     assert found.passed
-    (said,) = found.metadata["new_servers"]
+    (said,) = found.values["new_servers"]
     assert re.fullmatch(
         rf"a new server of mysql {name} sends from {INSTANT} on: .*\b10 comes after .*\b1010 and "
         "is later at the source",
         said,
     )
-    assert "new_servers" not in in_order(lake, name, 1).metadata
+    assert "new_servers" not in in_order(lake, name, 1).values
 
 
 def test_the_doctor_says_which_servers_took_over(
@@ -154,8 +152,8 @@ def test_what_falls_and_is_not_later_comes_with_the_line_to_write(
     lakes.run_all(lake, name, DAYS[:1])
     found = in_order(lake, name, 0)
     assert not found.passed
-    assert found.severity is not dg.AssetCheckSeverity.ERROR
-    said = found.metadata["if_a_new_server_sent_them"]
+    assert found.severity is not Severity.ERROR
+    said = found.values["if_a_new_server_sent_them"]
     assert re.search(
         rf"mysql {name}: 2 events of shop.{name} from {INSTANT} on lie below earlier ones and "
         "repeat none",
@@ -182,8 +180,8 @@ def test_what_a_former_connector_sends_on_is_an_error_with_the_line_to_write(
     assert in_order(lake, name, 1).passed
     found = in_order(lake, name, 2)
     assert not found.passed
-    assert found.severity is dg.AssetCheckSeverity.ERROR
-    said = found.metadata["if_a_new_server_sent_them"]
+    assert found.severity is Severity.ERROR
+    said = found.values["if_a_new_server_sent_them"]
     assert re.search(
         rf"mysql {name}: 2 events of shop.{name} from {INSTANT} on count as older", examples(found)
     )

@@ -16,8 +16,10 @@ import dagster as dg
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from cdc_assets.orchestration import checks, markdown
-from cdc_assets.orchestration.metadata import query_of
+from cdc_assets.cdc import markdown
+from cdc_assets.cdc.findings import fault_finding
+from cdc_assets.cdc.metadata import query
+from cdc_assets.orchestration.metadata import dagster_values
 from cdc_assets_tests import loopback
 from cdc_assets_tests.e2e.stack import Process, free_port, wait_for
 from cdc_assets_tests.paths import REPOSITORY
@@ -82,13 +84,13 @@ def page(
     here = Path.cwd()
     os.chdir(home)  # dagster.yaml's folders are relative
     values = [*outside.values, LONG]
-    faults = checks.listed("positions_complete", values)
+    faults = fault_finding("positions_complete", values)
     metadata = {
         "cells": dg.MetadataValue.md(markdown.table(["value"], [[v] for v in values])),
         "names": dg.MetadataValue.md(markdown.table(values, [["x"] * len(values)])),
-        "faults": faults.metadata["examples"],
-        "query": query_of(
-            "lake.`s`.`a```\n![x](" + outside.url + "/query)`", date(2026, 11, 4), True
+        "faults": dagster_values(faults.values)["examples"],
+        "query": dg.MetadataValue.md(
+            query("lake.`s`.`a```\n![x](" + outside.url + "/query)`", date(2026, 11, 4), True)
         ),
         "control": dg.MetadataValue.md(f"![x]({outside.url}/control) www.example.com"),
     }

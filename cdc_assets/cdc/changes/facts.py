@@ -13,6 +13,7 @@ from datetime import date
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.changes.inputs import FACTS
 from cdc_assets.cdc.changes.order_facts import (
     CROSSED,
     SAYS_OLD_KEY,
@@ -28,7 +29,6 @@ from cdc_assets.cdc.config import WITH_DATABASES, SourceConfig
 from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sql
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
-from cdc_assets.cdc.changes.inputs import FACTS
 from cdc_assets.cdc.positions import epoch_of, stream_of, time_in_day
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.placeholders import may_hold_placeholder
@@ -106,6 +106,8 @@ def _counts(records: DataFrame, source: SourceConfig, epoch: Sql) -> DataFrame:
         "schema_id IS NULL AND after IS NOT NULL AS is_untyped",
         f"{may_hold_placeholder('after', source.unavailable_value)} AS may_be_unsent",
         "row_number",
+        f"{lacks_part()} AS is_incomplete",
+        f"{came_ms()} AS came_ms",
         f"{case((is_change, 'json_object_keys(key)'))} AS names",
         f"{change} AS key_change",
     )
@@ -127,9 +129,25 @@ def _counts(records: DataFrame, source: SourceConfig, epoch: Sql) -> DataFrame:
                 "count_if(row_number > 0) AS further_rows",
                 "count(key_change) AS key_changes",
                 "bit_xor(key_change) AS key_change_hash",
+                "count_if(is_incomplete) AS incomplete",
+                "max(came_ms) AS newest_ms",
             ),
         )
     )
+
+
+def lacks_part() -> Sql:
+    """True for an event whose position lacks a part: it counts as 0 there (O4)."""
+    return "position IS NOT NULL AND exists(source_elements, e -> e IS NULL)"
+
+
+def came_ms() -> Sql:
+    """When a record came to Kafka, or what stands in for it, in ms.
+
+    A time of the source that is none (beyond the year 9999) says nothing: it is null.
+    """
+    came = "coalesce(kafka_ts_ms, processed_ts_ms, source_ts_ms)"
+    return case((f"{came} BETWEEN 0 AND {columns.MAX_MS}L", came))
 
 
 def _order_of_tables(records: DataFrame) -> DataFrame:

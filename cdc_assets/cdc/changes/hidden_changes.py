@@ -55,13 +55,15 @@ class Statement:
 
 
 def hidden_statements(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[Statement]]:
-    """The statements of some days after which rows may be others than events say.
+    """The statements of some days after which rows may be others than events say; a job or two.
 
     A truncate is none where its event landed too; what a snapshot says first is none (D14).
 
     Returns:
         At most 20 a day, in the order of their records.
     """
+    if not days:
+        return {}
     source = lake.config.source(name)
     tables, emptied = namespaces_of(source.tables), source.emptied_by_statements
     rows = lake.stage_days(name, "control", days).where("op = 'ddl' AND NOT is_snapshot <=> true")

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.facts import ORDER
-from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.changes.inputs import FACTS
+from cdc_assets.cdc.lake.catalog import Lake
 
 # Of so many earlier days a topic's tables are looked up.
 _DAYS = 30
@@ -52,20 +52,37 @@ def counts_of(facts: Iterable[Row]) -> dict[date, dict[str, dict[str, int]]]:
     return found
 
 
-def tables_before(lake: Lake, name: str, day: date, topics: Iterable[str]) -> dict[str, set[str]]:
-    """Which tables some topics had on the days before; a job."""
+def tables_before(
+    lake: Lake, source: str, days: Mapping[date, Counts]
+) -> dict[date, dict[str, set[str]]]:
+    """Which tables the shared topics of some days had on the days before; a job where one is.
+
+    Args:
+        lake: where the facts are.
+        source: whose they are.
+        days: the changes of each day.
+    """
+    shared = {day: topics for day, counts in days.items() if (topics := shared_topics(counts))}
+    if not shared:
+        return {}
+    window = timedelta(days=_DAYS)
+    topics = sorted({topic for names in shared.values() for topic in names})
     rows = (
-        lake.spark.table(lake.stage(name, FACTS))
-        .where((F.col("landing_date") < F.lit(day)) & F.col("topic").isin(list(topics)))
-        .where(F.col("landing_date") >= F.date_sub(F.lit(day), _DAYS))
-        .select("topic", "table_name")
+        lake.spark.table(lake.stage(source, FACTS))
+        .where(F.col("landing_date").between(min(shared) - window, max(shared)))
+        .where(F.col("topic").isin(topics))
+        .select("landing_date", "topic", "table_name")
         .distinct()
         .collect()
     )
-    found: dict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        found[row.topic].add(row.table_name)
-    return dict(found)
+    found: dict[date, dict[str, set[str]]] = {}
+    for day, names in shared.items():
+        known: dict[str, set[str]] = defaultdict(set)
+        for row in rows:
+            if row.topic in names and day - window <= row.landing_date < day:
+                known[row.topic].add(row.table_name)
+        found[day] = dict(known)
+    return found
 
 
 def shared_topics(counts: Counts) -> list[str]:

@@ -27,6 +27,9 @@ def _only(schema: StructType, *names: str) -> list[tuple[str, DataType, str]]:
     return [(n, schema[n].dataType, schema[n].metadata["comment"]) for n in names]
 
 
+# 0001-01-01 to 9999-12-31, ms since 1970: what a timestamp can hold, and differences stay in int64.
+MIN_MS, MAX_MS = -62_135_596_800_000, 253_402_300_799_999
+
 _TEXT, _LONG = StringType(), LongType()
 _HEADERS = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -151,6 +154,8 @@ FACTS = _schema(
     ("falls", _LONG, "events whose stream_element is below one at a lower offset there"),
     ("falls_later", _LONG, "of these, those whose time at the source is above all before there"),
     ("columns_found", ArrayType(_TEXT), "which columns to protect its rows have; by table"),
+    ("incomplete", _LONG, "how many lack a part of their position"),
+    ("newest_ms", _LONG, "when the newest came to Kafka, or what stands in for it; ms"),
 )
 
 EPOCHS = _schema(

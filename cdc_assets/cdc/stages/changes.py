@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.sql import Row
+from pyspark.sql.types import StructType
 
 from cdc_assets.cdc.changes import inputs
 from cdc_assets.cdc.changes.findings import (
@@ -20,11 +21,12 @@ from cdc_assets.cdc.changes.findings import (
 )
 from cdc_assets.cdc.changes.metadata import changes_day, examples_table, summary_line
 from cdc_assets.cdc.changes.stage import count_by, create_tables, make_changes
-from cdc_assets.cdc.findings import Finding, fault_finding
+from cdc_assets.cdc.findings import Check, Finding, fault_finding
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.metadata import LakeMetadata
 from cdc_assets.cdc.stages.contract import (
+    AS_USUAL,
     NOT_MADE,
     MadeDay,
     MakeOptions,
@@ -50,8 +52,12 @@ class ChangesStage(StageOfTables[ChangesFigures]):
 
     name = "changes"
     tables = inputs.PARSED
-    checks = {"changes": CHECKS, "control": (), "quarantine": QUARANTINE_CHECKS}
-    schemas = {
+    checks: Mapping[str, Sequence[Check]] = {
+        "changes": CHECKS,
+        "control": (),
+        "quarantine": QUARANTINE_CHECKS,
+    }
+    schemas: ClassVar[Mapping[str, StructType]] = {
         "changes": columns.CHANGES,
         "control": columns.CONTROL,
         "quarantine": columns.QUARANTINE,
@@ -95,7 +101,7 @@ class ChangesStage(StageOfTables[ChangesFigures]):
         self,
         lake: Lake,
         days: Sequence[date],
-        options: MakeOptions = MakeOptions(),
+        options: MakeOptions = AS_USUAL,
         known: LakeMetadata | None = None,
     ) -> dict[date, MadeDay]:
         """Make the stale ones of the days in one pass; `details`: whether the rules have changed.

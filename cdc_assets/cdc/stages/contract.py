@@ -38,6 +38,9 @@ class MakeOptions:
     allow_loss: bool = False  # land what is left where records are gone for good
 
 
+AS_USUAL = MakeOptions()
+
+
 @dataclass(frozen=True)
 class MadeDay:
     """What came of a day."""
@@ -113,9 +116,7 @@ class Stage(ABC, Generic[FiguresT]):
         """
 
     @abstractmethod
-    def versions(
-        self, lake: LakeMetadata, table: str, days: Sequence[date]
-    ) -> dict[date, Version]:
+    def versions(self, lake: LakeMetadata, table: str, days: Sequence[date]) -> dict[date, Version]:
         """What a record of each of these days is made from; all of them are made."""
 
     def own_days(self, days: Iterable[date]) -> list[date]:
@@ -144,7 +145,7 @@ class Stage(ABC, Generic[FiguresT]):
         self,
         lake: Lake,
         days: Sequence[date],
-        options: MakeOptions = MakeOptions(),
+        options: MakeOptions = AS_USUAL,
         known: LakeMetadata | None = None,
     ) -> dict[date, MadeDay]:
         """Make the stale ones of a batch of days.
@@ -157,9 +158,7 @@ class Stage(ABC, Generic[FiguresT]):
         """
 
     @abstractmethod
-    def figures(
-        self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]
-    ) -> FiguresT:
+    def figures(self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]) -> FiguresT:
         """What is counted of some days, read from the lake."""
 
     @abstractmethod
@@ -175,9 +174,7 @@ class Stage(ABC, Generic[FiguresT]):
         """
 
     @abstractmethod
-    def findings(
-        self, lake: Lake, figures: FiguresT, table: str
-    ) -> dict[date, list[Finding]]:
+    def findings(self, lake: Lake, figures: FiguresT, table: str) -> dict[date, list[Finding]]:
         """What the checks of a table find on the days of the figures."""
 
     @abstractmethod
@@ -216,9 +213,7 @@ class StageOfTables(Stage[FiguresT]):
             if any(commits.get(day, NOT_MADE).inputs != expected for commits in made)
         ]
 
-    def versions(
-        self, lake: LakeMetadata, table: str, days: Sequence[date]
-    ) -> dict[date, Version]:
+    def versions(self, lake: LakeMetadata, table: str, days: Sequence[date]) -> dict[date, Version]:
         """See :meth:`Stage.versions`; checks compare a day with the one before it."""
         commits = lake.day_commits(self.source, table)
         settings = fingerprint(self.settings.model_dump(mode="json", exclude={"landing"}))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
-from typing import Any
+from typing import Any, ClassVar
+
+from pyspark.sql.types import StructType
 
 from cdc_assets.cdc.errors import MissingDayError
-from cdc_assets.cdc.findings import Finding
+from cdc_assets.cdc.findings import Check, Finding
 from cdc_assets.cdc.lag.charts import lag_over_hours
 from cdc_assets.cdc.lag.findings import CHECKS, lag_findings
 from cdc_assets.cdc.lag.metadata import lag_day
@@ -16,6 +18,7 @@ from cdc_assets.cdc.lake import schemas
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.metadata import LakeMetadata
 from cdc_assets.cdc.stages.contract import (
+    AS_USUAL,
     NOT_MADE,
     MadeDay,
     MakeOptions,
@@ -29,8 +32,8 @@ class LagStage(StageOfTables[Rows]):
 
     name = "lag"
     tables = ("lag",)
-    checks = {"lag": CHECKS}
-    schemas = {"lag": schemas.LAG}
+    checks: Mapping[str, Sequence[Check]] = {"lag": CHECKS}
+    schemas: ClassVar[Mapping[str, StructType]] = {"lag": schemas.LAG}
     read = "changes"
 
     def inputs(self, lake: LakeMetadata, day: date) -> Mapping[str, Any]:
@@ -55,7 +58,7 @@ class LagStage(StageOfTables[Rows]):
         self,
         lake: Lake,
         days: Sequence[date],
-        options: MakeOptions = MakeOptions(),
+        options: MakeOptions = AS_USUAL,
         known: LakeMetadata | None = None,
     ) -> dict[date, MadeDay]:
         """Make the stale ones of the days in one job.
@@ -64,7 +67,10 @@ class LagStage(StageOfTables[Rows]):
             MissingDayError: a day has no changes.
         """
         lake.create_stage(
-            self.source, "lag", schemas.LAG, "how late changes came, per table and source hour, in ms"
+            self.source,
+            "lag",
+            schemas.LAG,
+            "how late changes came, per table and source hour, in ms",
         )
         known = known or ReadOnce(lake)
         to_make = list(days) if options.force else self.stale(known, days)

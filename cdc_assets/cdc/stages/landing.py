@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, ClassVar
+
+from pyspark.sql.types import StructType
 
 from cdc_assets.cdc.changes.stage import count_landed
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.findings import Finding
+from cdc_assets.cdc.findings import Check, Finding
 from cdc_assets.cdc.lake import schemas
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.metadata import LakeMetadata
@@ -20,6 +22,7 @@ from cdc_assets.cdc.landing.metadata import landing_day
 from cdc_assets.cdc.landing.source import LANDING, stale_days
 from cdc_assets.cdc.landing.sources import landing_source
 from cdc_assets.cdc.stages.contract import (
+    AS_USUAL,
     NOT_MADE,
     MadeDay,
     MakeOptions,
@@ -41,8 +44,8 @@ class LandingStage(StageOfTables[LandingFigures]):
 
     name = LANDING
     tables = (LANDING,)
-    checks = {LANDING: CHECKS}
-    schemas = {LANDING: schemas.LANDING}
+    checks: Mapping[str, Sequence[Check]] = {LANDING: CHECKS}
+    schemas: ClassVar[Mapping[str, StructType]] = {LANDING: schemas.LANDING}
     read = LANDING
 
     def __init__(self, config: Config, source: str) -> None:
@@ -70,7 +73,7 @@ class LandingStage(StageOfTables[LandingFigures]):
         self,
         lake: Lake,
         days: Sequence[date],
-        options: MakeOptions = MakeOptions(),
+        options: MakeOptions = AS_USUAL,
         known: LakeMetadata | None = None,
     ) -> dict[date, MadeDay]:
         """Land the stale ones of the days in one commit; `details` are files or offsets.
@@ -80,7 +83,10 @@ class LandingStage(StageOfTables[LandingFigures]):
                 day is landed.
         """
         lake.create_stage(
-            self.source, LANDING, schemas.LANDING, "Kafka records, bytes as they came, by landing day"
+            self.source,
+            LANDING,
+            schemas.LANDING,
+            "Kafka records, bytes as they came, by landing day",
         )
         before = (known or ReadOnce(lake)).day_commits(self.source, LANDING)
         landed = self.landing.land(lake, before, days, options.force, options.allow_loss)

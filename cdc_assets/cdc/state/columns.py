@@ -321,8 +321,9 @@ class TableColumns:
                 raise ConfigError(
                     [
                         f"sources.{self.day.source}.tables.{self.day.table}.key: "
-                        f"got {list(config)}, but the table in the lake is keyed by {list(existing)}. Keep that key, "
-                        "or drop the table and make its days again"
+                        f"got {list(config)}, but the table in the lake is keyed by "
+                        f"{list(existing)}. Keep that key, or drop the table and make its days "
+                        "again"
                     ]
                 )
             return config

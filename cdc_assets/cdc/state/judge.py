@@ -50,7 +50,7 @@ def newest_kept(lake: Lake, source: str, changes: Commits) -> Kept:
     day = max(valid, default=None)
     if day is None:
         return Kept(None, SourceEpochs())
-    handle = lake.handle(lake.stage(name, TABLE))
+    handle = lake.handle(lake.stage(source, TABLE))
     with iceberg_rows(lake.spark, handle, equal={"landing_date": _days(day)}) as rows:
         (told,) = (str(row.getField("streams")) for row in rows)
     return Kept(day, SourceEpochs.read(json.loads(told)))

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.changes.stage import count_by
+from cdc_assets.cdc import markdown
 from cdc_assets.cdc.envelopes import statements
+from cdc_assets.cdc.findings import Finding, Severity
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.sqltext import Query
-from cdc_assets.orchestration import markdown
-from cdc_assets.orchestration.checks import ERROR, Finding, changes_findings
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -238,17 +237,16 @@ def test_statements_of_other_formats_empty_their_tables_too(
 
 
 def findings_of(lake: Lake, number: int) -> dict[str, Finding]:
-    figures = count_by(lake, "s", [DAYS[number]])
-    return {f.name: f for f in changes_findings(lake, "s", figures, {})[DAYS[number]]}
+    return {f.name: f for f in lakes.changes_found(lake, "s", [DAYS[number]])[DAYS[number]]}
 
 
 def test_the_check_names_each_statement_that_changed_rows_out_of_sight(lake: Lake) -> None:
     found = findings_of(lake, 0)["no_hidden_changes"]
-    assert found.passed, found.metadata
+    assert found.passed, found.values
     findings = findings_of(lake, 1)
-    assert findings["nothing_lost"].passed, findings["nothing_lost"].metadata
+    assert findings["nothing_lost"].passed, findings["nothing_lost"].values
     found = findings["no_hidden_changes"]
-    said = markdown.plain(found.metadata["examples"].value)
+    said = markdown.plain(found.values["examples"])
     for text in (
         "shop.kept DROP: DROP TABLE",
         "its rows stay; on_drop: empty has them removed",
@@ -259,5 +257,5 @@ def test_the_check_names_each_statement_that_changed_rows_out_of_sight(lake: Lak
         assert text in said
     assert "told" not in said
     assert "other" not in said
-    assert (found.passed, found.severity) == (False, ERROR)
-    assert found.metadata["faults"] == 4
+    assert (found.passed, found.severity) == (False, Severity.ERROR)
+    assert found.values["faults"] == 4

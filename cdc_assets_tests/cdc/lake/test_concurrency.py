@@ -12,13 +12,13 @@ import pytest
 from cdc_assets.cdc.errors import ConcurrentRunError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import BRANCH_PREFIX
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.state import apply
 from cdc_assets.cdc.state import stage as table_days
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.events import Landing, PgLog
+from cdc_assets_tests.lakes import land
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,7 @@ from cdc_assets.cdc.lake.commits import BRANCH_PREFIX
 from cdc_assets.cdc.lake.maintenance import Figures, maintain, maintain_table
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state import table_day
-from cdc_assets.orchestration import checks
+from cdc_assets.cdc.state.findings import table_findings
 from cdc_assets.orchestration.assets import table_key
 from cdc_assets.orchestration.maintenance_job import maintenance_job
 from cdc_assets_tests import events as ev
@@ -178,7 +178,7 @@ def test_days_are_up_to_date_after_maintenance(upkeep: Upkeep) -> None:
     for (table, day), report in reports.items():
         state = upkeep.lake.read_state(upkeep.lake.state(upkeep.kept, TableName.parse(table)))
         assert state is not None
-        findings = checks.table_findings(state, day, report)
+        findings = table_findings(state, day, report)
         assert all(f.passed for f in findings), (table, day)
 
 

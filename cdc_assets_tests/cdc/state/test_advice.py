@@ -14,14 +14,15 @@ import pytest
 
 from cdc_assets.cdc.envelopes import canal
 from cdc_assets.cdc.errors import ConfigError
+from cdc_assets.cdc.findings import Finding
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state import stage
+from cdc_assets.cdc.state.findings import table_findings
 from cdc_assets.cdc.values import placeholders
 from cdc_assets.cdc.values.column_types import ColumnType
 from cdc_assets.cli.doctor.columns import column_types
 from cdc_assets.cli.doctor.findings import Context, Status
-from cdc_assets.orchestration.checks import Finding, table_findings
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -123,7 +124,7 @@ def test_a_type_that_the_check_advises_holds_the_values_on_a_new_and_on_a_standi
         assert not found.passed, name
         assert values(lake, "advice", table)[1] is None, name
         if name == "times":
-            assert json.loads(found.metadata["columns_to_write"]) == {"v": VALUES[name].advice}
+            assert json.loads(found.values["columns_to_write"]) == {"v": VALUES[name].advice}
     lakes.run_all(lake, "advice_fresh", DAYS)
     again = lake_of({"advice": options, "advice_fresh": options}, FIRST)
     (told,) = told_by_doctor(again, "advice", Status.problem)
@@ -253,7 +254,7 @@ def test_what_the_version_before_read_otherwise_is_named_until_the_table_is_made
     assert f"--from {FIRST} --to {LAST}" in told_after
     found = finding(lake, source, table, reports[table, LAST])
     assert not found.passed
-    told = json.loads(found.metadata["read_otherwise"])
+    told = json.loads(found.values["read_otherwise"])
     assert named in told
     assert f"--from {FIRST} --to {LAST}" in told["make_anew"]
     assert values(lake, source, table, column) != held

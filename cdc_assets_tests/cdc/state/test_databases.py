@@ -10,8 +10,9 @@ import pytest
 
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.errors import AuditError, ConfigError
+from cdc_assets.cdc.findings import Finding
 from cdc_assets.cdc.lake.pyiceberg_reads import find_table
-from cdc_assets.orchestration.checks import Finding, table_findings
+from cdc_assets.cdc.state.findings import table_findings
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -113,9 +114,9 @@ def test_a_second_database_waits_for_a_table_of_its_own(
     assert len(lakes.stage_rows(lake, name, "changes")) == 4
     first, last = (finding(lake, name, reports[ORDERS, day]) for day in (DAYS[0], DAYS[2]))
     assert first.passed
-    assert first.metadata["database"] == "shop_eu"
+    assert first.values["database"] == "shop_eu"
     assert not last.passed
-    assert last.metadata["events_of_other_databases"] == 2
+    assert last.values["events_of_other_databases"] == 2
     assert "shop_eu.dbo.orders, shop_us.dbo.orders" in str(last.description)
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
-from cdc_assets.orchestration import checks
+from cdc_assets.cdc.state.findings import table_findings
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -66,17 +65,16 @@ def test_what_comes_later_than_late_days_is_counted(
     state = lake.read_state(lake.state(SOURCE, TableName.parse(TABLE)))
     assert state is not None
     for day, passed in ((IN_TIME, True), (TOO_LATE, False)):
-        findings = checks.table_findings(state, day, reports[TABLE, day])
+        findings = table_findings(state, day, reports[TABLE, day])
         assert next(f for f in findings if f.name == "late_within_window").passed is passed
 
 
 def test_a_position_that_lacks_a_part_is_counted(made: tuple[Lake, lakes.Reports]) -> None:  # O4
     lake, _ = made
-    figures = changes.count_by(lake, SOURCE, DAYS)
-    by_day = checks.changes_findings(lake, SOURCE, figures, {})
+    by_day = lakes.changes_found(lake, SOURCE, DAYS)
     found = {
         day: next(f for f in findings if f.name == "positions_complete")
         for day, findings in by_day.items()
     }
     assert [found[day].passed for day in DAYS] == [True, True, True, False]
-    assert "1 events" in found[TOO_LATE].metadata["examples"].md_str
+    assert "1 events" in found[TOO_LATE].values["examples"]

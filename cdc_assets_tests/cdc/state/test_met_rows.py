@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.cdc.findings import Finding
 from cdc_assets.cdc.names import TableName
-from cdc_assets.orchestration import checks
+from cdc_assets.cdc.state.findings import table_findings
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -25,16 +26,14 @@ def row(id: int, v: str) -> dict[str, Any]:
     return {"id": id, "v": v}
 
 
-def findings(
-    lake_of: LakeOf, name: str, source: dict[str, Any], table: str
-) -> list[checks.Finding]:
+def findings(lake_of: LakeOf, name: str, source: dict[str, Any], table: str) -> list[Finding]:
     """What `keys_agree` says of each day."""
     lake = lake_of({name: source})
     lakes.run_stages(lake, name, [D1, D2])
     reports, _ = lakes.run_tables(lake, name, [D1, D2])
     state = lake.read_state(lake.state(name, TableName.parse(table)))
     assert state is not None
-    found = [checks.table_findings(state, day, reports[table, day]) for day in (D1, D2)]
+    found = [table_findings(state, day, reports[table, day]) for day in (D1, D2)]
     return [next(f for f in of_day if f.name == "keys_agree") for of_day in found]
 
 
@@ -64,8 +63,8 @@ def test_a_row_of_golden_gate_that_moves_onto_a_standing_row_is_counted(
     tables = {"SHOP.SLOTS": {"key": ["id"]}}
     source = lakes.write_source(tmp_path, landing.landed, "ogg", tables=tables)
     before, found = findings(lake_of, name, source, "SHOP.SLOTS")
-    assert (before.passed, before.metadata["arrived_on_rows"]) == (True, 0)
-    assert (found.passed, found.metadata["arrived_on_rows"]) == (False, 1)
+    assert (before.passed, before.values["arrived_on_rows"]) == (True, 0)
+    assert (found.passed, found.values["arrived_on_rows"]) == (False, 1)
 
 
 @pytest.mark.parametrize("halves", [True, False])
@@ -95,8 +94,8 @@ def test_a_row_of_dataworks_that_moves_onto_a_standing_row_is_counted(
     tables = {"shop.customers": {"key": ["id"]}}
     source = lakes.write_source(tmp_path, landing.landed, "dataworks", tables=tables)
     before, found = findings(lake_of, name, source, "shop.customers")
-    assert (before.passed, before.metadata["arrived_on_rows"]) == (True, 0)
-    assert (found.passed, found.metadata["arrived_on_rows"]) == (False, 1)
+    assert (before.passed, before.values["arrived_on_rows"]) == (True, 0)
+    assert (found.passed, found.values["arrived_on_rows"]) == (False, 1)
 
 
 def test_an_old_row_that_is_not_what_another_transaction_left_is_counted(
@@ -127,5 +126,5 @@ def test_an_old_row_that_is_not_what_another_transaction_left_is_counted(
     tables = {"public.customers": {"key": ["id"], "replica_identity": "full"}}
     source = lakes.write_source(tmp_path, landing.landed, tables=tables)
     before, found = findings(lake_of, name, source, "public.customers")
-    assert (before.passed, before.metadata["before_of_others"]) == (True, 0)
-    assert (found.passed, found.metadata["before_of_others"]) == (False, 1)
+    assert (before.passed, before.values["before_of_others"]) == (True, 0)
+    assert (found.passed, found.values["before_of_others"]) == (False, 1)

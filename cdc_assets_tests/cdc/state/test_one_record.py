@@ -15,8 +15,9 @@ from unittest.mock import ANY
 import pytest
 
 from cdc_assets.cdc.errors import SchemaDriftError
+from cdc_assets.cdc.findings import Finding
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.orchestration import checks
+from cdc_assets.cdc.state.findings import table_findings
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
@@ -264,11 +265,11 @@ def test_the_table_is_the_models(told: Told, name: str) -> None:
         lakes.assert_same_rows(got, rows, f"{table} {day}")
 
 
-def _finding(told: Told, name: str, day: date, check: str) -> checks.Finding:
+def _finding(told: Told, name: str, day: date, check: str) -> Finding:
     table = f"public.{name}"
     state = told.lake.read_state(told.lake.state(SOURCE, lakes.TableName.parse(table)))
     assert state is not None
-    found = checks.table_findings(state, day, told.reports[table, day])
+    found = table_findings(state, day, told.reports[table, day])
     return next(finding for finding in found if finding.name == check)
 
 
@@ -282,7 +283,7 @@ def test_key_columns_hold_the_key_and_contradictions_are_counted(told: Told) -> 
     rows = lakes.rows_of(told.lake, SOURCE, "public.a_key_that_the_image_lacks", D2)
     assert {row["id"]: row["v"] for row in rows} == {1: "a", 2: "b", 3: "d"}
     found = _finding(told, "a_key_that_the_image_lacks", D1, "keys_agree")
-    assert (found.passed, found.metadata["contradicted"]) == (False, 1)
+    assert (found.passed, found.values["contradicted"]) == (False, 1)
 
 
 def test_a_few_keys_of_another_type_are_malformed(told: Told) -> None:  # R6
@@ -318,8 +319,8 @@ def test_a_position_on_another_basis_is_late_and_counted(told: Told) -> None:  #
     assert {row["id"]: row["v"] for row in rows} == {1: "b", 2: "a"}
     for day in DAYS:
         found = _finding(told, name, day, "positions_comparable")
-        assert (found.passed, found.metadata["events_on_another_basis"]) == (False, 1)
-        assert found.metadata["basis"] == "epoch 0: lsn,partition,offset,place"
+        assert (found.passed, found.values["events_on_another_basis"]) == (False, 1)
+        assert found.values["basis"] == "epoch 0: lsn,partition,offset,place"
 
 
 def test_columns_that_no_table_can_have_are_left_out_and_named(told: Told) -> None:
@@ -327,7 +328,7 @@ def test_columns_that_no_table_can_have_are_left_out_and_named(told: Told) -> No
     (row,) = lakes.rows_of(told.lake, SOURCE, f"public.{name}", D2)
     assert row == {"id": 1, "v": "b"}
     found = _finding(told, name, D1, "schema_compatible")
-    assert (found.passed, found.metadata["faults"]) == (False, 7)
+    assert (found.passed, found.values["faults"]) == (False, 7)
     assert (
         f"sources.{SOURCE}.tables.public.{name}.rename"
         in told.reports[f"public.{name}", D1].incompatible[0]
@@ -357,4 +358,4 @@ def test_numbers_that_no_double_holds_are_counted_and_keep_their_digits(told: To
 
 def test_what_was_audited_is_said(told: Told) -> None:
     found = _finding(told, "a_key_of_another_type", D1, "keys_unique")
-    assert (found.passed, found.metadata["keys_audited"]) == (True, 3)
+    assert (found.passed, found.values["keys_audited"]) == (True, 3)

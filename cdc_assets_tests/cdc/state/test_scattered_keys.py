@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import dagster as dg
 import pytest
 
-from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.findings import Finding, Severity
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.orchestration import checks
-from cdc_assets.orchestration.checks import Finding
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -24,8 +21,7 @@ TABLE = ("shop", "slots")
 def of_order(lake: Lake, source: str) -> Finding:
     """What `positions_in_order` says of the day."""
     lakes.run_stages(lake, source, [ev.DAY])
-    figures = changes.count_by(lake, source, [ev.DAY])
-    found = checks.changes_findings(lake, source, figures, {})[ev.DAY]
+    found = lakes.changes_found(lake, source, [ev.DAY])[ev.DAY]
     return next(f for f in found if f.name == "positions_in_order")
 
 
@@ -45,9 +41,9 @@ def test_a_key_whose_tied_events_stand_in_several_partitions_is_an_error(
     source = lakes.write_source(tmp_path, log.landed, tables={"shop.slots": {}})
     found = of_order(lake_of({name: source}), name)
     assert not found.passed
-    assert found.severity is dg.AssetCheckSeverity.ERROR
-    assert found.metadata["keys_in_several_partitions"] == 1
-    text = found.metadata["examples"].md_str
+    assert found.severity is Severity.ERROR
+    assert found.values["keys_in_several_partitions"] == 1
+    text = found.values["examples"]
     assert "shop.slots" in text
     assert "oracle.shop.slots [0]" in text
     assert "oracle.shop.slots [1]" in text
@@ -88,4 +84,4 @@ def test_events_that_kafka_alone_orders_are_a_warning(
     )
     found = of_order(lake_of({name: source}), name)
     assert not found.passed
-    assert found.severity is not dg.AssetCheckSeverity.ERROR
+    assert found.severity is not Severity.ERROR

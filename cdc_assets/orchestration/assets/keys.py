@@ -13,13 +13,13 @@ import dagster as dg
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.names import TableName
-from cdc_assets.orchestration.checks import TABLE
+from cdc_assets.cdc.state.findings import CHECKS
 
 _JOINT = "__"  # of Dagster, and of a database and its schema
 # An underscore stays where neither a joint nor a code can be read into it.
 _TO_CODE = re.compile(r"[^A-Za-z0-9_]|_(?![A-Za-z0-9])|_(?=x[0-9A-F])")
 # Behind a table's name Dagster would read the name of a check.
-_BEFORE_CHECK = re.compile(rf"_(?=(?:{'|'.join(check.name for check in TABLE)})\Z)")
+_BEFORE_CHECK = re.compile(rf"_(?=(?:{'|'.join(check.name for check in CHECKS)})\Z)")
 
 PARSED = ("changes", "control", "quarantine")
 STAGES = ("landing", *PARSED, "lag")

@@ -16,6 +16,12 @@ _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-
 _CELL, _LINE = 80, 300
 
 
+class Markdown(str):
+    """A text that is shown as Markdown."""
+
+    __slots__ = ()
+
+
 def literal(value: Any, width: int = _CELL) -> str:
     """A value as it is, on one line, cut to a width; no markup, no link, no image comes of it.
 
@@ -63,7 +69,7 @@ def _code(text: str) -> str:
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
-def table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int = _CELL) -> str:
+def table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int = _CELL) -> Markdown:
     """A table; names and cells are shown as they are, cut to a width."""
 
     def line(cells: Iterable[str]) -> str:
@@ -71,16 +77,16 @@ def table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int = _CEL
 
     cells = [[literal(value, width) for value in row] for row in rows]
     head = [literal(name, width) for name in names]
-    return "\n".join([line(head), line(["---"] * len(names)), *map(line, cells)])
+    return Markdown("\n".join([line(head), line(["---"] * len(names)), *map(line, cells)]))
 
 
-def bullets(lines: Iterable[str]) -> str:
+def bullets(lines: Iterable[str]) -> Markdown:
     """A list, a line each, shown as it is."""
-    return "\n".join(f"- {literal(line, _LINE)}" for line in lines)
+    return Markdown("\n".join(f"- {literal(line, _LINE)}" for line in lines))
 
 
-def sql(statement: str) -> str:
+def sql(statement: str) -> Markdown:
     """A statement in a block of its own, ready to be copied."""
     longest = max((len(ticks) for ticks in re.findall("`+", statement)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}sql\n{statement}\n{fence}"
+    return Markdown(f"{fence}sql\n{statement}\n{fence}")

@@ -1,4 +1,4 @@
-"""Pictures for Dagster's Markdown, drawn by matplotlib (imported where one is drawn)."""
+"""Pictures of the lag as Markdown, drawn by matplotlib (imported where one is drawn)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from cdc_assets.cdc.lag import KINDS
+from cdc_assets.cdc.lag.measurement import KINDS
+from cdc_assets.cdc.markdown import Markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +43,7 @@ _TICKS = (
 )
 
 
-def lag_over_hours(day: date, rows: Rows, slo_ms: int | None) -> str | None:
+def lag_over_hours(day: date, rows: Rows, slo_ms: int | None) -> Markdown | None:
     """The lag over the source hours of a day as Markdown; None where nothing was measured.
 
     A panel a kind of lag, in each p50, p95 and max of the slowest table.
@@ -56,7 +57,7 @@ def lag_over_hours(day: date, rows: Rows, slo_ms: int | None) -> str | None:
     if not rows:
         return None
     encoded = base64.b64encode(_png(lag_figure(day, rows, slo_ms))).decode()
-    return f"![{_alternative(day, rows)}](data:image/png;base64,{encoded})"
+    return Markdown(f"![{_alternative(day, rows)}](data:image/png;base64,{encoded})")
 
 
 def lag_figure(day: date, rows: Rows, slo_ms: int | None) -> Figure:

@@ -1,0 +1,1 @@
+"""The lag of changes: measured, kept by day, judged and shown."""

@@ -1,0 +1,119 @@
+"""The check of a landed day: each partition's offsets follow one another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.findings import Check, Finding, fault_finding
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.landing.kafka_plan import ONE_DAY, KafkaDay, TopicPartition
+from cdc_assets.cdc.landing.source import LOST
+
+CHECKS = (
+    Check(
+        "offsets_contiguous", "Each partition's offsets follow one another, also from day to day."
+    ),
+)
+
+Offsets = Mapping[TopicPartition, Row]  # `first, last, records, offsets` of a partition
+
+
+def landing_findings(lake: Lake, source: str, days: Sequence[date]) -> dict[date, list[Finding]]:
+    """`offsets_contiguous` of some days: gaps, repeats, and the step from the day before; a job."""
+    if not days:
+        return {}
+    landed = _offsets_by_day(lake, source, [days[0] - ONE_DAY, *days])
+    commits = lake.day_commits(source, "landing")
+    recorded = {day: KafkaDay.of_inputs(day, commit.inputs) for day, commit in commits.items()}
+    findings = {}
+    for day in days:
+        day_before, offsets = day - ONE_DAY, landed.get(day, {})
+        if (kafka_day := recorded.get(day)) is not None:
+            faults = _kafka_faults(kafka_day, recorded.get(day_before), offsets)
+        else:
+            faults = _file_faults(offsets, landed.get(day_before, {}))
+            if day in commits:
+                faults += _given_up(commits[day].inputs.get(LOST, {}))
+        findings[day] = [fault_finding("offsets_contiguous", faults)]
+    return findings
+
+
+def _offsets_by_day(lake: Lake, source: str, days: Sequence[date]) -> dict[date, Offsets]:
+    rows = (
+        lake.stage_days(source, "landing", days)
+        .where(F.col("offset").isNotNull())
+        .groupBy("landing_date", "topic", "partition")
+        .agg(
+            F.min("offset").alias("first"),
+            F.max("offset").alias("last"),
+            F.count("*").alias("records"),
+            F.count_distinct("offset").alias("offsets"),
+        )
+        .collect()
+    )
+    found: dict[date, dict[TopicPartition, Row]] = {}
+    for row in rows:
+        found.setdefault(row.landing_date, {})[row.topic, row.partition] = row
+    return dict(found)
+
+
+def _file_faults(offsets: Offsets, before: Offsets) -> list[str]:
+    """Faults of a day landed from files, by its offsets and those of the day before."""
+    faults = []
+    for place, row in sorted(offsets.items()):
+        where = _text(place)
+        if missing := row["last"] - row["first"] + 1 - row.offsets:
+            faults.append(f"{where}: {missing} offsets missing in {row['first']}…{row['last']}")
+        if row.records > row.offsets:
+            faults.append(_landed_twice(where, row))
+        old = before.get(place)
+        if old is not None and row["first"] != old["last"] + 1:
+            faults.append(
+                f"{where}: starts at {row['first']}, the day before ended at {old['last']}"
+            )
+    return faults
+
+
+def _kafka_faults(day: KafkaDay, before: KafkaDay | None, offsets: Offsets) -> list[str]:
+    """Faults of a day landed from Kafka, by the offsets that were recorded with it.
+
+    Offsets without a record inside them are none: compaction and transactions leave such.
+    """
+    faults = []
+    for place, (start, end) in sorted(day.ranges.items()):
+        where, row = _text(place), offsets.get(place)
+        if row is not None and not start <= row["first"] <= row["last"] < end:
+            faults.append(
+                f"{where}: has {row['first']}…{row['last']}, recorded are {start} to {end - 1}"
+            )
+        if row is not None and row.records > row.offsets:
+            faults.append(_landed_twice(where, row))
+        if lost := day.lost.get(place):
+            faults.append(f"{where}: {lost[0]} to {lost[1] - 1} were given up with --allow-loss")
+        if before is not None and place in before.ranges:
+            known = before.range_of(place, day.topics[place[0]].topic_id)
+            if known is None:
+                faults.append(f"{where}: the topic was made again since the day before")
+            elif known[1] != start:
+                faults.append(f"{where}: starts at {start}, the day before ended at {known[1]}")
+    unknown = [place for place in offsets if place not in day.ranges]
+    return faults + [f"{_text(place)}: landed, but not recorded" for place in unknown]
+
+
+def _landed_twice(where: str, row: Row) -> str:
+    return f"{where}: {row.records - row.offsets} records landed twice"
+
+
+def _given_up(lost: Mapping[str, Sequence[int]]) -> list[str]:
+    return [
+        f"{file}: {had - has} of {had} records were given up with --allow-loss"
+        for file, (had, has) in lost.items()
+    ]
+
+
+def _text(place: TopicPartition) -> str:
+    return f"{place[0]} [{place[1]}]"

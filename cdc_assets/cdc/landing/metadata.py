@@ -1,0 +1,37 @@
+"""What is shown of a landed day."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdc_assets.cdc.landing.files import LandedDay
+from cdc_assets.cdc.landing.kafka_plan import KafkaDay
+
+
+def landing_day(landed: LandedDay | KafkaDay, records: int, is_open: bool) -> dict[str, Any]:
+    """Files or offsets, and records.
+
+    Offsets without a record are those that compaction, aborted transactions or the marks of
+    transactions left.
+
+    Args:
+        landed: what the day was made of.
+        records: how many landed.
+        is_open: whether the day is not over; Kafka's days know when they were closed.
+    """
+    if isinstance(landed, KafkaDay):
+        lost = sum(end - start for start, end in landed.lost.values())
+        return {
+            "dagster/partition_row_count": records,
+            "topics": len(landed.topics),
+            "partitions": len(landed.ranges),
+            "offsets": landed.span,
+            "offsets_without_record": landed.span - lost - records,
+            "offsets_lost": lost,
+            "complete": landed.closed,
+        }
+    return {
+        "dagster/partition_row_count": records,
+        "files": landed.files,
+        "complete": not is_open,
+    }

@@ -1,0 +1,105 @@
+"""What is shown of a table's published day."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from cdc_assets.cdc import markdown
+from cdc_assets.cdc.config import RESERVED_PREFIX
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.commits import TableState
+from cdc_assets.cdc.lake.samples import first_rows
+from cdc_assets.cdc.markdown import Markdown
+from cdc_assets.cdc.metadata import (
+    OPS,
+    Columns,
+    Lineage,
+    Location,
+    column_lineage,
+    counts,
+    query,
+)
+from cdc_assets.cdc.state.stage import DayReport
+
+_SAMPLE_ROWS, _SAMPLE_WIDTH = 5, 40
+_HIDDEN = "•••"
+_SECRET = re.compile(
+    r"passw|passphrase|secret|token|credential|api_?key|private_?key|ssn|iban", re.I
+)
+_OWN = {
+    "_cdc_position": ["position"],
+    "_cdc_source_ts_ms": ["source_ts_ms"],
+    "_cdc_landing_date": ["landing_date"],
+}
+
+
+def table_lineage(source: str, schema: StructType, keys: Sequence[str]) -> Lineage:
+    """Columns of a table come from the images of `changes`, its keys from their key."""
+    origins = {**_OWN, **{key: ["key", "after"] for key in keys}, "*": ["after"]}
+    return column_lineage(schema, (source, "changes"), (), origins)
+
+
+def table_day(
+    source: str, identifier: str, schema: StructType, state: TableState, report: DayReport
+) -> dict[str, Any]:
+    """The values of a day.
+
+    Args:
+        source: the table's source.
+        identifier: the table's name in the lake.
+        schema: its columns on the day.
+        state: its metadata in the lake.
+        report: what the day came to.
+    """
+    keys = state.key_columns
+    return {
+        "query": query(identifier, date.fromisoformat(report.day), has_tags=True),
+        "dagster/row_count": report.rows,
+        "dagster/column_schema": Columns(schema, keys),
+        "dagster/column_lineage": table_lineage(source, schema, keys),
+        "rows": report.rows,
+        "rows_change": report.rows - report.rows_before,
+        "events": report.events,
+        **counts("op", OPS, report.ops),
+        "rows_written": report.written,
+        "bytes_added": report.bytes_added,
+        "files_added": report.files_added,
+        "values_unfit": sum(v["count"] for v in report.unfit.values()),
+        "seconds": report.seconds,
+        "location": Location(state.location),
+    }
+
+
+def summary_line(report: DayReport) -> str:
+    """A day of a table in a line."""
+    ops = ", ".join(f"{op} {count}" for op, count in report.ops.items() if count)
+    events = f", {report.events} events ({ops})" if report.events else ", no event"
+    return f"{report.rows} rows ({report.rows - report.rows_before:+}){events}, " + (
+        f"{report.seconds} s" if report.made else "as before"
+    )
+
+
+def sample(lake: Lake, identifier: str, snapshot: int, hidden: Sequence[str] = ()) -> Markdown:
+    """A few rows of a snapshot: long values are cut, sensitive ones are not shown.
+
+    Args:
+        lake: where the table is.
+        identifier: the table's name in the lake.
+        snapshot: of which rows are shown.
+        hidden: columns whose values are not shown, beside those whose names speak of secrets.
+    """
+
+    def is_secret(name: str) -> bool:
+        return name in hidden or _SECRET.search(name) is not None
+
+    names, rows = first_rows(lake, identifier, snapshot, _SAMPLE_ROWS, is_secret)
+    shown = [n for n, name in enumerate(names) if not name.startswith(RESERVED_PREFIX)]
+    if not shown:
+        return Markdown("no columns yet")
+    cells = [[_HIDDEN if is_secret(names[n]) else row[n] for n in shown] for row in rows]
+    return markdown.table([names[n] for n in shown], cells, _SAMPLE_WIDTH)
