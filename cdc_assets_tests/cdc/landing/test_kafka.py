@@ -179,7 +179,7 @@ def test_an_open_day_grows_and_is_closed_at_its_end(
     assert offsets(lake, name) == {DAY_1: [0, 1, 2], DAY_2: [3]}
 
 
-def _to_land(lake: Lake, source: str, days: Sequence[date]) -> list[date]:
+def _to_land(lake: Lake, source: str, days: list[date]) -> list[date]:
     return LandingStage(lake.config, source).stale(PyIcebergMetadata(lake.config), days)
 
 
