@@ -34,6 +34,7 @@ from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayFiles
 from cdc_assets.cdc.lake.errors import lake_error, one_line
+from cdc_assets.cdc.landing import figures as landing_figures
 from cdc_assets.cdc.landing import findings as landing_findings
 from cdc_assets.cdc.landing.metadata import landing_day
 from cdc_assets.cdc.landing.stage import land
@@ -296,13 +297,14 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
             stage = _stage_days(context, lake, key, days)
             looked_at = _to_look_at(days, stage)
             lake = _suited(lake, name, "landing", looked_at)
-            counts = changes.count_landed(lake, name, looked_at)
+            figures = landing_figures.count_landed(lake, name, looked_at)
+            counts = {day: figures.records.get(day, 0) for day in looked_at}
             say(_of_days(f"{sum(counts.values())} records", days, stage))
-            findings = landing_findings.landing_findings(lake, name, looked_at)
+            findings = landing_findings.landing_findings(lake, name, looked_at, figures)
             facts = {
                 d.day: landing_day(d, counts.get(d.day, 0), config.is_open(d.day)) for d in landed
             }
-            says = {day: f"{counts.get(day, 0)} records" for day in looked_at}
+            says = {day: f"{counts[day]} records" for day in looked_at}
             yield from _recorded(
                 context,
                 _stage_records(lake, stage, seconds, says, facts, findings),
