@@ -6,7 +6,7 @@ import dagster as dg
 
 from cdc_assets.cdc.config import Config, load_config
 from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
-from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.assets.build import build_assets
 from cdc_assets.orchestration.executor import threads_executor
 from cdc_assets.orchestration.health import build_health_checks
 from cdc_assets.orchestration.jobs import daily

@@ -15,14 +15,11 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.java import class_archive
-from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import SHORT_RUN, build_session
-from cdc_assets.cdc.state import stage as table_days
+from cdc_assets.cdc.stages.source import source_stages
 
 _DAYS = [date(2026, 1, 1), date(2026, 1, 2)]
 _TABLE = "public.orders"
@@ -62,11 +59,8 @@ def _run_stages(folder: Path, java_options: str) -> None:
         folder,
     )
     lake = Lake(build_session(config), config)
-    for stage in (land, make_changes, make_lag):
-        stage(lake, "shop", _DAYS)
-    facts = table_days.gather(lake, "shop", [_TABLE], _DAYS)
-    for day in _DAYS:
-        table_days.make_table_day(lake, "shop", _TABLE, day, facts)
+    for stage in source_stages(config, "shop"):
+        stage.make(lake, _DAYS)
     lake.spark.stop()
 
 

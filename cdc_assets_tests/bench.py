@@ -27,13 +27,13 @@ from typing import Any, TextIO
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session
 from cdc_assets.cdc.state import stage as table_days
 from cdc_assets.cli import output
+from cdc_assets_tests import lakes
+from cdc_assets_tests.lakes import land
 
 DAY_1, DAY_2 = date(2026, 11, 1), date(2026, 11, 2)
 TABLES = ("orders", "items", "payments", "visits")
@@ -390,7 +390,7 @@ def measure_large_day(folder: Path, tell: Callable[[str], None], events: int) ->
     lake, figures = Lake(spark, config), {"MB landed": size // 1_000_000}
     steps: dict[str, Callable[[], Any]] = {
         "landing, s": lambda: land(lake, SOURCE, [DAY_2]),
-        "changes, s": lambda: changes.make_changes(lake, SOURCE, [DAY_2]),
+        "changes, s": lambda: lakes.make_changes(lake, SOURCE, [DAY_2]),
         **{f"{table}, s": partial(_make, lake, f"public.{table}", DAY_2) for table in TABLES},
     }
     try:
@@ -418,7 +418,7 @@ def measure_large_table(
         tell("landing")
         land(lake, SOURCE, [DAY_1, DAY_2])
         tell("changes")
-        changes.make_changes(lake, SOURCE, [DAY_1, DAY_2])
+        lakes.make_changes(lake, SOURCE, [DAY_1, DAY_2])
         tell("first day")
         _make(lake, big, DAY_1)
         tell("merges")
@@ -490,14 +490,14 @@ def _stages(
 
     def first_load() -> None:
         land(lake, SOURCE, [DAY_1])
-        changes.make_changes(lake, SOURCE, [DAY_1])
+        lakes.make_changes(lake, SOURCE, [DAY_1])
         _make(lake, big, DAY_1)
 
     files = Path(str(config.source(SOURCE).landing.files))
     # Each way once on the other day's files first, so that neither pays for a cold start.
     naive_first_load(spark, files / str(DAY_2), "lake.naive.warm_up")
     land(lake, SOURCE, [DAY_2])
-    changes.make_changes(lake, SOURCE, [DAY_2])
+    lakes.make_changes(lake, SOURCE, [DAY_2])
     figures["first load, s"] = round(timed(first_load), 1)
     twin = timed(lambda: naive_first_load(spark, files / str(DAY_1), "lake.naive.first_load"))
     figures["naive first load, s"] = round(twin, 1)
@@ -518,7 +518,7 @@ def _changes_both_ways(lake: Lake, events: int) -> dict[str, Any]:
     landing = landing.where(F.col("landing_date") == F.lit(DAY_2))
     own, naive = [], []
     for _ in range(2):
-        own.append(timed(lambda: changes.make_changes(lake, SOURCE, [DAY_2], force=True)))
+        own.append(timed(lambda: lakes.make_changes(lake, SOURCE, [DAY_2], force=True)))
         naive.append(timed(lambda: naive_changes(lake.spark, landing, "lake.naive.changes")))
     return {
         "changes, s": round(min(own), 1),

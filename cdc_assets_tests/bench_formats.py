@@ -17,9 +17,7 @@ from typing import Any
 
 import fastavro
 
-from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.bench import (
@@ -32,6 +30,7 @@ from cdc_assets_tests.bench import (
     timed,
     write_day,
 )
+from cdc_assets_tests.lakes import land, make_changes
 from cdc_assets_tests.registries import Schemas, avro_of, encoded, framed, serving
 
 ROUNDS = 4  # the first of which warms up

@@ -20,10 +20,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session
 from cdc_assets_tests import bench
 from cdc_assets_tests.e2e.stack import Broker
+from cdc_assets_tests.lakes import land
 from cdc_assets_tests.topics import Topic, kafka_source
 
 TOPIC, PARTITIONS = "shop.public.orders", 4

@@ -19,16 +19,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cdc_assets.cdc import lag
-from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session
 from cdc_assets.cdc.state import stage as table_days
 from cdc_assets.orchestration.assets import TABLES_AT_ONCE
-from cdc_assets_tests import bench
+from cdc_assets_tests import bench, lakes
 from cdc_assets_tests import events as ev
+from cdc_assets_tests.lakes import land
 
 SOURCES = ("first", "second", "third")
 TYPES = {"id": "int64", "name": "string", "status": "string", "amount": "int64"}
@@ -96,7 +94,7 @@ def make_tables(lake: Lake, days: Sequence[date], tables: int, at_once: int, for
         names = tables_of(source, tables)
         facts = table_days.gather(lake, source, names, days)
 
-        def make(name: str, source: str = source, facts: table_days.Facts = facts) -> None:
+        def make(name: str, source: str = source, facts: table_days.SourceContext = facts) -> None:
             for day in days:
                 table_days.make_table_day(lake, source, name, day, facts, force)
 
@@ -108,8 +106,8 @@ def make_stages(lake: Lake, days: Sequence[date]) -> None:
     """landing, changes and lag of all sources."""
     for source in SOURCES:
         land(lake, source, days)
-        changes.make_changes(lake, source, days)
-        lag.make_lag(lake, source, days)
+        lakes.make_changes(lake, source, days)
+        lakes.make_lag(lake, source, days)
 
 
 class Clock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
-from cdc_assets.cdc.lag import KINDS
+from cdc_assets.cdc.lag.measurement import KINDS
 from cdc_assets.cli.report import Count, Figures, Seconds, Size
 from cdc_assets.orchestration.recorded_runs import Verdict
 

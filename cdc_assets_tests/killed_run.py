@@ -15,15 +15,13 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import load_config
-from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import build_session, is_lost
 from cdc_assets.cdc.state import stage as table_days
 from cdc_assets_tests import events as ev
+from cdc_assets_tests.lakes import land, make_changes, make_lag
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
 

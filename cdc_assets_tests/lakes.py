@@ -23,15 +23,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.findings import ParsedDays, changes_findings, quarantine_examples
-from cdc_assets.cdc.changes.stage import count_by, make_changes
+from cdc_assets.cdc.changes.stage import count_by
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.findings import Finding
-from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.figures import count_landed
+from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.findings import landing_findings
-from cdc_assets.cdc.landing.stage import land
+from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.stages.changes import ChangesStage
+from cdc_assets.cdc.stages.contract import MakeOptions
+from cdc_assets.cdc.stages.lag import LagStage
+from cdc_assets.cdc.stages.landing import LandingStage
 from cdc_assets.cdc.state import stage as table_days
 from cdc_assets.cdc.state.order_findings import order_findings
 from cdc_assets.cdc.state.stage import DayReport
@@ -57,6 +61,27 @@ def days_of(landed: Iterable[date]) -> list[date]:
 
 
 # -- running -------------------------------------------------------------------------------------
+
+
+def land(
+    lake: Lake, source: str, days: Sequence[date], force: bool = False, allow_loss: bool = False
+) -> list[LandedDay | KafkaDay]:
+    """Land some days; what each was made of."""
+    options = MakeOptions(force, allow_loss)
+    made = LandingStage(lake.config, source).make(lake, days, options)
+    return [day.details for day in made.values()]
+
+
+def make_changes(lake: Lake, source: str, days: Sequence[date], force: bool = False) -> list[date]:
+    """The changes of some days; those that were made."""
+    made = ChangesStage(lake.config, source).make(lake, days, MakeOptions(force))
+    return [day for day, of in made.items() if of.is_new]
+
+
+def make_lag(lake: Lake, source: str, days: Sequence[date], force: bool = False) -> list[date]:
+    """The lag of some days; those that were made."""
+    made = LagStage(lake.config, source).make(lake, days, MakeOptions(force))
+    return [day for day, of in made.items() if of.is_new]
 
 
 def run_stages(lake: Lake, source: str, days: Sequence[date], force: bool = False) -> None:

@@ -23,8 +23,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from cdc_assets.cdc.errors import CdcError, ConfigError, first_line
-from cdc_assets.cdc.lag import KINDS
 from cdc_assets.cdc.lag.charts import densest, duration
+from cdc_assets.cdc.lag.measurement import KINDS
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.names import printable
 from cdc_assets.cli.report import Count, Figures

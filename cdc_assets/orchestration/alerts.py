@@ -26,7 +26,7 @@ import dagster as dg
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import Check
 from cdc_assets.orchestration import checks, health
-from cdc_assets.orchestration.asset_keys import asset_keys, table_key
+from cdc_assets.orchestration.assets.keys import asset_keys, table_key
 from cdc_assets.orchestration.event_feed import (
     CheckEvaluated,
     Event,

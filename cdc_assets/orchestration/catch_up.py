@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
 import dagster as dg
 
-from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import MissingTableError
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
-from cdc_assets.cdc.lake.commits import EXPIRED, DayCommit
-from cdc_assets.cdc.state.day_inputs import DayInputs
-from cdc_assets.orchestration.asset_keys import STAGES, table_key
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
+from cdc_assets.cdc.lake.metadata import LakeMetadata, PyIcebergMetadata
+from cdc_assets.cdc.stages.changes import ChangesStage
+from cdc_assets.cdc.stages.contract import Stage
+from cdc_assets.cdc.stages.lag import LagStage
+from cdc_assets.cdc.stages.landing import LandingStage
+from cdc_assets.cdc.stages.tables import TableStage
+from cdc_assets.orchestration.assets.keys import STAGES, table_key
 
 _DAY = timedelta(days=1)
 
@@ -74,53 +72,23 @@ def missing_since(config: Config, name: str, ended: date) -> tuple[date | None, 
 
     A day that was made before its end is missing until it is made again: more may have landed.
     """
-    landing, changes, lag = (_commits(config, name, t) for t in ("landing", "changes", "lag"))
-    made = made_of.complete_days(landing, changes, lag)
+    lake = PyIcebergMetadata(config)
+    stages = (LandingStage(config, name), ChangesStage(config, name), LagStage(config, name))
     tables = {
         table: _oldest_missing(
-            config.start_of(name, table), ended, _days(config, name, table, changes)
+            lake, [TableStage(config, name, table)], config.start_of(name, table), ended
         )
         for table in config.sources[name].tables
     }
     return (
-        _oldest_missing(config.start_date, ended, made),
+        _oldest_missing(lake, stages, config.start_date, ended),
         {table: day for table, day in tables.items() if day is not None},
     )
 
 
-def _oldest_missing(first: date, last: date, made: Collection[date]) -> date | None:
+def _oldest_missing(
+    lake: LakeMetadata, stages: Sequence[Stage[Any]], first: date, last: date
+) -> date | None:
     days = (first + n * _DAY for n in range((last - first).days + 1))
-    return next((day for day in days if day not in made), None)
-
-
-def _commits(config: Config, name: str, stage: str) -> dict[date, DayCommit]:
-    table = _open(config, reads.own_table(name, stage))
-    return reads.day_commits(table) if table else {}
-
-
-def _days(
-    config: Config, name: str, table: str, changes: Mapping[date, DayCommit]
-) -> Collection[date]:
-    """The days of a table that were made of what is there now, or have expired."""
-    opened = _open(config, reads.find_table(config, table, name))
-    if opened is None:
-        return ()
-    state, commits = reads.table_state(opened), {"changes": changes}
-    inputs = {day: DayInputs(config, name, table, day, commits, state) for day in state.tags}
-    made = {day for day, of_day in inputs.items() if of_day.is_of_what_is_there}
-    return made | _expired(config.start_of(name, table), opened)
-
-
-def _expired(first: date, table: Table) -> set[date]:
-    text = table.properties.get(EXPIRED)
-    if text is None:
-        return set()
-    return {first + n * _DAY for n in range((date.fromisoformat(text) - first).days + 1)}
-
-
-def _open(config: Config, table: reads.LakeTable) -> Table | None:
-    """The table, or None where no run has made it. Any other error of the catalog is raised."""
-    try:
-        return reads.open_table(config, table)
-    except MissingTableError:
-        return None
+    missing = (day for day in days if not all(stage.is_complete(lake, day) for stage in stages))
+    return next(missing, None)

@@ -40,7 +40,7 @@ from dagster._core.execution.retries import RetryMode, get_retries_config
 from dagster._core.executor.base import Executor
 
 from cdc_assets.orchestration import progress
-from cdc_assets.orchestration.asset_keys import key_of
+from cdc_assets.orchestration.assets.keys import key_of
 
 # Steps wait for the driver, for the catalog and for Kafka; of more, each takes the others' cores.
 STEPS_AT_ONCE = 4

@@ -19,13 +19,14 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
-from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, ConfigError, MissingTableError
 from cdc_assets.cdc.findings import Check, Finding, Severity
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
 from cdc_assets.cdc.lake.newest import NewestData, committed_ms, newest_data
 from cdc_assets.cdc.redaction import without_secrets
+from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.orchestration.checks import dagster_severity, evaluation, specs
 from cdc_assets.orchestration.metadata import dagster_values
 
@@ -89,15 +90,11 @@ def findings_of(config: Config, name: str, now: datetime | None = None) -> list[
 
 def _made_finding(config: Config, name: str, now: datetime) -> Finding:
     landing = reads.open_table(config, reads.own_table(name, "landing"))
-    landed = reads.day_commits(landing)
-    try:
-        changes = reads.open_table(config, reads.own_table(name, "changes"))
-        made = reads.day_commits(changes)
-    except MissingTableError:
-        made = {}
+    lake = PyIcebergMetadata(config)
+    landed = lake.day_commits(name, "landing")
     days = [
         day
-        for day in made_of.older_than_landing(landed, made)
+        for day in ChangesStage(config, name).outdated(lake)
         if now.timestamp() - (committed_ms(landing, landed[day].snapshot_id) or 0) / 1000
         > _UNDER_WAY.total_seconds()
     ]

@@ -17,7 +17,7 @@ from cdc_assets.cdc.lake.errors import one_line
 from cdc_assets.cdc.lake.maintenance import Figures
 from cdc_assets.cdc.places import OWN_ASSETS
 from cdc_assets.orchestration import progress
-from cdc_assets.orchestration.asset_keys import STAGES, table_key
+from cdc_assets.orchestration.assets.keys import STAGES, table_key
 from cdc_assets.orchestration.failures import failure
 from cdc_assets.orchestration.resources import SparkResource
 from cdc_assets.orchestration.schedules import cron_of, status

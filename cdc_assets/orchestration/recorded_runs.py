@@ -14,8 +14,8 @@ import dagster as dg
 
 from cdc_assets.cdc import markdown
 from cdc_assets.cdc.config import Config, config_path
-from cdc_assets.orchestration.asset_keys import PARSED, STAGES, asset_keys, table_key
-from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.assets.build import build_assets
+from cdc_assets.orchestration.assets.keys import PARSED, STAGES, asset_keys, table_key
 from cdc_assets.orchestration.records import newest_evaluations
 
 _TIMED = [stage for stage in STAGES if stage == "changes" or stage not in PARSED]

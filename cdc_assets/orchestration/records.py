@@ -8,12 +8,10 @@ day before where checks compare the two.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 from typing import Any
 
 import dagster as dg
@@ -21,16 +19,13 @@ from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_AS
 from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import Check, Finding
-from cdc_assets.cdc.lake.commits import DayCommit, TableState
+from cdc_assets.cdc.stages.contract import Version
 from cdc_assets.orchestration.checks import evaluation
 from cdc_assets.orchestration.metadata import dagster_values
 
 SNAPSHOT, UNCHANGED = "iceberg_snapshot", "unchanged_since_last_made"
 FINGERPRINT = "fingerprint"
-# Raised when what is recorded of a day changes, so that days are recorded anew.
-_RECORDER_VERSION = 1
 # An output with this mark gets no materialization. Without it Dagster would record one of each day
 # of the run when the step ends, beside those that were recorded as the days were done.
 _RECORDED = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
@@ -100,62 +95,21 @@ def recorded(
     return {date.fromisoformat(e.partition): e.metadata for e in events if e and e.partition}
 
 
-@dataclass(frozen=True)
-class Version:
-    """What a record of a day was made from: `snapshot` made the day.
-
-    `fingerprint` is that of the settings, and for stages of the day before.
-    """
-
-    snapshot: int
-    fingerprint: str
-
-    def metadata(self, unchanged: bool = False) -> dict[str, Any]:
-        """What is recorded with the day, to know it by."""
-        return {
-            SNAPSHOT: str(self.snapshot),
-            FINGERPRINT: self.fingerprint,
-            UNCHANGED: unchanged,
-        }
-
-    def as_recorded(self, known: Metadata | None) -> dict[str, Any] | None:
-        """The recorded metadata where it is that of this version; None where it is not."""
-        mine = {SNAPSHOT: str(self.snapshot), FINGERPRINT: self.fingerprint}
-        if known is None or any(n not in known or known[n].value != v for n, v in mine.items()):
-            return None
-        return {**known, UNCHANGED: True}
-
-
-def stage_versions(
-    config: Config, name: str, commits: Mapping[date, DayCommit], days: Sequence[date]
-) -> dict[date, Version]:
-    """The versions of days of a stage; a check compares a day with the one before it."""
-    settings = _fingerprint(config.source(name).model_dump(mode="json", exclude={"landing"}))
-    before = {day: commits.get(day - timedelta(days=1), DayCommit(0)) for day in days}
+def version_metadata(version: Version, unchanged: bool = False) -> dict[str, Any]:
+    """What is recorded with a day, to know its version by."""
     return {
-        day: Version(
-            commits[day].snapshot_id,
-            # A day of files ends without a commit.
-            _fingerprint([settings, before[day].snapshot_id, config.is_open(day)]),
-        )
-        for day in days
+        SNAPSHOT: str(version.snapshot),
+        FINGERPRINT: version.fingerprint,
+        UNCHANGED: unchanged,
     }
 
 
-def table_versions(
-    config: Config, name: str, table: str, state: TableState, days: Iterable[date]
-) -> dict[date, Version]:
-    """The versions of days of a table; a day made on another day before is another snapshot."""
-    source = config.source(name)
-    of_source = source.model_dump(mode="json", exclude={"landing", "tables"})
-    settings = _fingerprint([of_source, source.tables[table].model_dump(mode="json")])
-    return {day: Version(state.made_as(day), settings) for day in days}
-
-
-def _fingerprint(made_of: Any) -> str:
-    """Changes with what a record is made of, such as limits of checks and `samples`."""
-    text = json.dumps([_RECORDER_VERSION, made_of], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def as_recorded(version: Version, known: Metadata | None) -> dict[str, Any] | None:
+    """The recorded metadata where it is that of this version; None where it is not."""
+    mine = {SNAPSHOT: str(version.snapshot), FINGERPRINT: version.fingerprint}
+    if known is None or any(n not in known or known[n].value != v for n, v in mine.items()):
+        return None
+    return {**known, UNCHANGED: True}
 
 
 _ENDED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}

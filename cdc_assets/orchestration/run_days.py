@@ -22,8 +22,8 @@ from cdc_assets.cdc.java import require_java
 from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 from cdc_assets.cdc.names import TableName
 from cdc_assets.orchestration import progress
-from cdc_assets.orchestration.asset_keys import STAGES, asset_keys, table_key
-from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.assets.build import build_assets
+from cdc_assets.orchestration.assets.keys import STAGES, asset_keys, table_key
 from cdc_assets.orchestration.health import build_health_checks
 from cdc_assets.orchestration.interrupts import interruptible
 from cdc_assets.orchestration.jobs import (

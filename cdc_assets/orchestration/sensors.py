@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
 import dagster as dg
 
-from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import CdcError, MissingTableError
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
-from cdc_assets.cdc.lake.commits import DayCommit
-from cdc_assets.cdc.landing.files import see_days
+from cdc_assets.cdc.errors import CdcError
+from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
+from cdc_assets.cdc.landing.file_landing import FileLanding
+from cdc_assets.cdc.landing.sources import landing_source
 from cdc_assets.cdc.redaction import without_secrets
+from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.orchestration.alerts import build_alerts_sensor
-from cdc_assets.orchestration.asset_keys import asset_keys
+from cdc_assets.orchestration.assets.keys import asset_keys
 from cdc_assets.orchestration.health import build_health_sensor
 from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, SOURCE, daily, is_unfinished
 
@@ -41,7 +40,7 @@ def build_sensors(config: Config) -> list[dg.SensorDefinition]:
         "again.",
         default_status=_status(config.automation.conditions),
     )
-    files = [_landed_files(config)] if _of_files(config) else []
+    files = [_landed_files(config)] if _file_landings(config) else []
     watching = [build_health_sensor(config), build_alerts_sensor(config)]
     return [*files, conditions, *(sensor for sensor in watching if sensor is not None)]
 
@@ -50,9 +49,10 @@ def _status(is_on: bool) -> dg.DefaultSensorStatus:
     return dg.DefaultSensorStatus.RUNNING if is_on else dg.DefaultSensorStatus.STOPPED
 
 
-def _of_files(config: Config) -> dict[str, str]:
-    """The sources that land files, each with its folder."""
-    return {n: s.landing.files for n, s in config.sources.items() if s.landing.files is not None}
+def _file_landings(config: Config) -> list[FileLanding]:
+    """The landings of sources that land files."""
+    landings = (landing_source(config, source) for source in config.sources)
+    return [landing for landing in landings if isinstance(landing, FileLanding)]
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,7 @@ class RequestedDays:
     fingerprint: str
 
 
-def days_to_request(
-    config: Config, name: str, folder: str, now: float | None = None
-) -> RequestedDays | None:
+def days_to_request(landing: FileLanding, now: float | None = None) -> RequestedDays | None:
     """The days from the first one with new or changed files to the newest day that landed.
 
     A day that has landed and whose changes could not be made of it is requested, too. Days after a
@@ -78,9 +76,7 @@ def days_to_request(
     with the lake, not with earlier ticks: a day that was made by hand is not requested.
 
     Args:
-        config: cdc.yaml.
-        name: the source.
-        folder: its landing folder.
+        landing: the landing of a source.
         now: seconds since 1970; files younger than half a minute wait for the next tick.
 
     Raises:
@@ -88,36 +84,28 @@ def days_to_request(
         LandingError: the folder has entries, but none of a day.
         LakeError: the lake can't be read, so the landed days are unknown.
     """
-    now = time.time() if now is None else now
-    landed, made = _commits(config, name, "landing"), _commits(config, name, "changes")
-    seen = see_days(name, folder)
-    known = {
-        day: files
-        for day, files in seen.items()
+    config, source = landing.config, landing.source
+    lake = PyIcebergMetadata(config)
+    landed = lake.day_commits(source, "landing")
+    settled_ms = ((time.time() if now is None else now) - _SETTLED_SECONDS) * 1000
+    changed = {
+        day: fingerprint
+        for day, fingerprint in landing.changed_files(landed, settled_ms).items()
         if config.start_date <= day <= config.today()
-        and files.modified_ms <= (now - _SETTLED_SECONDS) * 1000
     }
-    # Days whose files were deleted are no change: landed records stay.
-    changed = set(made_of.not_landed(landed, {d: files.fingerprint for d, files in known.items()}))
-    older = {d for d in made_of.older_than_landing(landed, made) if d >= config.start_date}
-    if not changed | older:
+    outdated = ChangesStage(config, source).outdated(lake)
+    older = [day for day in outdated if day >= config.start_date and day not in changed]
+    if not changed and not older:
         return None
-    first = min(changed | older)
-    prints = {str(day): known[day].fingerprint for day in sorted(changed)}
-    prints |= {f"landing of {day}": str(landed[day].snapshot_id) for day in sorted(older - changed)}
+    prints = {str(day): fingerprint for day, fingerprint in sorted(changed.items())}
+    prints |= {f"landing of {day}": str(landed[day].snapshot_id) for day in older}
+    days = sorted([*changed, *older])
     return RequestedDays(
-        first,
+        days[0],
         max([*landed, *changed]),
-        tuple(sorted(changed | older)),
+        tuple(days),
         hashlib.sha256(repr(prints).encode()).hexdigest()[:16],
     )
-
-
-def _commits(config: Config, name: str, stage: str) -> Mapping[date, DayCommit]:
-    try:
-        return reads.day_commits(reads.open_table(config, reads.own_table(name, stage)))
-    except MissingTableError:
-        return {}  # no day is made
 
 
 def _landed_files(config: Config) -> dg.SensorDefinition:
@@ -133,14 +121,15 @@ def _landed_files(config: Config) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         requests, busy, faults = [], [], []
-        for name, folder in _of_files(config).items():
+        for landing in _file_landings(config):
+            name = landing.source
             if is_unfinished(context.instance, **{SOURCE: name}):
                 busy.append(name)
                 continue
             try:
-                requested = days_to_request(config, name, folder)
+                requested = days_to_request(landing)
             except OSError as error:
-                faults.append(f"{name}: {folder} can't be listed: {error}")
+                faults.append(f"{name}: {landing.folder} can't be listed: {error}")
                 continue
             except CdcError as error:
                 faults.append(f"{name}: {error}")

@@ -12,16 +12,18 @@ import pytest
 
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.landing.stage import land
+from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
+from cdc_assets.cdc.landing.file_landing import FileLanding
 from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.up_to_date import UpToDate
-from cdc_assets.orchestration.asset_keys import asset_keys
+from cdc_assets.cdc.stages.changes import ChangesStage
+from cdc_assets.orchestration.assets.keys import asset_keys
 from cdc_assets.orchestration.catch_up import catch_up_runs
 from cdc_assets.orchestration.health import MADE, findings_of
 from cdc_assets.orchestration.sensors import days_to_request
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.lakes import land
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(3)]
 TABLE = "public.t"
@@ -58,7 +60,11 @@ def lake(lake_of: LakeOf, folder: Path, name: str) -> Lake:
 
 
 def requested(lake: Lake, name: str, folder: Path) -> Any:
-    return days_to_request(lake.config, name, str(folder), LATER.timestamp())
+    return days_to_request(FileLanding(lake.config, name), LATER.timestamp())
+
+
+def _to_make(lake: Lake, name: str) -> list[date]:
+    return ChangesStage(lake.config, name).stale(PyIcebergMetadata(lake.config), DAYS)
 
 
 def test_a_day_whose_late_file_landed_and_whose_changes_failed_is_asked_for_until_they_are_made(
@@ -76,7 +82,7 @@ def test_a_day_whose_late_file_landed_and_whose_changes_failed_is_asked_for_unti
     assert set(run.assets) == set(asset_keys(name, lake.config)) - {
         key for key in asset_keys(name, lake.config) if key.path[-1] == "t"
     }
-    assert UpToDate(lake.config, name).stage("changes", DAYS) is None
+    assert _to_make(lake, name) == DAYS[1:]
     (finding,) = (f for f in findings_of(lake.config, name, LATER) if f.name == MADE.name)
     assert not finding.passed
     assert f"--from {DAYS[1]}" in (finding.description or "")
@@ -87,7 +93,7 @@ def test_a_day_whose_late_file_landed_and_whose_changes_failed_is_asked_for_unti
     lakes.run_all(lake, name, DAYS)
     assert requested(lake, name, folder) is None
     assert catch_up_runs(lake.config, name, DAYS[-1]) == []
-    assert UpToDate(lake.config, name).stage("changes", DAYS) is not None
+    assert _to_make(lake, name) == []
     (mended,) = (f for f in findings_of(lake.config, name, LATER) if f.name == MADE.name)
     assert mended.passed
     assert {"id": 77} in lakes.rows_of(lake, name, TABLE, DAYS[-1])
@@ -163,7 +169,7 @@ def test_a_folder_with_entries_and_no_day_is_an_error_that_shows_them(
         land(lake, name, DAYS)
     with pytest.raises(LandingError, match="has no folder of a day, but topics"):
         requested(lake, name, folder)
-    assert lake.day_commits(lake.stage(name, "landing")) == {}
+    assert lake.day_commits(name, "landing") == {}
 
 
 def test_an_empty_folder_makes_empty_days(lake_of: LakeOf, tmp_path: Path, name: str) -> None:

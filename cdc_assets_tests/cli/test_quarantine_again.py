@@ -15,12 +15,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cdc_assets.cdc.errors import LandingError
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cli.app import app
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.events import DAY, PgLog
+from cdc_assets_tests.lakes import land
 
 NEXT, LATER = DAY + timedelta(days=1), DAY + timedelta(days=2)
 LANDED = ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers")

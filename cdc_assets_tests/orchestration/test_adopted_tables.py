@@ -20,7 +20,7 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.definitions import build_definitions
-from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.assets.build import build_assets
 from cdc_assets.orchestration.resources import SparkResource
 from cdc_assets.orchestration.run_days import adopted_since
 from cdc_assets_tests import events as ev
@@ -114,8 +114,7 @@ def test_a_table_of_a_pattern_is_an_asset_at_the_reload_after_its_first_changes(
 def test_a_table_stays_adopted_when_all_its_records_lack_the_key(
     lake_of: LakeOf, tmp_path: Path, name: str, spark: SparkSession
 ) -> None:
-    from cdc_assets.cdc.changes.stage import make_changes
-    from cdc_assets.cdc.landing.stage import land
+    from cdc_assets_tests.lakes import land, make_changes
 
     log = ev.PgLog("shop", "public", "unkeyed", types={"id": "int32"}, key=None)
     log.create(id=1)

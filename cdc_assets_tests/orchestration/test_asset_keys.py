@@ -12,7 +12,7 @@ from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state.findings import CHECKS
 from cdc_assets.definitions import build_definitions
-from cdc_assets.orchestration.asset_keys import table_key
+from cdc_assets.orchestration.assets.keys import table_key
 from cdc_assets_tests.lakes import source_config
 
 ODD = [

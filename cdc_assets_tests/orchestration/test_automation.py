@@ -19,13 +19,11 @@ import pytest
 import yaml
 from dagster._daemon.auto_run_reexecution.auto_run_reexecution import should_retry
 
-from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.errors import ConfigError
-from cdc_assets.cdc.lag import make_lag
-from cdc_assets.cdc.landing.stage import land
+from cdc_assets.cdc.landing.file_landing import FileLanding
 from cdc_assets.definitions import build_definitions
-from cdc_assets.orchestration.asset_keys import asset_keys, table_key
+from cdc_assets.orchestration.assets.keys import asset_keys, table_key
 from cdc_assets.orchestration.catch_up import catch_up_runs
 from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
 from cdc_assets.orchestration.resources import SparkResource
@@ -34,6 +32,7 @@ from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.killed_run import children
+from cdc_assets_tests.lakes import land, make_changes, make_lag
 from cdc_assets_tests.paths import REPOSITORY
 
 DAYS = [ev.DAY + timedelta(days=n) for n in range(6)]
@@ -245,7 +244,7 @@ def test_new_changed_and_late_files_ask_for_their_days_and_all_behind_them(
     lake = lake_of({name: lakes.source_config(folder, tables=TABLES)})
 
     def wanted() -> Any:
-        return days_to_request(lake.config, name, str(folder), settled(folder))
+        return days_to_request(FileLanding(lake.config, name), settled(folder))
 
     everything = wanted()
     assert (everything.first, everything.last) == (DAYS[0], DAYS[5])
@@ -275,8 +274,8 @@ def test_files_that_are_still_written_wait(tmp_path: Path) -> None:
     warehouse = {"warehouse": str(tmp_path / "lake")}
     known = config(tmp_path, lake=warehouse)
     now = settled(tmp_path) - 60
-    assert days_to_request(known, "s", str(tmp_path), now + 5) is None
-    later = days_to_request(known, "s", str(tmp_path), now + 40)
+    assert days_to_request(FileLanding(known, "s"), now + 5) is None
+    later = days_to_request(FileLanding(known, "s"), now + 40)
     assert later is not None
     assert later.changed == (DAYS[0],)
 

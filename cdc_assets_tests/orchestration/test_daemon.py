@@ -19,7 +19,7 @@ import yaml
 from cdc_assets.cdc.config import load_config
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.spark import SHORT_RUN
-from cdc_assets.orchestration.asset_keys import table_key
+from cdc_assets.orchestration.assets.keys import table_key
 from cdc_assets.orchestration.catch_up import catch_up_runs
 from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
 from cdc_assets_tests import events as ev

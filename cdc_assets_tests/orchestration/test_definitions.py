@@ -18,17 +18,16 @@ from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import Config, TableConfig, load_config, parse_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.findings import Severity
-from cdc_assets.cdc.lag import make_lag
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state.columns import OWN_COLUMNS
 from cdc_assets.cdc.state.contracts import broken_of_table
 from cdc_assets.cdc.values.column_types import columns_of_config
-from cdc_assets.orchestration.asset_keys import table_key
-from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.assets.build import build_assets
+from cdc_assets.orchestration.assets.keys import table_key
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.lakes import changes_found, run_stages, source_config
+from cdc_assets_tests.lakes import changes_found, make_lag, run_stages, source_config
 from cdc_assets_tests.paths import REPOSITORY
 from cdc_assets_tests.shared_spark import SharedSpark
 
@@ -549,10 +548,10 @@ def test_a_second_run_of_the_range_makes_nothing_anew(
 ) -> None:
     _, lake = ran
     table = lake.state("defs", TableName("public", "good"))
-    before = lake.day_commits(lake.stage("defs", "changes")), lake.read_state(table)
+    before = lake.day_commits("defs", "changes"), lake.read_state(table)
     with dg.DagsterInstance.ephemeral() as another:
         run(lake, "defs", DAYS[0], DAYS[-1], another)
-    assert (lake.day_commits(lake.stage("defs", "changes")), lake.read_state(table)) == before
+    assert (lake.day_commits("defs", "changes"), lake.read_state(table)) == before
 
 
 @pytest.mark.parametrize(

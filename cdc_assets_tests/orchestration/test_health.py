@@ -13,7 +13,7 @@ import pytest
 from cdc_assets.cdc.changes.findings import CHECKS
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.definitions import build_definitions
-from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.assets.build import build_assets
 from cdc_assets.orchestration.health import (
     build_health_checks,
     build_health_sensor,

@@ -11,7 +11,7 @@ from cdc_assets.cdc import markdown
 from cdc_assets.cdc.changes.metadata import examples_table
 from cdc_assets.cdc.findings import fault_finding
 from cdc_assets.cdc.metadata import Columns
-from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.assets.build import build_assets
 from cdc_assets.orchestration.metadata import column_schema
 from cdc_assets_tests.lakes import config_of, source_config
 

@@ -15,17 +15,16 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import AutomationConfig, SourceConfig, TableConfig, load_config
 from cdc_assets.cdc.errors import AuditError, ConfigError, LandingError, MissingDayError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.files import LandedDay, from_lines, read_days
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.names import TableName
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.events import DAY, Landing, PgLog
+from cdc_assets_tests.lakes import land, make_changes
 
 DAYS = [DAY + timedelta(days=n) for n in range(3)]
 

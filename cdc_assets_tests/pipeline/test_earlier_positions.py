@@ -22,8 +22,8 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc import earlier_positions
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import INPUTS, REPORT
-from cdc_assets.cdc.made_of import made_by_other_rules
 from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.cdc.state import table_day
 from cdc_assets.cli.doctor.findings import Context, Status
 from cdc_assets.cli.doctor.lake import catalog
@@ -246,7 +246,7 @@ def _as_the_version_before(lake: Lake, source: str, stories: Sequence[Story]) ->
 
 def _write_again(lake: Lake, source: str, table: str, **columns: str) -> None:
     identifier = lake.stage(source, table)
-    made = lake.day_commits(identifier)
+    made = lake.day_commits(source, table)
     rows = lake.stage_days(source, table, [EARLIER])
     if table == "facts":
         rows = rows.where("destination <> 'order'")
@@ -333,14 +333,12 @@ def test_the_first_event_after_the_version_before_wins_and_a_late_one_loses(
     found = _differences(lake, source, stories, DAYS)
     assert not found, "\n" + "\n".join(found)
     # They stand, and it is said which they are.
-    made = lake.day_commits(lake.stage(source, "changes"))
-    assert made_by_other_rules(lake.config, source, made) == [EARLIER]
+    assert ChangesStage(lake.config, source).made_by_other_rules(lake) == [EARLIER]
     (warning,) = [f for f in catalog(Context(config=lake.config)) if "earlier rules" in f.found]
     assert warning.status is Status.warning
     assert warning.found == f"{source}: 1 days, {EARLIER} to {EARLIER}, were made by earlier rules"
     assert f"--source {source} --from {EARLIER} --to {TODAY}" in warning.remedy
     # What doctor says makes them again, under today's rules.
     lakes.run_all(lake, source, [EARLIER, TODAY])
-    made = lake.day_commits(lake.stage(source, "changes"))
-    assert made_by_other_rules(lake.config, source, made) == []
+    assert ChangesStage(lake.config, source).made_by_other_rules(lake) == []
     assert not _differences(lake, source, stories, DAYS)

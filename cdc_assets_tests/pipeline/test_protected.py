@@ -19,7 +19,6 @@ from pyspark.sql import Row as PlainRow
 
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.protected import protect, protected_schemas
-from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import Config, TableConfig, parse_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.lake.catalog import Lake
@@ -30,6 +29,7 @@ from cdc_assets_tests.lakes import (
     Row,
     assert_same_rows,
     changes_found,
+    make_changes,
     plain,
     rows_of,
     run_all,

@@ -15,13 +15,12 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.events import DAY
+from cdc_assets_tests.lakes import land, make_changes
 from cdc_assets_tests.model import Record
 from cdc_assets_tests.paths import CASES
 

@@ -17,12 +17,11 @@ import yaml
 from pyspark.sql import DataFrame
 
 from cdc_assets.cdc.changes.facts import ORDER, facts_of, read_facts
-from cdc_assets.cdc.changes.stage import count_by, make_changes
+from cdc_assets.cdc.changes.stage import count_by
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.lakes import Reports
+from cdc_assets_tests.lakes import Reports, land, make_changes
 from cdc_assets_tests.model import Classified, Landed, Record
 from cdc_assets_tests.paths import REPOSITORY
 from cdc_assets_tests.registries import in_json

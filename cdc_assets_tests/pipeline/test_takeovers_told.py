@@ -19,8 +19,8 @@ from cdc_assets.cli import inspect as inspection
 from cdc_assets.cli.doctor.findings import Context, Status
 from cdc_assets.cli.doctor.lake import epochs
 from cdc_assets.cli.inspect import rules_of_format
-from cdc_assets.orchestration.asset_keys import table_key
-from cdc_assets.orchestration.assets import build_assets
+from cdc_assets.orchestration.assets.build import build_assets
+from cdc_assets.orchestration.assets.keys import table_key
 from cdc_assets.orchestration.records import SNAPSHOT
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model

@@ -13,6 +13,7 @@ from datetime import date
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.changes.inputs import FACTS
 from cdc_assets.cdc.changes.order_facts import (
     CROSSED,
     SAYS_OLD_KEY,
@@ -28,7 +29,6 @@ from cdc_assets.cdc.config import WITH_DATABASES, SourceConfig
 from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sql
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
-from cdc_assets.cdc.made_of import FACTS
 from cdc_assets.cdc.positions import epoch_of, stream_of, time_in_day
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.placeholders import may_hold_placeholder
@@ -251,8 +251,7 @@ def read_facts(
     Args:
         tables: only these, but the recorded ones of the partitions of all.
     """
-    identifier = lake.stage(name, "changes")
-    changes, recorded = (lake.day_commits(i) for i in (identifier, lake.stage(name, TABLE)))
+    changes, recorded = (lake.day_commits(name, t) for t in ("changes", TABLE))
     made = [day for day in days if day in changes]
     # Facts of another making than the changes are of a run that did not end.
     with_facts = [d for d in made if d in recorded and recorded[d].inputs == changes[d].inputs]
@@ -299,7 +298,7 @@ def first_uses(
 
 def has_facts_of_all(lake: Lake, name: str) -> bool:
     """Whether all days of changes have their facts; those of early versions have none."""
-    changes, recorded = (lake.day_commits(lake.stage(name, t)) for t in ("changes", TABLE))
+    changes, recorded = (lake.day_commits(name, t) for t in ("changes", TABLE))
     return all(day in recorded for day in changes)
 
 

@@ -15,7 +15,6 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc import made_of
 from cdc_assets.cdc.changes.facts import (
     COMMENT,
     ORDER,
@@ -25,6 +24,7 @@ from cdc_assets.cdc.changes.facts import (
     has_facts_of_all,
     read_facts,
 )
+from cdc_assets.cdc.changes.inputs import FACTS, PARSED
 from cdc_assets.cdc.changes.keys import judge_keys, key_form_before
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas, fresh_schemas, known_schemas
 from cdc_assets.cdc.changes.parse import IDENTITY, KEPT_BYTES
@@ -45,48 +45,54 @@ from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
 from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
+from cdc_assets.cdc.lake.metadata import LakeMetadata
 from cdc_assets.cdc.lake.schema_rows import add_schemas, move_schemas
-from cdc_assets.cdc.made_of import FACTS
 from cdc_assets.cdc.registry.kept import kept_decoding
 from cdc_assets.cdc.sqltext import with_replaced
 
 
-def make_changes(lake: Lake, name: str, days: Sequence[date], force: bool = False) -> list[date]:
-    """Make changes, control and quarantine of some days in one pass.
+def create_tables(lake: Lake, source: str) -> None:
+    """Create the tables that changes are made in, where they are missing."""
+    for table, schema, comment in (
+        (
+            "quarantine",
+            columns.QUARANTINE,
+            "landed records that could not be read, with the reason",
+        ),
+        (FACTS, columns.FACTS, COMMENT),
+        ("control", columns.CONTROL, "events that change no row"),
+        ("changes", columns.CHANGES, "events that change rows"),
+    ):
+        lake.create_stage(source, table, schema, comment)
 
-    A day that was already made of the same landing by the same rules is left as it is.
 
-    Returns:
-        The days that were made.
+def make_changes(
+    lake: Lake,
+    source: str,
+    metadata: LakeMetadata,
+    inputs: Mapping[date, Mapping[str, Any]],
+) -> None:
+    """Make changes, control and quarantine of some days, one pass a run of days.
+
+    Args:
+        lake: where to; it has the tables of :func:`create_tables`.
+        source: the source.
+        metadata: what the lake said when the inputs were read.
+        inputs: for each day what it is made of.
 
     Raises:
-        MissingDayError: a day has no landing.
+        MissingDayError: the records of a day, or of the day before, were removed for their age.
     """
-    config, source = lake.config, lake.config.source(name)
-    identifiers = {
-        table: lake.create_stage(name, table, schema, comment)
-        for table, schema, comment in (
-            (
-                "quarantine",
-                columns.QUARANTINE,
-                "landed records that could not be read, with the reason",
-            ),
-            (FACTS, columns.FACTS, COMMENT),
-            ("control", columns.CONTROL, "events that change no row"),
-            ("changes", columns.CHANGES, "events that change rows"),
-        )
-    }
-    landed = lake.day_commits(lake.stage(name, "landing"))
-    current = {t: lake.day_commits(i) for t, i in identifiers.items()}
-    stale = list(days) if force else made_of.stale_changes(config, name, landed, current, days)
-    inputs = {day: made_of.of_changes(config, name, landed, day) for day in stale}
-    for day in stale:
-        _refuse_removed(source, name, landed, day)
-    for run in _contiguous(stale):
-        # Of tombstones the day before is read as well.
+    settings = lake.config.source(source)
+    identifiers = {table: lake.stage(source, table) for table in PARSED}
+    landed = metadata.day_commits(source, "landing")
+    current = {table: metadata.day_commits(source, table) for table in PARSED}
+    for day in inputs:
+        _refuse_removed(settings, source, landed, day)
+    for run in _contiguous(list(inputs)):
+        # Tombstones need the day before as well.
         rows = landed.records([run[0] - timedelta(days=1), *run])
-        _make_run(lake.sized(rows), name, source, run, inputs, identifiers, current)
-    return stale
+        _make_run(lake.sized(rows), source, settings, run, inputs, identifiers, current)
 
 
 def _refuse_removed(
@@ -306,7 +312,7 @@ def count_landed(lake: Lake, name: str, days: Sequence[date]) -> dict[date, int]
     """Records that landed on some days, also those removed since; a day without any is left out."""
     rows = lake.stage_days(name, "landing", days)
     counts = {r.landing_date: r["count"] for r in rows.groupBy("landing_date").count().collect()}
-    commits = lake.day_commits(lake.stage(name, "landing"))
+    commits = lake.day_commits(name, "landing")
     removed = {day: commits[day].removed for day in days if day in commits}
     return {**counts, **{day: count for day, count in removed.items() if count is not None}}
 

@@ -15,8 +15,8 @@ from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.facts import ORDER
+from cdc_assets.cdc.changes.inputs import FACTS
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.made_of import FACTS
 
 # Of so many earlier days a topic's tables are looked up.
 _DAYS = 30

@@ -39,7 +39,6 @@ from cdc_assets.cdc.lake.commits import (
     Snapshot,
     TableState,
     branch_prefix,
-    days_made,
     days_named,
 )
 from cdc_assets.cdc.lake.errors import is_conflict
@@ -131,14 +130,13 @@ class Lake:
         refs = {name: ref["snapshot-id"] for name, ref in raw.get("refs", {}).items()}
         return TableState(refs, snapshots, raw.get("properties", {}), raw["location"])
 
-    def day_commits(self, identifier: str) -> DayCommits:
-        """For each day of a stage table the commit that wrote it last."""
-        state = self.read_state(identifier)
-        if state is None:
-            return DayCommits()
-        commits = DayCommits(days_made((s.id, s.summary) for s in state.snapshots.values()))
-        commits.head = state.refs.get("main")
-        return commits
+    def day_commits(self, source: str, stage: str) -> DayCommits:
+        """As :meth:`LakeMetadata.day_commits`."""
+        return DayCommits.recorded_in(self.read_state(self.stage(source, stage)))
+
+    def table_state(self, source: str, table: str) -> TableState | None:
+        """As :meth:`LakeMetadata.table_state`."""
+        return self.read_state(self.state(source, TableName.parse(table)))
 
     # --- creation
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from functools import cached_property
 from typing import Any
 
 from cdc_assets.cdc.names import quote
@@ -45,7 +46,7 @@ class TableState:
     properties: Mapping[str, str]
     location: str
 
-    @property
+    @cached_property
     def tags(self) -> dict[date, int]:
         """The published days and the snapshot of each."""
         return {
@@ -121,6 +122,15 @@ class DayCommits(dict[date, DayCommit]):
     """The days of a stage table, and `head`: the table's newest commit when they were read."""
 
     head: int | None = None
+
+    @classmethod
+    def recorded_in(cls, state: TableState | None) -> DayCommits:
+        """The days that a stage table's metadata records; empty where there is no such table."""
+        if state is None:
+            return cls()
+        commits = cls(days_made((s.id, s.summary) for s in state.snapshots.values()))
+        commits.head = state.refs.get("main")
+        return commits
 
     def records(self, days: Iterable[date]) -> int | None:
         """The upper bound of the rows of some days; None where a commit does not record it."""

@@ -246,8 +246,8 @@ class _Work:
             return {}, None
         oldest = self.at.astimezone(ZoneInfo(self.lake.config.timezone)).date()
         oldest -= timedelta(days=keep)
-        landed = self.lake.day_commits(self.identifier)
-        changes = self.lake.day_commits(self.lake.stage(self.source, "changes"))
+        landed = self.lake.day_commits(self.source, self.table)
+        changes = self.lake.day_commits(self.source, "changes")
 
         def is_read(day: date) -> bool:
             made_of = changes[day].inputs if day in changes else {}

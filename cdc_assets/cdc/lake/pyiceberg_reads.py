@@ -78,16 +78,19 @@ def own_table(source: str, name: str) -> LakeTable:
     return LakeTable(source, name, own_place(source, name), is_state=False)
 
 
+def state_table(config: Config, source: str, name: str) -> LakeTable:
+    """The state table of ``namespace.table``, be it configured or not."""
+    table, flat = TableName.parse(name), config.lake.is_flat
+    parts, earlier = state_place(source, table, flat), earlier_place(source, table, flat)
+    earlier = earlier if earlier != parts else ()
+    return LakeTable(source, name, parts, is_state=True, earlier=earlier)
+
+
 def known_tables(config: Config) -> list[LakeTable]:
     """All tables that the configuration names, each source's own ones last."""
-    found, flat = [], config.lake.is_flat
+    found = []
     for source, settings in config.sources.items():
-        for text in settings.tables:
-            table = TableName.parse(text)
-            parts = state_place(source, table, flat)
-            earlier = earlier_place(source, table, flat)
-            earlier = earlier if earlier != parts else ()
-            found.append(LakeTable(source, text, parts, is_state=True, earlier=earlier))
+        found += [state_table(config, source, text) for text in settings.tables]
         found += [own_table(source, name) for name in OWN_ASSETS]
     return found
 

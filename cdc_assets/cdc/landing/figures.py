@@ -48,7 +48,7 @@ def count_landed(lake: Lake, source: str, days: Sequence[date]) -> LandedFigures
         records[row.landing_date] = records.get(row.landing_date, 0) + row.records
         if row.with_offset:
             offsets.setdefault(row.landing_date, {})[row.topic, row.partition] = row
-    commits = lake.day_commits(lake.stage(source, "landing"))
+    commits = lake.day_commits(source, "landing")
     removed = {day: commits[day].removed for day in span if day in commits}
     records |= {day: count for day, count in removed.items() if count is not None}
     return LandedFigures(records, offsets)

@@ -11,7 +11,7 @@ from cdc_assets.cdc.findings import Check, Finding, fault_finding
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.figures import LandedFigures, Offsets
 from cdc_assets.cdc.landing.kafka_plan import ONE_DAY, KafkaDay, TopicPartition
-from cdc_assets.cdc.made_of import LOST
+from cdc_assets.cdc.landing.source import LOST
 
 CHECKS = (
     Check(
@@ -32,7 +32,7 @@ def landing_findings(
         figures: of these days.
     """
     landed = figures.offsets
-    commits = lake.day_commits(lake.stage(source, "landing"))
+    commits = lake.day_commits(source, "landing")
     recorded = {day: KafkaDay.of_inputs(day, commit.inputs) for day, commit in commits.items()}
     findings = {}
     for day in days:

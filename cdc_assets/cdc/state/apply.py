@@ -42,8 +42,8 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, 
         return _merge_unkeyed(day, branch, columns)
     keyed = Keyed(day, columns)
     unchanged = Unchanged(
-        placeholder=day.source.unavailable_value,
-        keep_missing=day.source.missing_columns == "keep",
+        placeholder=day.settings.unavailable_value,
+        keep_missing=day.settings.missing_columns == "keep",
         maybe=day.day_facts.maybe_unchanged > 0,
         has_halves=day.has_split_updates,
     )
@@ -215,7 +215,7 @@ def _judge_values(
                 f"column {c.name!r} was inferred as {c.spark} and can't hold "
                 f"{report[c.lake].get('example', 'its values')} "
                 f"({report[c.lake]['count']} rows). Say its type "
-                f"in cdc.yaml: sources.{day.name}.tables.{day.table}.columns: "
+                f"in cdc.yaml: sources.{day.source}.tables.{day.table}.columns: "
                 f"{{{json.dumps(c.name, ensure_ascii=False)}: string}}",
             )
     units = _plain_units(rows, columns)
@@ -258,7 +258,7 @@ def _unfit(day: TableDay, rows: DataFrame, columns: TableColumns) -> dict[str, A
 
     What the source does not show is not taken: the report stands in the lake's metadata.
     """
-    shown = {c.name for c in columns.own if day.source.shows_column(day.table, c.name)}
+    shown = {c.name for c in columns.own if day.settings.shows_column(day.table, c.name)}
     aggregates = [f"count({c.unfit}) AS {c.work}_n" for c in columns.own]
     aggregates += [
         f"min(substring({c.unfit}, 1, 60)) AS {c.work}_x" for c in columns.own if c.name in shown

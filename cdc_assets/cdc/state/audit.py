@@ -164,7 +164,7 @@ def _explain_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableCol
         .first()
     )
     assert found is not None
-    are_shown = all(day.source.shows_column(day.table, name) for name in columns.key_names)
+    are_shown = all(day.settings.shows_column(day.table, name) for name in columns.key_names)
     twice = on_branch.groupBy(*work).count().where("count > 1")
     counted = [tuple(r) for r in twice.limit(5).collect()] if are_shown else twice.count()
     raise AuditError(

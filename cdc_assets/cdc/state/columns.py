@@ -151,7 +151,7 @@ class TableColumns:
         """Find the day's types, create or alter the table, and fix how values are read."""
         day = self.day
         self._before = self._existing() if day.state else {}
-        schemas = day.facts.schemas
+        schemas = day.context.schemas
         configured = types.columns_of_config(day.config.lake_columns)
         latest = self._as_wanted(schemas.latest(day.table, day.day), configured)
         without = self._latest = types.over(configured, latest)
@@ -211,7 +211,7 @@ class TableColumns:
             ConfigError: the one can't become the other.
         """
         keys = self._possible_keys()
-        if faults := with_messages(self.day.name, self.day.table, said, configured, keys):
+        if faults := with_messages(self.day.source, self.day.table, said, configured, keys):
             raise ConfigError([str(fault) for fault in faults])
         of_rows = {n: k for n, k in said.items() if n not in keys}
         of_keys = {n: k for n, k in said.items() if n in keys}
@@ -236,7 +236,7 @@ class TableColumns:
 
     def _find_narrower(self, schema_ids: Sequence[str]) -> None:
         """Note columns that a newer schema makes narrower than one of an earlier day did (R5)."""
-        table, schemas = self.day.table, self.day.facts.schemas
+        table, schemas = self.day.table, self.day.context.schemas
         older = [
             (landed, schemas.columns[table, schema_id])
             for (name, schema_id), landed in schemas.first_landed.items()
@@ -277,7 +277,7 @@ class TableColumns:
         after = "after"
         # A value that was not sent says nothing of its column's type (R2). The longest first: a
         # map's placeholder holds the text's.
-        for form in sorted(placeholder_forms(self.day.source.unavailable_value), key=len)[::-1]:
+        for form in sorted(placeholder_forms(self.day.settings.unavailable_value), key=len)[::-1]:
             after = f"replace({after}, {literal(f':{form}')}, ':null')"
         names = sorted({name for names in self.day.day_facts.key_names for name in names})
         row = rows.agg(
@@ -310,7 +310,7 @@ class TableColumns:
         """Look up in which order records have these columns, where they are new."""
         day = self.day
         if names and found.first:
-            self._in_records = names_in_order(self.lake, day.name, day.day, found, names)
+            self._in_records = names_in_order(self.lake, day.source, day.day, found, names)
 
     def _key_names(self, existing: Sequence[str] | None) -> tuple[str, ...]:
         config = self.day.config.key
@@ -320,9 +320,10 @@ class TableColumns:
             if existing is not None and set(existing) != set(config):
                 raise ConfigError(
                     [
-                        f"sources.{self.day.name}.tables.{self.day.table}.key: got {list(config)}, "
-                        f"but the table in the lake is keyed by {list(existing)}. Keep that key, "
-                        "or drop the table and make its days again"
+                        f"sources.{self.day.source}.tables.{self.day.table}.key: "
+                        f"got {list(config)}, but the table in the lake is keyed by "
+                        f"{list(existing)}. Keep that key, or drop the table and make its days "
+                        "again"
                     ]
                 )
             return config
@@ -333,7 +334,7 @@ class TableColumns:
             listed = " and ".join(str(list(names)) for names in sorted(seen))
             raise SchemaDriftError(
                 f"{self.day.label} {self.day.day}: message keys name different columns, {listed}. "
-                f"Say which are the key: sources.{self.day.name}.tables.{self.day.table}.key: […]"
+                f"Say which are the key: sources.{self.day.source}.tables.{self.day.table}.key: […]"
             )
         return tuple(existing) if existing is not None else next(iter(seen), ())
 
@@ -350,7 +351,7 @@ class TableColumns:
                 raise ConfigError(
                     [
                         f"{day.label}: the column {name!r} starts with {RESERVED_PREFIX}, which "
-                        f"is taken. Give it another name: sources.{day.name}.tables.{day.table}."
+                        f"is taken. Give it another name: sources.{day.source}.tables.{day.table}."
                         f"rename: {{{name}: {name.removeprefix(RESERVED_PREFIX)}}}"
                     ]
                 )
@@ -377,7 +378,7 @@ class TableColumns:
                 for n, t in distinct.items()
             ]
             self.lake.create_state(
-                day.name,
+                day.source,
                 TableName.parse(day.table),
                 StructType([*fields, *OWN_COLUMNS.fields]),
                 f"{day.label} as it stood at the end of each day: VERSION AS OF '<day>'",
@@ -414,7 +415,7 @@ class TableColumns:
             return True
         day = self.day
         cure = (
-            f"give it another name: sources.{day.name}.tables.{day.table}.rename: "
+            f"give it another name: sources.{day.source}.tables.{day.table}.rename: "
             f"{{{json.dumps(name)}: …}}"
         )
         if any(name in names for names in day.day_facts.key_names):
@@ -493,7 +494,7 @@ class TableColumns:
             for name in (self._lake_name(n) for n in day.config.lake_columns)
             if name in existing
         }
-        faults = with_lake(day.name, day.table, existing, entries, day.start, day.day)
+        faults = with_lake(day.source, day.table, existing, entries, day.start, day.day)
         if faults and day.day > day.start:
             raise ConfigError([str(fault) for fault in faults])
         return self._without_contradicted(existing, entries)

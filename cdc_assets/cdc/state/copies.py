@@ -77,7 +77,7 @@ def _entries(keyed: Keyed, days: Sequence[date]) -> DataFrame:
     events = Query(keyed.events(days)).extend(TOLD_BY).plan()
     own = events.where(IS_MOVE)
     entries = own.select(*_ENTRY)
-    if any(of_day.moves for of_day in keyed.day.of_days(days)):
+    if any(facts.key_changes for facts in keyed.day.facts_on_days(days)):
         entries = entries.unionByName(keyed.left_keys(events, days).select(*_ENTRY))
     return entries.where("k IS NOT NULL AND position IS NOT NULL")
 
@@ -93,14 +93,16 @@ def _suspects(keyed: Keyed, own: DataFrame) -> DataFrame:
         last = literal(day.last_source_time)
         early = f"can_copy AND {by_kafka} AND coalesce(source_ts_ms <= {last}, true)"
         parts.append(own.where(early).select("k"))
-        of_source = own.where(f"can_copy AND NOT {by_kafka}")
+        placed_by_source = own.where(f"can_copy AND NOT {by_kafka}")
         stood = keyed.base_positions(keyed.removed_on(day.window), keyed.target())
         if stood is not None:
             met = stood.selectExpr("k AS met_k", f"{elements_in(real_part('pos'))} AS met")
             ties = F.expr("k = met_k AND compared = met")
-            parts.append(of_source.join(met, ties, "left_semi").select("k"))
-        if any(of_day.truncates for of_day in day.past):
+            parts.append(placed_by_source.join(met, ties, "left_semi").select("k"))
+        if any(facts.truncates for facts in day.past):
             cuts = day.events(day.window).where("op = 't' AND position IS NOT NULL")
             met = F.broadcast(cuts.selectExpr(f"{elements_in('position')} AS met").distinct())
-            parts.append(of_source.join(met, F.expr("compared = met"), "left_semi").select("k"))
+            parts.append(
+                placed_by_source.join(met, F.expr("compared = met"), "left_semi").select("k")
+            )
     return reduce(DataFrame.unionAll, parts).distinct()

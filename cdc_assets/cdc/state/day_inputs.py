@@ -9,12 +9,12 @@ from datetime import date, timedelta
 from functools import cached_property
 from typing import Any
 
-from cdc_assets.cdc import made_of
+from cdc_assets.cdc.changes.inputs import changes_inputs, rules_fingerprint
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import ConfigError, MissingDayError
 from cdc_assets.cdc.lake.commits import INPUTS, DayCommit, TableState
-from cdc_assets.cdc.state.facts import pair_window_of
 from cdc_assets.cdc.state.judge import TABLE as EPOCHS
+from cdc_assets.cdc.state.source_context import pair_window_of
 
 # Raised when the making of days changes, so that days made before are made again.
 MERGER_VERSION = 6
@@ -25,7 +25,7 @@ class DayInputs:
 
     Args:
         config: cdc.yaml.
-        name: the source.
+        source: the name of the source in cdc.yaml.
         table: the table's name in the configuration.
         day: the day.
         commits: for each stage table its days.
@@ -35,16 +35,16 @@ class DayInputs:
     def __init__(
         self,
         config: Config,
-        name: str,
+        source: str,
         table: str,
         day: date,
         commits: Mapping[str, Mapping[date, DayCommit]],
         state: TableState | None,
     ) -> None:
-        self.config, self.name, self.table, self.day = config, name, table, day
+        self.config, self.source, self.table, self.day = config, source, table, day
         self.commits, self.state = commits, state
-        self.source = config.source(name)
-        self.start = config.start_of(name, table)
+        self.settings = config.source(source)
+        self.start = config.start_of(source, table)
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -55,14 +55,14 @@ class DayInputs:
             MissingDayError: the day before, or the day's changes, are not there yet.
         """
         self._check_start()
-        expected = made_of.of_changes(self.config, self.name, self.commits["landing"], self.day)
+        expected = changes_inputs(self.config, self.source, self.commits["landing"], self.day)
         for table in ("quarantine", "control", "changes"):
             if self.commits[table].get(self.day, DayCommit(0)).inputs != expected:
                 raise MissingDayError(
-                    f"{self.name}.{table}",
+                    f"{self.source}.{table}",
                     self.day,
                     "It is missing, or older than its landing. Materialize it first: "
-                    f"cdc-assets run --source {self.name} --from {self.day} --to {self.day}.",
+                    f"cdc-assets run --source {self.source} --from {self.day} --to {self.day}.",
                 )
         found = {**self._parents(), "rules": self._rules()}
         # Most sources have one server all their life.
@@ -70,16 +70,16 @@ class DayInputs:
 
     def _parents(self) -> dict[str, Any]:
         """The day before and the changes, as they are now."""
-        of_days = [*pair_window_of(self.config, self.name, self.day), self.day]
+        days = [*pair_window_of(self.config, self.source, self.day), self.day]
         made = self.commits["changes"]
         return {
             "day_before": self._day_before(),
-            "changes": {str(day): made[day].snapshot_id for day in of_days if day in made},
+            "changes": {str(day): made[day].snapshot_id for day in days if day in made},
         }
 
     def epochs_on(self, day: date) -> dict[str, Any]:
         """What is known of epochs that had begun by the end of a day (O11); empty: there is one."""
-        if not self.source.finds_epochs or not self.commits[EPOCHS]:
+        if not self.settings.finds_epochs or not self.commits[EPOCHS]:
             return {}
         found = self.commits[EPOCHS][max(self.commits[EPOCHS])].inputs["found"]
         end = int(self.config.end_of(day).timestamp() * 1000)
@@ -97,7 +97,7 @@ class DayInputs:
 
         They are made again first, the oldest first.
         """
-        if self.state is None or not self.source.finds_epochs or not self.commits[EPOCHS]:
+        if self.state is None or not self.settings.finds_epochs or not self.commits[EPOCHS]:
             return []
         tags = sorted(day for day in self.state.tags if self.start <= day < self.day)
         return [d for d in tags if self.state.made_of(d).get("epochs", {}) != self.epochs_on(d)]
@@ -141,18 +141,18 @@ class DayInputs:
         """The error of an earlier day that this one can't be made without."""
         if self.state and self.state.is_expired(day):
             return MissingDayError(
-                f"{self.name}.{self.table}",
+                f"{self.source}.{self.table}",
                 day,
-                f"It has expired (keep_days: {self.source.keep_days}), and {self.day} can't be "
+                f"It has expired (keep_days: {self.settings.keep_days}), and {self.day} can't be "
                 "made without it. What was made stays as it is; to rebuild the table from its "
-                f"first day: cdc-assets run --source {self.name} --table '{self.table}' "
+                f"first day: cdc-assets run --source {self.source} --table '{self.table}' "
                 f"--from {self.start} --to {max(self.state.tags)}.",
             )
         missing, tags = self.start, self.state.tags if self.state else {}
         while missing in tags:
             missing += timedelta(days=1)
         return MissingDayError(
-            f"{self.name}.{self.table}", day, f"Materialize it first, or run --from {missing}."
+            f"{self.source}.{self.table}", day, f"Materialize it first, or run --from {missing}."
         )
 
     def _check_start(self) -> None:
@@ -161,7 +161,7 @@ class DayInputs:
         if made and made[0] < self.start:
             raise ConfigError(
                 [
-                    f"{self.name}.{self.table}: start_date {self.start} is later than {made[0]}, "
+                    f"{self.source}.{self.table}: start_date {self.start} is later than {made[0]}, "
                     f"which is made already. Set start_date: {made[0]}, or drop the table first"
                 ]
             )
@@ -177,10 +177,10 @@ class DayInputs:
     def _rules(self) -> str:
         rules = [
             MERGER_VERSION,
-            made_of.rules_fingerprint(self.config, self.name),
-            self.source.missing_columns,
-            self.source.unavailable_value,
-            self.source.late_days,
-            self.source.tables[self.table].rename,
+            rules_fingerprint(self.config, self.source),
+            self.settings.missing_columns,
+            self.settings.unavailable_value,
+            self.settings.late_days,
+            self.settings.tables[self.table].rename,
         ]
         return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]

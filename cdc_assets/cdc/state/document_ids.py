@@ -19,7 +19,7 @@ CANONICAL = "canonical_ids"
 
 def has_document_ids(day: TableDay) -> bool:
     """Is the table one of MongoDB?"""
-    return day.source.format == DEBEZIUM_MONGODB.name
+    return day.settings.format == DEBEZIUM_MONGODB.name
 
 
 def check_ids(day: TableDay) -> None:
@@ -44,7 +44,7 @@ def check_ids(day: TableDay) -> None:
     example = Query(rows).where(differs).select(f"`{own}` AS id").plan().first()
     if example is None:
         return
-    is_shown = not is_hashed and day.source.shows_column(day.table, ID)
+    is_shown = not is_hashed and day.settings.shows_column(day.table, ID)
     shown = f", such as {example.id}" if is_shown else ""
     raise AuditError(
         day.label,

@@ -58,16 +58,16 @@ def _refuse_keys(day: TableDay, columns: TableColumns, counted: Mapping[str, str
 def how_to_make(day: TableDay) -> str:
     """How a table is made anew."""
     return (
-        f"Make the table anew: {command_to_make(day.name, day.table, day.start, day.day)}. Where "
+        f"Make the table anew: {command_to_make(day.source, day.table, day.start, day.day)}. Where "
         f"the landing does not reach back to {day.start}, have the connector take a new snapshot "
-        f"and set sources.{day.name}.tables.{day.table}.start_date to its day"
+        f"and set sources.{day.source}.tables.{day.table}.start_date to its day"
     )
 
 
 def _counted(day: TableDay, columns: TableColumns) -> dict[str, str]:
     """How many of the rows of the day before have such values, by column."""
     rows = day.lake.at(day.identifier, day.base or 0)
-    hexadecimal = hexadecimal_form(day.source.unavailable_value)
+    hexadecimal = hexadecimal_form(day.settings.unavailable_value)
     asked: dict[str, tuple[OwnColumn, str]] = {}
     counts: dict[str, Sql] = {}
     for c in columns.own:

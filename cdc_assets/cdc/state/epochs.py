@@ -27,7 +27,7 @@ from cdc_assets.cdc.state.takeovers import (
 
 
 @dataclass(frozen=True)
-class OfStream:
+class StreamEpochs:
     """The epochs of a table while it comes from one stream.
 
     `number` is the first of them, `begins` are where the others begin; `first_ms` is the Kafka
@@ -44,7 +44,7 @@ class OfStream:
 class TableEpochs:
     """The epochs of a table."""
 
-    streams: tuple[OfStream, ...]
+    streams: tuple[StreamEpochs, ...]
     anew: Mapping[str, Mapping[tuple[str, int], tuple[int, ...]]]  # by stream: topics made anew
 
     @property
@@ -138,7 +138,7 @@ class TableEpochs:
         lane = Lane(topic, partition, sum(kafka_ms >= instant for instant in instants))
         return of.number + sum(has_begun(begin, lane, offset, kafka_ms) for begin in of.begins)
 
-    def _number(self, of: OfStream, kafka_time: Sql) -> Sql:
+    def _number(self, of: StreamEpochs, kafka_time: Sql) -> Sql:
         begun = (self._has_begun(of.stream, begin, kafka_time) for begin in of.begins)
         return " + ".join([f"{of.number}L", *(f"CAST({one} AS bigint)" for one in begun)])
 
@@ -178,14 +178,14 @@ class SourceEpochs:
     @property
     def starts(self) -> list[int]:
         """When epochs of any table begin, but the first ones: Kafka timestamps, ms."""
-        return sorted({start for table in self.first for start in self.of_table(table).starts})
+        return sorted({start for table in self.first for start in self.for_table(table).starts})
 
     @property
     def in_words(self) -> list[str]:
         """What was found: since when, of whom, and what shows it."""
         tables: dict[tuple[str, str], list[tuple[int, str]]] = {}
         for table in sorted(self.first):
-            for former, of in pairwise(self.of_table(table).streams):
+            for former, of in pairwise(self.for_table(table).streams):
                 tables.setdefault((former.stream, of.stream), []).append((of.first_ms, table))
         return [
             *map(begin_in_words, self.begins),
@@ -196,16 +196,16 @@ class SourceEpochs:
             ),
         ]
 
-    def of_table(self, table: str) -> TableEpochs:
+    def for_table(self, table: str) -> TableEpochs:
         """The epochs of a table."""
         listed = sorted(self.first.get(table, {}).items(), key=lambda item: (item[1], item[0]))
         ordered = _of_one_database(listed)
-        found: list[OfStream] = []
+        found: list[StreamEpochs] = []
         number = 0
         for n, (name, first) in enumerate(ordered):
             end = ordered[n + 1][1] if n + 1 < len(ordered) else None
             begins = tuple(b for b in self.streams[name].begins if end is None or b.instant < end)
-            found.append(OfStream(name, first, number, begins))
+            found.append(StreamEpochs(name, first, number, begins))
             number += len(begins) + 1
         anew = {name: self.streams[name].anew for name, _ in ordered}
         return TableEpochs(tuple(found), anew)
@@ -218,9 +218,9 @@ class SourceEpochs:
             for b in self.begins
         ]
         several = {
-            table: {of.stream: of.first_ms for of in of_table.streams}
+            table: {of.stream: of.first_ms for of in table_epochs.streams}
             for table in sorted(self.first)
-            if len((of_table := self.of_table(table)).streams) > 1
+            if len((table_epochs := self.for_table(table)).streams) > 1
         }
         anew = {
             name: sorted([*place, list(instants)] for place, instants in s.anew.items())
@@ -296,6 +296,6 @@ def joined_first(
     """
     found = {table: dict(of) for table, of in known.items()}
     for table, stream, kafka_ms in seen:
-        of_table = found.setdefault(table, {})
-        of_table[stream] = min(kafka_ms, of_table.get(stream, kafka_ms))
+        table_epochs = found.setdefault(table, {})
+        table_epochs[stream] = min(kafka_ms, table_epochs.get(stream, kafka_ms))
     return found

@@ -39,19 +39,18 @@ class Kept:
     epochs: SourceEpochs
 
 
-def newest_kept(lake: Lake, name: str, changes: Commits) -> Kept:
+def newest_kept(lake: Lake, source: str, changes: Commits) -> Kept:
     """The newest that was kept and still holds; what a later day found holds for earlier ones, too.
 
     Args:
         changes: the days of `changes`.
     """
-    identifier = lake.stage(name, TABLE)
-    known = lake.day_commits(identifier)
+    known = lake.day_commits(source, TABLE)
     valid = (d for d, commit in known.items() if commit.inputs["changes"] == _of(changes, d))
     day = max(valid, default=None)
     if day is None:
         return Kept(None, SourceEpochs())
-    handle = lake.handle(identifier)
+    handle = lake.handle(lake.stage(source, TABLE))
     with iceberg_rows(lake.spark, handle, equal={"landing_date": _days(day)}) as rows:
         (told,) = (str(row.getField("streams")) for row in rows)
     return Kept(day, SourceEpochs.read(json.loads(told)))
@@ -73,7 +72,7 @@ def days_to_judge(kept: Kept, changes: Commits, until: date) -> list[date]:
 
 
 def judge(
-    lake: Lake, name: str, kept: Kept, days: Sequence[date], facts: Sequence[Row]
+    lake: Lake, source: str, kept: Kept, days: Sequence[date], facts: Sequence[Row]
 ) -> SourceEpochs:
     """What is known of a source's streams at the end of some days.
 
@@ -88,14 +87,14 @@ def judge(
     own.sort(key=lambda f: (f.landing_date, f.stream, f.topic, f.partition))
     seen = ((f.table_name, f.stream, f.first_kafka_ms) for f in own if f.first_kafka_ms is not None)
     for (day, stream), rows in groupby(own, lambda f: (f.landing_date, f.stream)):
-        of_day = _by_partition(list(rows))
-        read = partial(_landed, lake, name, stream, day)
-        streams[stream] = judged(streams.get(stream, Stream(stream)), day, of_day, read)
+        partitions = _by_partition(list(rows))
+        read = partial(_landed, lake, source, stream, day)
+        streams[stream] = judged(streams.get(stream, Stream(stream)), day, partitions, read)
     return SourceEpochs(streams, joined_first(first, seen))
 
 
 def keep(
-    lake: Lake, name: str, changes: Commits, kept: Kept, day: date, epochs: SourceEpochs
+    lake: Lake, source: str, changes: Commits, kept: Kept, day: date, epochs: SourceEpochs
 ) -> None:
     """Keep what is known at the end of a day, where that is news or the last time is long ago."""
     is_known = kept.day is not None and epochs.found == kept.epochs.found
@@ -103,8 +102,8 @@ def keep(
         return
     if kept.day is None and not epochs.found and len(changes) < _KEPT_EVERY:
         return
-    identifier = lake.create_stage(name, TABLE, columns.EPOCHS, COMMENT)
-    head = lake.day_commits(identifier).head
+    identifier = lake.create_stage(source, TABLE, columns.EPOCHS, COMMENT)
+    head = lake.day_commits(source, TABLE).head
     row = (day, json.dumps(epochs.told()))
     rows = lake.spark.createDataFrame([row], columns.EPOCHS)
     inputs = {day: {"changes": _of(changes, day), "found": epochs.found}}
@@ -148,14 +147,14 @@ def _joined(topic: str, partition: int, facts: Sequence[Row]) -> PartitionFacts:
     )
 
 
-def epochs_until(lake: Lake, name: str, until: date) -> SourceEpochs:
+def epochs_until(lake: Lake, source: str, until: date) -> SourceEpochs:
     """What is known of a source's streams at the end of a day; what is found is kept."""
-    changes = lake.day_commits(lake.stage(name, "changes"))
-    kept = newest_kept(lake, name, changes)
+    changes = lake.day_commits(source, "changes")
+    kept = newest_kept(lake, source, changes)
     days = days_to_judge(kept, changes, until)
-    epochs = judge(lake, name, kept, days, read_facts(lake, name, days, []))
+    epochs = judge(lake, source, kept, days, read_facts(lake, source, days, []))
     if days:
-        keep(lake, name, changes, kept, days[-1], epochs)
+        keep(lake, source, changes, kept, days[-1], epochs)
     return epochs
 
 
@@ -182,25 +181,25 @@ def _counted(events: Query, is_overtaken: bool) -> list[OutOfOrder]:
     return [OutOfOrder(r.table_name, r.stream, r.events, r.since, is_overtaken) for r in rows]
 
 
-def unexplained_falls(lake: Lake, name: str, day: date, epochs: SourceEpochs) -> list[OutOfOrder]:
+def unexplained_falls(lake: Lake, source: str, day: date, epochs: SourceEpochs) -> list[OutOfOrder]:
     """What falls on a day within an epoch, and is no copy: a job."""
     in_order = (
         "OVER (PARTITION BY stream, topic, partition, epoch ORDER BY offset "
         "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     )
     events = (
-        _events(lake, name, day)
+        _events(lake, source, day)
         .where("NOT is_read AND stream_element IS NOT NULL")
-        .extend({"epoch": of_tables(epochs, "time")})
+        .extend({"epoch": epoch_sql(epochs, "time")})
         .extend({"highest": f"max(stream_element) {in_order}"})
         .where("stream_element < highest AND NOT is_copy")
     )
     return _counted(events, is_overtaken=False)
 
 
-def overtaken(lake: Lake, name: str, day: date, epochs: SourceEpochs) -> list[OutOfOrder]:
+def overtaken(lake: Lake, source: str, day: date, epochs: SourceEpochs) -> list[OutOfOrder]:
     """What former streams of tables send on a day: a job, none where no table has two."""
-    several = {t: of for t in sorted(epochs.first) if len((of := epochs.of_table(t)).streams) > 1}
+    several = {t: of for t in sorted(epochs.first) if len((of := epochs.for_table(t)).streams) > 1}
     if not several:
         return []
     conditions = (
@@ -208,7 +207,7 @@ def overtaken(lake: Lake, name: str, day: date, epochs: SourceEpochs) -> list[Ou
         for table, of in several.items()
     )
     events = (
-        Query(lake.stage_days(name, "changes", [day]))
+        Query(lake.stage_days(source, "changes", [day]))
         .where("position IS NOT NULL")
         .extend(
             {
@@ -221,26 +220,26 @@ def overtaken(lake: Lake, name: str, day: date, epochs: SourceEpochs) -> list[Ou
     return _counted(events, is_overtaken=True)
 
 
-def has_several_streams(lake: Lake, name: str) -> bool:
+def has_several_streams(lake: Lake, source: str) -> bool:
     """Is it known that tables of a source come from several streams, one after the other?"""
-    known = lake.day_commits(lake.stage(name, TABLE))
+    known = lake.day_commits(source, TABLE)
     return bool(known) and bool(known[max(known)].inputs["found"].get("streams"))
 
 
-def of_tables(epochs: SourceEpochs, kafka_time: Sql) -> Sql:
+def epoch_sql(epochs: SourceEpochs, kafka_time: Sql) -> Sql:
     """The epoch of an event of any table."""
-    found = ((table, epochs.of_table(table)) for table in sorted(epochs.first))
+    found = ((table, epochs.for_table(table)) for table in sorted(epochs.first))
     several = (
-        (f"table_name = {literal(table)}", of_table.sql(kafka_time))
-        for table, of_table in found
-        if of_table.count > 1
+        (f"table_name = {literal(table)}", epochs_of_table.sql(kafka_time))
+        for table, epochs_of_table in found
+        if epochs_of_table.count > 1
     )
     return case(*several, otherwise="0L")
 
 
-def _landed(lake: Lake, name: str, stream: str, day: date) -> Iterator[Landed]:
+def _landed(lake: Lake, source: str, stream: str, day: date) -> Iterator[Landed]:
     """A stream's events of a day, in the order in which they are judged; a job."""
-    events = _events(lake, name, day).where(f"stream = {literal(stream)}").plan()
+    events = _events(lake, source, day).where(f"stream = {literal(stream)}").plan()
     for row in events.orderBy("time", "topic", "partition", "offset").toLocalIterator():
         element = None if row.stream_element is None else tuple(row.stream_element)
         yield Landed(
@@ -255,14 +254,14 @@ def _landed(lake: Lake, name: str, stream: str, day: date) -> Iterator[Landed]:
         )
 
 
-def _events(lake: Lake, name: str, day: date) -> Query:
+def _events(lake: Lake, source: str, day: date) -> Query:
     """The events of a day that say their stream, and whether they are copies of earlier ones."""
-    window = lake.config.source(name).late_days
+    window = lake.config.source(source).late_days
     days = [day - timedelta(days=n) for n in range(window, -1, -1)]
     place = "landing_date, time, topic, partition, offset, position"
     told_by = "topic, table_name, is_read, key, op, before, after, old_key, new_key"
     return (
-        Query(lake.stage_days(name, "changes", days))
+        Query(lake.stage_days(source, "changes", days))
         .extend(
             {
                 "stream": stream_of("connector", "server", "db"),

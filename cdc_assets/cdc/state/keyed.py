@@ -260,7 +260,7 @@ class Keyed:
         own = Query(events).where(IS_MOVE).extend({"is_removal": "op = 'd'"})
         kept = [f"CASE WHEN NOT is_removal THEN {name} END AS {name}" for name in ("after", "link")]
         moves = own.select("k", "is_removal", "position", *kept, *common).where("k IS NOT NULL")
-        if not self.day.day_facts.moves:
+        if not self.day.day_facts.key_changes:
             return moves.plan()
         gone = ("true AS is_removal", "position", "CAST(NULL AS string) AS after")
         no_link = f"CAST(NULL AS {_kind(events, 'k').simpleString()}) AS link"
@@ -301,7 +301,7 @@ class Keyed:
         return (
             before.join(after, "sequence")
             .where(F.col("before_k") != F.col("after_k"))
-            .where(apart <= day.source.late_days)
+            .where(apart <= day.settings.late_days)
             .withColumn("day", F.greatest("before_day", "after_day"))
         )
 
@@ -326,13 +326,15 @@ class Keyed:
         """
         changed = events.where("op IN ('c', 'u') AND ok IS NOT NULL AND NOT (ok <=> k)")
         left = changed.where(LEAVES_KEY)
-        if not all(of_day.is_paired and of_day.is_order_known for of_day in self.day.of_days(days)):
+        if not all(
+            facts.is_paired and facts.is_order_known for facts in self.day.facts_on_days(days)
+        ):
             elements = compared_elements()
             gone = ("k AS gone", f"{elements} AS gone_at")
             deletes = events.where("op = 'd'").selectExpr(*gone)
             # The delete may have landed on a day before.
             others = [d for d in self.day.window if d not in days]
-            if any(of_day.ops.get("d") for of_day in self.day.of_days(others)):
+            if any(facts.ops.get("d") for facts in self.day.facts_on_days(others)):
                 earlier = self.events(others).where("op = 'd'")
                 deletes = deletes.unionByName(earlier.selectExpr(*gone))
             deletes = deletes.distinct()
@@ -367,7 +369,7 @@ class Keyed:
     def removed_on(self, days: Sequence[date]) -> DataFrame | None:
         """`k`, `pos` of what was removed on some days; None where nothing was."""
         day = self.day
-        past = day.of_days(days)
+        past = day.facts_on_days(days)
         if not any(s.removals or s.split_updates for s in past):
             return None
         events = self.events(days)
@@ -432,7 +434,7 @@ class Keyed:
         """
         placed = moves.withColumn("seen", self._seen(days))
         known = [F.col("seen"), literal_position(past_cut)]
-        if any(of_day.truncates for of_day in self.day.of_days(days)):
+        if any(facts.truncates for facts in self.day.facts_on_days(days)):
             placed = placed.crossJoin(F.broadcast(_cuts(events)))
             known += [cut_before(), _cut_earlier_day()]
         if base is not None:
@@ -448,7 +450,7 @@ class Keyed:
 
     def _seen(self, days: Sequence[date]) -> Column:
         """The highest position of a key that landed before a move on some days."""
-        if all(of_day.without_position == of_day.events for of_day in self.day.of_days(days)):
+        if all(facts.without_position == facts.events for facts in self.day.facts_on_days(days)):
             return literal_position(None)  # as in a first load: there is none to look for
         within = (
             Window.partitionBy("k", "topic", "partition")

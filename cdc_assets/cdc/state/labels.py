@@ -56,14 +56,14 @@ def find_labels(day: TableDay, columns: Iterable[types.ColumnTypes]) -> Labels:
     if not own:
         return Labels()
     # All tables of the source say it, also those that are not made now.
-    known = known_schemas(day.lake, day.name)
+    known = known_schemas(day.lake, day.source)
     others = {
         (table, name): kind
         for (table, _), of in known.columns.items()
         for name, kind in of.items()
         if kind.wire in _KINDS and not types.has_numbers(kind.labels)
     }
-    rows = day.lake.stage_days(day.name, "changes", [day.day])
+    rows = day.lake.stage_days(day.source, "changes", [day.day])
     tables = sorted({day.table, *(table for table, _ in others)})
     images = Query(rows.where(F.col("table_name").isin(tables))).extend(
         {"_row": "try_parse_json(coalesce(after, before))"}

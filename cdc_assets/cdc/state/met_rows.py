@@ -24,10 +24,10 @@ def count_met_rows(keyed: Keyed) -> dict[str, int]:
         left out where the day can have none.
     """
     day = keyed.day
-    if day.source.format in _OF_ANY_DATABASE:
-        if day.day_facts.moves or day.has_split_updates:
+    if day.settings.format in _OF_ANY_DATABASE:
+        if day.day_facts.key_changes or day.has_split_updates:
             return {"arrived_on_rows": _arrived_on_rows(keyed)}
-    elif day.config.replica_identity == "full" and day.day_facts.moves:
+    elif day.config.replica_identity == "full" and day.day_facts.key_changes:
         return {"before_of_others": _before_of_others(keyed)}
     return {}
 
@@ -63,7 +63,7 @@ def _before_of_others(keyed: Keyed) -> int:
         {"met": f"lag(after) OVER ({in_order})", "met_tx": f"lag(tx) OVER ({in_order})"}
     )
     # What was not sent (R2), and what only one of the two has, tells nothing.
-    unsent = (may_hold_placeholder(n, day.source.unavailable_value) for n in ("met", "before"))
+    unsent = (may_hold_placeholder(n, day.settings.unavailable_value) for n in ("met", "before"))
     differs = (
         "tx <> met_tx AND before <> met AND json_object_keys(before) = json_object_keys(met) "
         f"AND NOT ({' OR '.join(unsent)})"

@@ -24,9 +24,9 @@ from cdc_assets.cdc.state.epochs import (
 )
 from cdc_assets.cdc.state.judge import (
     OutOfOrder,
+    epoch_sql,
     epochs_until,
     has_several_streams,
-    of_tables,
     overtaken,
     unexplained_falls,
 )
@@ -115,7 +115,7 @@ def _read_positions(parsed: ParsedDays, epochs: SourceEpochs) -> list[Positions]
     """
     lake, settings = parsed.lake, parsed.settings
     named = epoch_of("kafka_ts_ms", settings.resets)
-    found = of_tables(epochs, time_in_day(lake.config.timezone))
+    found = epoch_sql(epochs, time_in_day(lake.config.timezone))
     epoch = found if settings.finds_epochs else named
     # Positions of the earlier form have their epoch in front.
     ranked = F.expr(

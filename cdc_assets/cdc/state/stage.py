@@ -27,10 +27,10 @@ from cdc_assets.cdc.state.day_inputs import DayInputs
 from cdc_assets.cdc.state.document_ids import check_ids, has_document_ids
 from cdc_assets.cdc.state.earlier_values import VALUES_VERSION, earlier_values
 from cdc_assets.cdc.state.epochs import SourceEpochs, named_instants
-from cdc_assets.cdc.state.facts import Facts, gather
+from cdc_assets.cdc.state.source_context import SourceContext, gather
 from cdc_assets.cdc.state.table_day import TableDay
 
-__all__ = ["DayReport", "Facts", "gather", "make_table_day"]
+__all__ = ["DayReport", "SourceContext", "gather", "make_table_day"]
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,10 @@ class DayReport:
 
 def make_table_day(
     lake: Lake,
-    name: str,
+    source: str,
     table: str,
     day: date,
-    facts: Facts,
+    context: SourceContext,
     force: bool = False,
     state: TableState | None = None,
 ) -> DayReport:
@@ -95,14 +95,14 @@ def make_table_day(
         ConcurrentRunError: another run published the day meanwhile, made of something else.
     """
     began = time.monotonic()
-    table_day = _read(lake, name, table, day, facts, state)
+    table_day = _read(lake, source, table, day, context, state)
     inputs, state = table_day.inputs, table_day.state
     if state and not force and inputs.is_up_to_date:
         if state.refs.get("main") != state.tags[max(state.tags)]:
             lake.mend_main(table_day.identifier)
         return _report_of(inputs.summary)
-    if make_earlier_again(lake, name, table, day, facts, state):
-        table_day = _read(lake, name, table, day, facts)
+    if make_earlier_again(lake, source, table, day, context, state):
+        table_day = _read(lake, source, table, day, context)
         inputs, state = table_day.inputs, table_day.state
     _check_databases(table_day)
     check_ids(table_day)
@@ -135,7 +135,7 @@ def make_table_day(
 
 
 def make_earlier_again(
-    lake: Lake, name: str, table: str, day: date, facts: Facts, state: TableState | None
+    lake: Lake, source: str, table: str, day: date, context: SourceContext, state: TableState | None
 ) -> dict[date, DayReport]:
     """Make those days before a day again, on which a new server had begun that was found since.
 
@@ -146,34 +146,35 @@ def make_earlier_again(
         MissingDayError: what such a day is made of is gone.
     """
     made: dict[date, DayReport] = {}
-    inputs = DayInputs(lake.config, name, table, day, facts.commits, state)
+    inputs = DayInputs(lake.config, source, table, day, context.commits, state)
     for earlier in inputs.outdated:
         try:
-            of_day = gather(lake, name, [table], [earlier])
-            made[earlier] = make_table_day(lake, name, table, earlier, of_day)
+            earlier_context = gather(lake, source, [table], [earlier])
+            made[earlier] = make_table_day(lake, source, table, earlier, earlier_context)
         except MissingDayError as error:
-            found = (facts.epochs or SourceEpochs()).of_table(table)
+            found = (context.epochs or SourceEpochs()).for_table(table)
+            instants = named_instants(found.starts)
             raise MissingDayError(
                 error.what,
                 error.day,
                 f"{earlier} was made before it was found that {'; '.join(found.in_words)}. It is "
                 f"to be made again, and can't. {error.remedy} To go on from {day} without that, "
-                f"name the instants: sources.{name}.position_reset: {named_instants(found.starts)}",
+                f"name the instants: sources.{source}.position_reset: {instants}",
             ) from error
     return made
 
 
 def _read(
     lake: Lake,
-    name: str,
+    source: str,
     table: str,
     day: date,
-    facts: Facts,
+    context: SourceContext,
     state: TableState | None = None,
 ) -> TableDay:
     if state is None:
-        state = lake.read_state(lake.state(name, TableName.parse(table)))
-    return TableDay(lake, name, table, day, facts, state)
+        state = lake.read_state(lake.state(source, TableName.parse(table)))
+    return TableDay(lake, source, table, day, context, state)
 
 
 def _build(
@@ -210,7 +211,7 @@ def _build(
         earlier_until=str(earlier[0]) if earlier else None,
         earlier_bases={str(epoch): basis for epoch, basis in earlier[1].items()} if earlier else {},
         other_basis=sum(r.count for r in ranges)
-        - sum(r.count for r in day.day_facts.of_bases(day.bases)),
+        - sum(r.count for r in day.day_facts.ranges_on(day.bases)),
         seconds=round(time.monotonic() - began, 2),
         **{"rows": day.rows_before + written.pop("net"), **written, **figures},
     )
@@ -222,7 +223,7 @@ def _made_meanwhile(day: TableDay, branch: DayBranch, error: Exception) -> DayRe
     Raises:
         ConcurrentRunError: it made the day of something else.
     """
-    now = _read(day.lake, day.name, day.table, day.day, day.facts)
+    now = _read(day.lake, day.source, day.table, day.day, day.context)
     if now.state is None or now.state.tags.get(day.day) == branch.replaces:
         return None
     if now.inputs.summary.get(INPUTS) == day.inputs.text:
@@ -231,8 +232,8 @@ def _made_meanwhile(day: TableDay, branch: DayBranch, error: Exception) -> DayRe
 
 
 def _report_of(summary: Mapping[str, str]) -> DayReport:
-    of_day = {**json.loads(summary[REPORT]), "made": False, "rules_changed": False}
-    return DayReport(**of_day)
+    recorded = {**json.loads(summary[REPORT]), "made": False, "rules_changed": False}
+    return DayReport(**recorded)
 
 
 def _too_late(day: TableDay) -> int:
@@ -285,15 +286,15 @@ def _check_databases(day: TableDay) -> None:
             day.day,
             f"its events are of several databases ({', '.join(day.databases)}), whose rows would "
             "overwrite each other. Name all tables of the source in three parts, in cdc.yaml under "
-            f"sources.{day.name}.tables: {named}",
+            f"sources.{day.source}.tables: {named}",
         )
 
 
 def _check_quarantine(day: TableDay) -> None:
-    if day.source.on_quarantine != "block":
+    if day.settings.on_quarantine != "block":
         return
     bad = (
-        day.lake.spark.table(day.lake.stage(day.name, "quarantine"))
+        day.lake.spark.table(day.lake.stage(day.source, "quarantine"))
         .where(F.col("landing_date") == F.lit(day.day))
         .groupBy("table_name", "reason")
         .count()
@@ -306,5 +307,5 @@ def _check_quarantine(day: TableDay) -> None:
             day.label,
             day.day,
             f"quarantine holds {reasons} and on_quarantine is block. See "
-            f"lake.{day.name}.quarantine; mend the landing, or set on_quarantine: publish.",
+            f"lake.{day.source}.quarantine; mend the landing, or set on_quarantine: publish.",
         )

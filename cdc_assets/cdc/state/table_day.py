@@ -36,7 +36,13 @@ from cdc_assets.cdc.positions import (
 from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.state.day_inputs import DayInputs
-from cdc_assets.cdc.state.facts import DayFacts, Facts, bases_of, pair_window_of, window_of
+from cdc_assets.cdc.state.source_context import (
+    DayFacts,
+    SourceContext,
+    bases_of,
+    pair_window_of,
+    window_of,
+)
 
 POSITION, SOURCE_TS, LANDED = "_cdc_position", "_cdc_source_ts_ms", "_cdc_landing_date"
 # A row of the table is read and written again in a quarter of the time that an event takes.
@@ -54,26 +60,26 @@ class TableDay:
     def __init__(
         self,
         lake: Lake,
-        name: str,
+        source: str,
         table: str,
         day: date,
-        facts: Facts,
+        context: SourceContext,
         state: TableState | None,
     ) -> None:
-        self.name, self.table, self.day = name, table, day
-        self.facts, self.state = facts, state
-        self.source: SourceConfig = lake.config.source(name)
-        self.config: TableConfig = self.source.tables[table]
-        self.inputs = DayInputs(lake.config, name, table, day, facts.commits, state)
+        self.source, self.table, self.day = source, table, day
+        self.context, self.state = context, state
+        self.settings: SourceConfig = lake.config.source(source)
+        self.config: TableConfig = self.settings.tables[table]
+        self.inputs = DayInputs(lake.config, source, table, day, context.commits, state)
         self.start = self.inputs.start
-        self.window = window_of(lake.config, name, day)
-        self.pair_window = pair_window_of(lake.config, name, day)
+        self.window = window_of(lake.config, source, day)
+        self.pair_window = pair_window_of(lake.config, source, day)
         self._is_kafka = self._is_placed_by_kafka()
         self.database = self._database()
         self.day_facts = self.facts_on(day)
         self.past = [self.facts_on(d) for d in self.window]
-        self.identifier = lake.state(name, TableName.parse(table))
-        self.label = f"{name}.{table}"
+        self.identifier = lake.state(source, TableName.parse(table))
+        self.label = f"{source}.{table}"
         work = self._work()
         self.lake = lake.sized(work)
         # What stays as it was is written again, too: so the table must be small itself.
@@ -82,7 +88,7 @@ class TableDay:
     def _work(self) -> int:
         """At most how many events are read for the day, or rows of the table for as much work."""
         read: list[DayFacts] = [self.day_facts, *(self.past if self.looks_back else ())]
-        events = sum(of_day.events for of_day in read)
+        events = sum(facts.events for facts in read)
         return events + self._stands("total-records") // _ROWS_AN_EVENT
 
     def _stands(self, figure: str) -> int:
@@ -155,18 +161,18 @@ class TableDay:
         return {db: events for db, events in found.items() if db != self.database}
 
     def _landed_on(self, day: date) -> DayFacts:
-        return self.facts.of_days.get((self.table, day), DayFacts())
+        return self.context.days.get((self.table, day), DayFacts())
 
     # --- rows whose position has the earlier form
 
     def _is_placed_by_kafka(self) -> bool:
         """Does the Kafka timestamp stand in for the source time, which no event has any more?"""
-        known = (self.facts.of_days.get((self.table, d)) for d in [*self.window, self.day])
-        bases = {r.basis for of_day in known if of_day for r in of_day.ranges}
+        known = (self.context.days.get((self.table, d)) for d in [*self.window, self.day])
+        bases = {r.basis for facts in known if facts for r in facts.ranges}
         today = {basis for basis in bases if not is_earlier(basis)}
         if today:
             return any(basis.startswith(f"{KAFKA_TIME},") for basis in today)
-        return self.source.format in ("canal", "maxwell")
+        return self.settings.format in ("canal", "maxwell")
 
     @cached_property
     def earlier_rows(self) -> tuple[date, dict[int, str]] | None:
@@ -217,17 +223,17 @@ class TableDay:
 
     def facts_on(self, day: date) -> DayFacts:
         """What metadata says of the table's events on a day, positions in today's form."""
-        return self._landed_on(day).of_database(self.database).in_todays_form(self._is_kafka)
+        return self._landed_on(day).in_database(self.database).in_todays_form(self._is_kafka)
 
     @property
     def may_be_unsent(self) -> bool:
         """Whether an event of the day may leave a column as it was (R1, R2)."""
-        return self.day_facts.maybe_unchanged > 0 or self.source.missing_columns == "keep"
+        return self.day_facts.maybe_unchanged > 0 or self.settings.missing_columns == "keep"
 
     @property
     def has_split_updates(self) -> bool:
         """Whether the day, or one of those that it looks back on, has halves of split updates."""
-        return any(of_day.split_updates for of_day in [self.day_facts, *self.past])
+        return any(facts.split_updates for facts in [self.day_facts, *self.past])
 
     @property
     def looks_back(self) -> bool:
@@ -268,31 +274,31 @@ class TableDay:
     @cached_property
     def is_all_after(self) -> bool:
         """Does each event of the day stand after all that landed before it?"""
-        own = self.day_facts.of_bases(self.bases)
+        own = self.day_facts.ranges_on(self.bases)
         return sum(r.count for r in own) == self.day_facts.events and not self.may_meet_earlier
 
     @cached_property
     def may_meet_earlier(self) -> bool:
         """May a position of the day stand before one that landed earlier, or tie with it?"""
-        own = self.day_facts.of_bases(self.bases)
+        own = self.day_facts.ranges_on(self.bases)
         if len(own) < len(self.day_facts.ranges):
             return True
         if not own:
             return False
         before: list[Sequence[int] | None] = [self._highest_before]
-        before += [of_day.highest(self.bases) for of_day in self.past]
+        before += [facts.highest(self.bases) for facts in self.past]
         if not any(before):
             return False
-        sent = (self.facts.of_days.get((self.table, d), DayFacts()) for d in self.window)
+        sent = (self.context.days.get((self.table, d), DayFacts()) for d in self.window)
         bases = self._before.get("bases", {}).values()
-        if any(of_day.is_vague for of_day in sent) or any(map(is_vague_today, bases)):
+        if any(facts.is_vague for facts in sent) or any(map(is_vague_today, bases)):
             return True
         return not all(is_all_after(r.lowest, p) for r in own for p in before if p)
 
     @cached_property
     def last_source_time(self) -> int | None:
         """The last time at the source that landed on the days looked back on (ms), if known."""
-        times = [of_day.source_times for of_day in self.past if of_day.ranges]
+        times = [facts.source_times for facts in self.past if facts.ranges]
         return None if None in times else max((t[1] for t in times if t), default=-1)
 
     @cached_property
@@ -300,12 +306,12 @@ class TableDay:
         """May an event of the day be a copy of one that landed before (O15)?"""
         if not all(r.basis.startswith(f"{KAFKA_TIME},") for r in self.day_facts.ranges):
             return self.may_meet_earlier
-        if self.source.format == "canal" or not self.day_facts.ranges:
+        if self.settings.format == "canal" or not self.day_facts.ranges:
             return False  # nothing tells a copy
         # A Kafka timestamp that stands in tells nothing of copies: these have the source's time.
         first = self.day_facts.source_times
         if self.last_source_time is None or first is None:
-            return any(of_day.ranges for of_day in self.past)
+            return any(facts.ranges for facts in self.past)
         return first[0] <= self.last_source_time
 
     @property
@@ -324,9 +330,9 @@ class TableDay:
     def is_late_checked(self) -> bool:
         """Does the table's database check keys at the end of a statement or transaction (O16)?"""
         days = [*self.past, self.day_facts]
-        if any(of_day.lanes for of_day in days):
+        if any(facts.lanes for facts in days):
             return True
-        bases = [r.basis for of_day in days for r in of_day.ranges]
+        bases = [r.basis for facts in days for r in facts.ranges]
         return any(basis.split(",")[0] in KEYS_CHECKED_LATE for basis in bases)
 
     @cached_property
@@ -402,7 +408,7 @@ class TableDay:
 
     def window_before(self, day: date) -> list[date]:
         """The `late_days` before a day, oldest first."""
-        return window_of(self.inputs.config, self.name, day)
+        return window_of(self.inputs.config, self.source, day)
 
     @property
     def _before(self) -> dict[str, Any]:
@@ -418,7 +424,7 @@ class TableDay:
         # A new server sends the last transactions of the former one again: those are known by GTID.
         is_sent_again = self._may_be_sent_again(days)
         before = self.window_before(min(days)) if is_sent_again else []
-        changed = self.lake.stage_days(self.name, "changes", [*before, *days])
+        changed = self.lake.stage_days(self.source, "changes", [*before, *days])
         start = start_of_day("landing_date", self.lake.config.timezone)
         own = Query(changed.where(F.col("table_name") == self.table))
         if any(self._landed_on(d).databases.keys() - {self.database} for d in days):
@@ -439,33 +445,33 @@ class TableDay:
 
     def _epoch(self) -> Sql:
         """The epoch of an event that has `kafka_time`."""
-        if self.facts.epochs is None:
-            return epoch_of("kafka_ts_ms", self.source.resets)
+        if self.context.epochs is None:
+            return epoch_of("kafka_ts_ms", self.settings.resets)
         end = start_of_day("landing_date + 1", self.lake.config.timezone)
-        return self.facts.epochs.of_table(self.table).sql(f"least(kafka_time, {end} - 1)")
+        return self.context.epochs.for_table(self.table).sql(f"least(kafka_time, {end} - 1)")
 
     def _may_be_sent_again(self, days: Sequence[date]) -> bool:
         """Did a new server take over on these days, or in the `late_days` before?"""
-        if not days or self.facts.epochs is None:
+        if not days or self.context.epochs is None:
             return False
         first = min([*self.window_before(min(days)), *days])
         began = self.inputs.config.end_of(first - timedelta(days=1)).timestamp() * 1000
-        of_table = self.facts.epochs.of_table(self.table)
-        return any(b.instant >= began for of in of_table.streams for b in of.begins)
+        table_epochs = self.context.epochs.for_table(self.table)
+        return any(b.instant >= began for stream in table_epochs.streams for b in stream.begins)
 
     def has_earlier_changes(self, days: Sequence[date]) -> bool:
         """Has `changes` positions of the earlier form on some days?"""
-        of_days = [of_day for d in days if (of_day := self.facts.of_days.get((self.table, d)))]
-        return any(is_earlier(r.basis) for of_day in of_days for r in of_day.ranges)
+        known = [facts for d in days if (facts := self.context.days.get((self.table, d)))]
+        return any(is_earlier(r.basis) for facts in known for r in facts.ranges)
 
     def truncated(self, days: Sequence[date]) -> list[int] | None:
         """The position of the highest truncate that landed on some days, None where none did."""
-        found = (of_day.truncated(self.bases) for of_day in self.of_days(days))
+        found = (facts.truncated(self.bases) for facts in self.facts_on_days(days))
         return max((position for position in found if position), default=None)
 
-    def of_days(self, days: Sequence[date]) -> list[DayFacts]:
+    def facts_on_days(self, days: Sequence[date]) -> list[DayFacts]:
         """What metadata says of the table's events on some days; nothing of days without any."""
-        return [self.facts_on(day) for day in days if (self.table, day) in self.facts.of_days]
+        return [self.facts_on(day) for day in days if (self.table, day) in self.context.days]
 
 
 def _is_of(days: Iterable[date]) -> Sql:

@@ -167,19 +167,19 @@ def _is_later(time: int | None, latest: int | None) -> bool:
 
 def _by_facts(stream: Stream, facts: Sequence[PartitionFacts]) -> Stream:
     partitions = dict(stream.partitions)
-    for of_day in facts:
-        lane = stream.newest(of_day.topic, of_day.partition)
+    for partition in facts:
+        lane = stream.newest(partition.topic, partition.partition)
         known = partitions.get(lane)
         top = known.top if known else None
-        if of_day.highest is not None and (top is None or of_day.highest >= top.element):
-            assert of_day.highest_kafka_ms is not None
-            top = _Top(of_day.highest, of_day.highest_offset, of_day.highest_kafka_ms)
+        if partition.highest is not None and (top is None or partition.highest >= top.element):
+            assert partition.highest_kafka_ms is not None
+            top = _Top(partition.highest, partition.highest_offset, partition.highest_kafka_ms)
         partitions[lane] = _Partition(
-            max(of_day.last_offset, known.last_offset if known else -1),
-            max(of_day.last_kafka_ms, known.last_kafka_ms if known else -1),
+            max(partition.last_offset, known.last_offset if known else -1),
+            max(partition.last_kafka_ms, known.last_kafka_ms if known else -1),
             top,
         )
-    times = [stream.latest, *(of_day.last_source_ts_ms for of_day in facts)]
+    times = [stream.latest, *(partition.last_source_ts_ms for partition in facts)]
     latest = max((time for time in times if time is not None), default=None)
     return replace(stream, latest=latest, partitions=partitions)
 

@@ -128,7 +128,7 @@ class Unkeyed:
         """`after` with the old row's values where one was not sent (R2), and whether one lacks."""
         if not self.day.day_facts.maybe_unchanged:
             return F.col("after"), F.lit(False).alias("unfilled")
-        forms = placeholder_forms(self.day.source.unavailable_value)
+        forms = placeholder_forms(self.day.settings.unavailable_value)
         new, old = (
             F.try_parse_json(image).try_cast("map<string,variant>") for image in ("after", "before")
         )

@@ -12,15 +12,16 @@ from contextlib import suppress
 
 from pyiceberg.table import Table
 
-from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import MissingTableError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.catalog import Lake, without_references
 from cdc_assets.cdc.lake.commits import TIMEZONE
+from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.spark import CATALOG, build_session, spark_conf, sqlite_folder
+from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.cdc.state.epochs import SourceEpochs
 from cdc_assets.cdc.state.judge import TABLE as EPOCHS
 from cdc_assets.cli.doctor.findings import Context, Finding, Status
@@ -94,7 +95,7 @@ def _conflicts(config: Config, table: reads.LakeTable, opened: Table) -> Iterato
             f"set timezone: {zone}, or use another warehouse",
         )
     if not table.is_state and table.name == "changes":
-        yield from _made_by_other_rules(config, table.source, opened)
+        yield from _made_by_other_rules(config, table.source)
     if table.is_state:
         days = list(reads.days_of(opened, is_state=True))
         start = config.start_of(table.source, table.name)
@@ -107,13 +108,13 @@ def _conflicts(config: Config, table: reads.LakeTable, opened: Table) -> Iterato
             )
 
 
-def _made_by_other_rules(config: Config, source: str, opened: Table) -> Iterator[Finding]:
+def _made_by_other_rules(config: Config, source: str) -> Iterator[Finding]:
     """Days whose changes an older version or configuration made: they stand as they are."""
-    made = reads.day_commits(opened)
-    earlier = made_of.made_by_other_rules(config, source, made)
+    lake = PyIcebergMetadata(config)
+    earlier = ChangesStage(config, source).made_by_other_rules(lake)
     if not earlier:
         return
-    landing = reads.day_commits(reads.open_table(config, reads.own_table(source, "landing")))
+    made, landing = (lake.day_commits(source, stage) for stage in ("changes", "landing"))
     gone = [day for day in earlier if day not in landing or landing[day].removed is not None]
     kept = [day for day in earlier if day not in gone]
     remedy = "their landing is gone: nothing can make them again"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from cdc_assets.cdc.changes.inputs import rules_fingerprint
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.made_of import rules_fingerprint
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import RegistryConfig
 from cdc_assets.cdc.errors import ConfigError, RegistryError
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.registry.avro import SchemaError, read_avro
 from cdc_assets.cdc.registry.client import RegistrySchema, fetch_schemas
 from cdc_assets.cdc.registry.json_schema import read_json_schema
@@ -25,6 +23,7 @@ from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.events import DAY, Landing, PgLog
+from cdc_assets_tests.lakes import land, make_changes
 from cdc_assets_tests.model import Record
 from cdc_assets_tests.registries import Schemas, encoded, framed, serving
 
@@ -174,7 +173,7 @@ def test_a_day_whose_registry_does_not_answer_fails_and_stays_as_it_was(
     land(lake, name, [DAY])
     with pytest.raises(RegistryError, match=rf"{name}: the schema registry does not answer.*{url}"):
         make_changes(lake, name, [DAY])
-    assert not lake.day_commits(lake.stage(name, "changes"))
+    assert not lake.day_commits(name, "changes")
 
 
 def test_saved_answers_make_the_changes_that_their_registry_makes(

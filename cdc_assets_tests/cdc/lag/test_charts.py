@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from cdc_assets.cdc.lag import KINDS
 from cdc_assets.cdc.lag.charts import densest, duration, lag_figure, lag_over_hours
+from cdc_assets.cdc.lag.measurement import KINDS
 
 DAY = date(2026, 11, 5)
 MIDNIGHT = (DAY - date(1970, 1, 1)).days * 86_400

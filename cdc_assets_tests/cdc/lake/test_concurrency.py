@@ -12,13 +12,13 @@ import pytest
 from cdc_assets.cdc.errors import ConcurrentRunError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import BRANCH_PREFIX
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.state import apply
 from cdc_assets.cdc.state import stage as table_days
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.events import Landing, PgLog
+from cdc_assets_tests.lakes import land
 
 pytestmark = pytest.mark.slow
 
@@ -145,8 +145,8 @@ def test_two_empty_landings_of_a_day_are_told_apart(landed: Lake, name: str) -> 
     identifier = landed.stage(name, "landing")
     day = DAYS[1] + timedelta(days=1)
     nothing = landed.spark.table(identifier).where("false")
-    since = landed.day_commits(identifier).head
+    since = landed.day_commits(name, "landing").head
     landed.overwrite_days(identifier, nothing, {day: {"files": "one"}}, since)
     with pytest.raises(ConcurrentRunError):
         landed.overwrite_days(identifier, nothing, {day: {"files": "two"}}, since)
-    assert landed.day_commits(identifier)[day].inputs == {"files": "one"}
+    assert landed.day_commits(name, "landing")[day].inputs == {"files": "one"}

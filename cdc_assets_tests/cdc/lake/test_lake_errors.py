@@ -28,13 +28,14 @@ from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake import retry
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.errors import is_conflict, is_contention, lake_error, one_line
+from cdc_assets.cdc.landing.file_landing import FileLanding
 from cdc_assets.cdc.landing.kafka_client import failed
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets.cdc.spark import add_kafka, build_session, is_lost
 from cdc_assets.definitions import build_definitions
 from cdc_assets.orchestration.sensors import days_to_request
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
+from cdc_assets_tests.lakes import land
 from cdc_assets_tests.paths import REPOSITORY
 
 DAY, NEXT_DAY = ev.DAY, ev.DAY.replace(day=ev.DAY.day + 1)
@@ -358,7 +359,7 @@ def test_a_table_that_does_not_exist_was_never_made(
         config = config_of(tmp_path, **lake)
         with pytest.raises(MissingTableError, match="cdc-assets run --"):
             reads.open_table(config, reads.own_table("shop", "landing"))
-        wanted = days_to_request(config, "shop", str(tmp_path / "landing"), settled())
+        wanted = days_to_request(FileLanding(config, "shop"), settled())
         assert wanted is not None
         assert wanted.changed == (DAY,)
 
@@ -371,7 +372,7 @@ def test_an_outage_of_the_catalog_asks_for_no_day(
     for lake in catalogs(tmp_path):
         config = config_of(tmp_path, **lake)
         with pytest.raises(LakeError, match=r"catalog.* can't be read: ") as raised:
-            days_to_request(config, "shop", str(tmp_path / "landing"), settled())
+            days_to_request(FileLanding(config, "shop"), settled())
         assert not isinstance(raised.value, MissingTableError)
         assert "\n" not in str(raised.value)
 
@@ -380,7 +381,7 @@ def test_a_catalog_server_that_does_not_answer_asks_for_no_day(tmp_path: Path) -
     rest = {"type": "rest", "uri": "http://127.0.0.1:9"}
     config = config_of(tmp_path, catalog=rest)
     with pytest.raises(LakeError, match=r"the catalog \(rest\) can't be read: ") as raised:
-        days_to_request(config, "shop", str(tmp_path / "landing"), settled())
+        days_to_request(FileLanding(config, "shop"), settled())
     assert not isinstance(raised.value, MissingTableError)
 
 

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.cdc.changes import stage as changes
 from cdc_assets.cdc.config import local_path
 from cdc_assets.cdc.errors import ConcurrentRunError, MissingDayError
 from cdc_assets.cdc.lake import maintenance
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.maintenance import maintain_table
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets_tests import events as ev
+from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.lakes import changes_found, rows_of, run_all, source_config, stage_rows
+from cdc_assets_tests.lakes import changes_found, land, rows_of, run_all, source_config, stage_rows
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +42,7 @@ def landed(lake: Lake, name: str) -> list[date]:
 
 
 def removed(lake: Lake, name: str) -> dict[date, int]:
-    commits = lake.day_commits(lake.stage(name, "landing"))
+    commits = lake.day_commits(name, "landing")
     return {day: of.removed for day, of in commits.items() if of.removed is not None}
 
 
@@ -59,7 +58,7 @@ def test_old_days_leave_the_landing_and_nothing_else(
     assert removed(lake, name) == {DAYS[0]: 1}
     assert {row["landing_date"] for row in stage_rows(lake, name, "changes")} == set(DAYS)
     # Days that are made stay made, and their check still adds up.
-    assert changes.make_changes(lake, name, DAYS) == []
+    assert lakes.make_changes(lake, name, DAYS) == []
     assert [report.made for report in run_all(lake, name, DAYS).values()] == [False] * 4
     findings = changes_found(lake, name, DAYS)
     assert all(f.passed for day in DAYS for f in findings[day] if f.name == "nothing_lost")
@@ -74,12 +73,12 @@ def test_a_day_without_its_landing_is_not_made_again_until_it_lands_again(
     assert landed(lake, name) == DAYS[2:]
     for day in DAYS[:3]:  # the third is read with the tombstones of the second
         with pytest.raises(MissingDayError, match="landing_keep_days: 2") as raised:
-            changes.make_changes(lake, name, [day], force=True)
+            lakes.make_changes(lake, name, [day], force=True)
         assert "--force" in str(raised.value)
     assert len(stage_rows(lake, name, "changes")) == 4
     land(lake, name, DAYS[:2], force=True)
     assert removed(lake, name) == {}
-    assert changes.make_changes(lake, name, DAYS[:2], force=True) == DAYS[:2]
+    assert lakes.make_changes(lake, name, DAYS[:2], force=True) == DAYS[:2]
     assert len(rows_of(lake, name, TABLE, DAYS[-1])) == 4
 
 
@@ -141,7 +140,7 @@ def test_what_a_commit_says_that_comes_between_copying_and_expiring_is_kept(
     """Its snapshot may go only once its day's inputs are copied, too."""
     lake = four_days(lake_of, tmp_path, name)
     run_all(lake, name, DAYS[:2])
-    read = lake.day_commits(lake.stage(name, "landing"))
+    read = lake.day_commits(name, "landing")
     state = maintenance._Work._state
     calls: list[int] = []
 
@@ -159,7 +158,7 @@ def test_what_a_commit_says_that_comes_between_copying_and_expiring_is_kept(
     monkeypatch.undo()
     for hours in (30, 40, 47):
         maintain_table(lake, name, "landing", at=now + timedelta(hours=hours))
-        known = lake.day_commits(lake.stage(name, "landing"))
+        known = lake.day_commits(name, "landing")
         assert sorted(known) == DAYS[:3]
         assert all(known[day].inputs.get("files") for day in DAYS[:3])
     assert calls

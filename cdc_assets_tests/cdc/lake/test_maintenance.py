@@ -163,7 +163,7 @@ def test_the_figures_say_what_was_done(upkeep: Upkeep) -> None:
 
 def test_a_stage_table_has_its_days_in_one_commit(upkeep: Upkeep) -> None:
     identifier = upkeep.lake.stage(upkeep.kept, "changes")
-    commits = upkeep.lake.day_commits(identifier)
+    commits = upkeep.lake.day_commits(upkeep.kept, "changes")
     state = upkeep.lake.read_state(identifier)
     assert state is not None
     assert list(state.snapshots) == [commits.head]

@@ -17,15 +17,15 @@ import yaml
 from cdc_assets.cdc.config import Config, ConfigError
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
 from cdc_assets.cdc.landing.kafka import read_latest
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
-from cdc_assets.cdc.landing.stage import land
-from cdc_assets.cdc.up_to_date import UpToDate
+from cdc_assets.cdc.stages.landing import LandingStage
 from cdc_assets.cli import discover as discovery
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.e2e.stack import PASSWORD, USER, free_port, wait_for
-from cdc_assets_tests.lakes import config_of, landing_found, stage_rows
+from cdc_assets_tests.lakes import config_of, land, landing_found, stage_rows
 from cdc_assets_tests.paths import REPOSITORY
 from cdc_assets_tests.topics import Topic, at, kafka_source
 
@@ -121,12 +121,12 @@ def test_a_closed_day_made_again_reads_the_same_offsets(
     topic.put(["a", "b"], at(DAY_1))
     lake = of(lake_of, name, kafka_source(broker, [name]))
     land(lake, name, [DAY_1])
-    commit = lake.day_commits(lake.stage(name, "landing"))[DAY_1]
+    commit = lake.day_commits(name, "landing")[DAY_1]
     topic.put(["came after the day was landed"], at(DAY_1, 23))
     topic.put(["c"], at(DAY_2))
 
     land(lake, name, [DAY_1])
-    assert lake.day_commits(lake.stage(name, "landing"))[DAY_1] == commit
+    assert lake.day_commits(name, "landing")[DAY_1] == commit
     land(lake, name, [DAY_1], force=True)
     assert offsets(lake, name) == {DAY_1: [0, 1]}
     land(lake, name, [DAY_2])
@@ -178,6 +178,10 @@ def test_an_open_day_grows_and_is_closed_at_its_end(
     assert offsets(lake, name) == {DAY_1: [0, 1, 2], DAY_2: [3]}
 
 
+def _to_land(lake: Lake, source: str, days: Sequence[date]) -> list[date]:
+    return LandingStage(lake.config, source).stale(PyIcebergMetadata(lake.config), days)
+
+
 def test_a_closed_day_is_up_to_date_without_asking_kafka_and_an_open_one_is_not(
     broker: Broker, lake_of: LakeOf, name: str, clock: Clock
 ) -> None:
@@ -186,13 +190,13 @@ def test_a_closed_day_is_up_to_date_without_asking_kafka_and_an_open_one_is_not(
     lake = of(lake_of, name, kafka_source(broker, [name]))
     clock.today = DAY_1
     land(lake, name, [DAY_1])
-    assert UpToDate(lake.config, name).stage("landing", [DAY_1]) is None
+    assert _to_land(lake, name, [DAY_1]) == [DAY_1]
     clock.today = DAY_2
     land(lake, name, [DAY_1])
-    landed_days = UpToDate(lake.config, name).stage("landing", [DAY_1])
-    assert landed_days is not None
-    assert landed_days[DAY_1] == lake.day_commits(lake.stage(name, "landing"))[DAY_1]
-    assert UpToDate(lake.config, name).stage("landing", [DAY_1, DAY_2]) is None
+    assert _to_land(lake, name, [DAY_1]) == []
+    landed_days = PyIcebergMetadata(lake.config).day_commits(name, "landing")
+    assert landed_days[DAY_1] == lake.day_commits(name, "landing")[DAY_1]
+    assert _to_land(lake, name, [DAY_1, DAY_2]) == [DAY_2]
 
 
 def test_an_open_day_without_news_is_left_as_it_is(
@@ -203,9 +207,9 @@ def test_an_open_day_without_news_is_left_as_it_is(
     lake = of(lake_of, name, kafka_source(broker, [name]))
     clock.today = DAY_1
     land(lake, name, [DAY_1])
-    commit = lake.day_commits(lake.stage(name, "landing"))[DAY_1]
+    commit = lake.day_commits(name, "landing")[DAY_1]
     land(lake, name, [DAY_1])
-    assert lake.day_commits(lake.stage(name, "landing"))[DAY_1] == commit
+    assert lake.day_commits(name, "landing")[DAY_1] == commit
 
 
 def test_the_day_after_an_open_one_leaves_it_its_records(

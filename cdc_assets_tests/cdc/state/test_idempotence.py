@@ -13,8 +13,8 @@ import pytest
 from cdc_assets.cdc import spark as cdc_spark
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.made_of import made_by_other_rules
 from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.cdc.state import apply, table_day
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets_tests import events as ev
@@ -55,10 +55,7 @@ def a_story(landing: Landing) -> None:
 def commits(lake: Lake, source: str) -> dict[str, Any]:
     """The commits of every day of every stage, and the references of every table."""
     found: dict[str, Any] = {
-        stage: {
-            day: commit.snapshot_id
-            for day, commit in lake.day_commits(lake.stage(source, stage)).items()
-        }
+        stage: {day: commit.snapshot_id for day, commit in lake.day_commits(source, stage).items()}
         for stage in STAGES
     }
     return {**found, **{table: lakes.refs_of(lake, source, table) for table in TABLES}}
@@ -333,8 +330,7 @@ def test_days_made_at_once_are_those_made_one_by_one(
 
 
 def _made_by_other_rules(lake: Lake, source: str) -> list[date]:
-    made = lake.day_commits(lake.stage(source, "changes"))
-    return made_by_other_rules(lake.config, source, made)
+    return ChangesStage(lake.config, source).made_by_other_rules(lake)
 
 
 def test_days_made_by_other_rules_are_made_again_and_the_run_says_so(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.state import expected
+from cdc_assets.cdc.state import read_estimate
 from cdc_assets.cdc.state import stage as table_days
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
@@ -37,9 +37,9 @@ def test_a_large_day_reads_at_most_the_table_and_the_days_changes_and_of_a_small
     table_days.make_table_day(lake, name, TABLE, FIRST, facts)
     state = lake.read_state(lake.state(name, TableName.parse(TABLE)))
 
-    assert expected.rows_to_read(lake, name, TABLE, SECOND, facts, state) is None, "small"
-    monkeypatch.setattr(expected, "is_small", lambda rows: rows < 3)
-    first = expected.rows_to_read(lake, name, TABLE, FIRST, facts, None)
-    second = expected.rows_to_read(lake, name, TABLE, SECOND, facts, state)
+    assert read_estimate.rows_to_read(lake, name, TABLE, SECOND, facts, state) is None, "small"
+    monkeypatch.setattr(read_estimate, "is_small", lambda rows: rows < 3)
+    first = read_estimate.rows_to_read(lake, name, TABLE, FIRST, facts, None)
+    second = read_estimate.rows_to_read(lake, name, TABLE, SECOND, facts, state)
     # Both days of `changes` are of one commit, which does not say how many rows are of which.
     assert (first, second) == (7, 12)

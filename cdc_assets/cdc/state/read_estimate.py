@@ -7,12 +7,12 @@ from datetime import date, timedelta
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommits, TableState
 from cdc_assets.cdc.spark import is_small
-from cdc_assets.cdc.state.facts import Facts
+from cdc_assets.cdc.state.source_context import SourceContext
 from cdc_assets.cdc.state.table_day import TableDay
 
 
 def rows_to_read(
-    lake: Lake, name: str, table: str, day: date, facts: Facts, state: TableState | None
+    lake: Lake, source: str, table: str, day: date, context: SourceContext, state: TableState | None
 ) -> int | None:
     """At most how many rows one Spark stage of the day reads; None for small days.
 
@@ -23,18 +23,18 @@ def rows_to_read(
     Args:
         state: what the table's metadata says, None where there is no table yet.
     """
-    table_day = TableDay(lake, name, table, day, facts, state)
+    table_day = TableDay(lake, source, table, day, context, state)
     past = sorted({*table_day.pair_window, *table_day.window}) if table_day.looks_back else []
     days = [*past, day]
-    facts_of_days = table_day.of_days(days)
+    days_facts = table_day.facts_on_days(days)
     summary = state.day_summary(day - timedelta(days=1)) if state else {}
     stands = int(summary.get("total-records", 0))
-    own = stands + sum(of_day.events for of_day in facts_of_days)
+    own = stands + sum(facts.events for facts in days_facts)
     if is_small(own):
         return None
-    changed = DayCommits(facts.commits["changes"]).records(days)
+    changed = DayCommits(context.commits["changes"]).records(days)
     if changed is None:
         return None
     # An event that changes the key is two: of the old key's row and of the new one's.
-    most = stands + changed + sum(of_day.moves for of_day in facts_of_days)
+    most = stands + changed + sum(facts.key_changes for facts in days_facts)
     return most if most <= 2 * own else None

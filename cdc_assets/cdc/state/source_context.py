@@ -65,8 +65,8 @@ def bases_of(days: Iterable[DayFacts], known: Mapping[int, str]) -> dict[int, st
         known: what is settled by earlier days.
     """
     bases = dict(known)
-    for of_day in days:
-        new = [r for r in of_day.ranges if r.epoch not in bases]
+    for facts in days:
+        new = [r for r in facts.ranges if r.epoch not in bases]
         for found in sorted(new, key=lambda r: (r.count, not stands_in(r.basis), r.basis)):
             bases[found.epoch] = found.basis
     return bases
@@ -91,7 +91,7 @@ class DayFacts:
     truncates: int = 0
     without_position: int = 0
     tombstones: int = 0
-    moves: int = 0  # events that change the key
+    key_changes: int = 0  # events that change the key
     removals: int = 0  # these and deletes
     split_updates: int = 0  # first halves that landed
     maybe_unchanged: int = 0
@@ -109,7 +109,7 @@ class DayFacts:
     databases: Mapping[str, int] = field(default_factory=dict)  # events of each that one names (D4)
     parts: tuple[Row, ...] = field(default=(), repr=False, compare=False)  # all facts of the day
 
-    def of_database(self, database: str | None) -> DayFacts:
+    def in_database(self, database: str | None) -> DayFacts:
         """What the events of one database hold, and those that name none; None: all."""
         if database is None or self.databases.keys() <= {database}:
             return self
@@ -136,92 +136,92 @@ class DayFacts:
             truncate_ranges=tuple(r.in_todays_form(is_kafka) for r in self.truncate_ranges),
         )
 
-    def of_bases(self, of_table: Mapping[int, str]) -> list[PositionRange]:
+    def ranges_on(self, bases: Mapping[int, str]) -> list[PositionRange]:
         """The positions that can be compared with the table's (FORMATS O8)."""
-        return [r for r in self.ranges if of_table.get(r.epoch) == r.basis]
+        return [r for r in self.ranges if bases.get(r.epoch) == r.basis]
 
-    def lowest(self, of_table: Mapping[int, str]) -> tuple[int, ...] | None:
+    def lowest(self, bases: Mapping[int, str]) -> tuple[int, ...] | None:
         """The lowest position of the table's own bases."""
-        return min((r.lowest for r in self.of_bases(of_table)), default=None)
+        return min((r.lowest for r in self.ranges_on(bases)), default=None)
 
-    def highest(self, of_table: Mapping[int, str]) -> tuple[int, ...] | None:
+    def highest(self, bases: Mapping[int, str]) -> tuple[int, ...] | None:
         """The highest position of the table's own bases."""
-        return max((r.highest for r in self.of_bases(of_table)), default=None)
+        return max((r.highest for r in self.ranges_on(bases)), default=None)
 
-    def truncated(self, of_table: Mapping[int, str]) -> list[int] | None:
+    def truncated(self, bases: Mapping[int, str]) -> list[int] | None:
         """The highest truncate in the order of the table's positions; None where there is none."""
         places = (
-            list(r.highest) if of_table.get(r.epoch) == r.basis else of_other_basis(r.highest)
+            list(r.highest) if bases.get(r.epoch) == r.basis else of_other_basis(r.highest)
             for r in self.truncate_ranges
         )
         return max(places, default=None)
 
 
 @dataclass(frozen=True)
-class Facts:
+class SourceContext:
     """What the days of a run need to know of their source, read once for all of them."""
 
-    of_days: Mapping[tuple[str, date], DayFacts]
+    days: Mapping[tuple[str, date], DayFacts]
     schemas: KnownSchemas
     epochs: SourceEpochs | None  # None: position_reset names them
     commits: Mapping[str, Mapping[date, DayCommit]]
 
     def columns_of(self, table: str, days: Iterable[date]) -> ColumnTypes:
         """The columns that the message schemas of some days name."""
-        ids = {i for day in days for i in self.of_days.get((table, day), DayFacts()).schema_ids}
+        ids = {i for day in days for i in self.days.get((table, day), DayFacts()).schema_ids}
         found: ColumnTypes = {}
         for schema_id in sorted(ids):
             found.update(self.schemas.columns[table, schema_id])
         return found
 
 
-def gather(lake: Lake, name: str, tables: Iterable[str], days: Sequence[date]) -> Facts:
+def gather(lake: Lake, source: str, tables: Iterable[str], days: Sequence[date]) -> SourceContext:
     """Read the facts for some tables and days: two Spark jobs, however many there are."""
     listed = list(tables)
     lake = lake.sized(0)  # whatever the days hold, what is known of them is little
-    changes = lake.day_commits(lake.stage(name, "changes"))
-    found = read_day_facts(lake, name, listed, days, changes)
-    return Facts(
-        found.of_days,
-        protected_schemas(known_schemas(lake, name, listed), lake.config.source(name)),
+    changes = lake.day_commits(source, "changes")
+    found = read_day_facts(lake, source, listed, days, changes)
+    return SourceContext(
+        found.days,
+        protected_schemas(known_schemas(lake, source, listed), lake.config.source(source)),
         found.epochs,
         {
             "changes": changes,
             **{
-                table: lake.day_commits(lake.stage(name, table))
+                table: lake.day_commits(source, table)
                 for table in ("landing", "control", "quarantine", EPOCHS)
             },
         },
     )
 
 
-def window_of(config: Config, name: str, day: date) -> list[date]:
+def window_of(config: Config, source: str, day: date) -> list[date]:
     """The days whose changes a day looks back on (O12), oldest first, without the day."""
-    first = max(config.start_date, day - timedelta(days=config.source(name).late_days))
+    first = max(config.start_date, day - timedelta(days=config.source(source).late_days))
     return [first + timedelta(days=i) for i in range((day - first).days)]
 
 
-def pair_window_of(config: Config, name: str, day: date) -> list[date]:
+def pair_window_of(config: Config, source: str, day: date) -> list[date]:
     """The days that hold halves of updates completed in the `late_days` window (W2).
 
     The first half of an update that was completed in the window may be older than the window.
     """
-    days = window_of(config, name, day)
-    if not days or not FORMATS[config.source(name).format].first_halves:
+    days = window_of(config, source, day)
+    if not days or not FORMATS[config.source(source).format].first_halves:
         return days
-    return [*window_of(config, name, days[0]), *days]
+    return [*window_of(config, source, days[0]), *days]
 
 
 @dataclass(frozen=True)
 class FactsOfDays:
     """What days hold for tables, and the epochs of their source (None: they are named)."""
 
-    of_days: Mapping[tuple[str, date], DayFacts]
+    days: Mapping[tuple[str, date], DayFacts]
     epochs: SourceEpochs | None
 
 
 def read_day_facts(
-    lake: Lake, name: str, tables: Iterable[str], days: Sequence[date], changes: Commits
+    lake: Lake, source: str, tables: Iterable[str], days: Sequence[date], changes: Commits
 ) -> FactsOfDays:
     """What the days hold for some tables, with the days that they look back on.
 
@@ -230,41 +230,41 @@ def read_day_facts(
     Args:
         changes: the days of `changes`.
     """
-    source, listed = lake.config.source(name), set(tables)
+    settings, listed = lake.config.source(source), set(tables)
     if not days:
         return FactsOfDays({}, None)
     # Where a transaction began on an earlier day, that day's own window counts, too (O16).
     first = days[0]
     for _ in range(2):
-        first = min([first, *window_of(lake.config, name, first)])
+        first = min([first, *window_of(lake.config, source, first)])
     window = [first + timedelta(days=n) for n in range((days[0] - first).days)]
-    kept = newest_kept(lake, name, changes) if source.finds_epochs else None
+    kept = newest_kept(lake, source, changes) if settings.finds_epochs else None
     to_judge = [] if kept is None else days_to_judge(kept, changes, max(days))
-    facts = read_facts(lake, name, sorted({*window, *days, *to_judge}), sorted(listed))
+    facts = read_facts(lake, source, sorted({*window, *days, *to_judge}), sorted(listed))
     epochs = None
     if kept is not None:
-        epochs = judge(lake, name, kept, to_judge, facts)
+        epochs = judge(lake, source, kept, to_judge, facts)
         if to_judge:
-            keep(lake, name, changes, kept, to_judge[-1], epochs)
+            keep(lake, source, changes, kept, to_judge[-1], epochs)
     parts: dict[tuple[str, date], list[Row]] = {}
     for fact in facts:
         is_own = fact.table_name in listed and fact.landing_date in {*window, *days}
         if is_own and fact.destination in ("changes", ORDER):
             parts.setdefault((fact.table_name, fact.landing_date), []).append(fact)
     if epochs is not None:
-        parts = {place: _in_epochs(lake, name, *place, of, epochs) for place, of in parts.items()}
-    return FactsOfDays({place: _whole_day(of_day) for place, of_day in parts.items()}, epochs)
+        parts = {place: _in_epochs(lake, source, *place, of, epochs) for place, of in parts.items()}
+    return FactsOfDays({place: _whole_day(rows) for place, rows in parts.items()}, epochs)
 
 
 def _in_epochs(
-    lake: Lake, name: str, table: str, day: date, facts: list[Row], epochs: SourceEpochs
+    lake: Lake, source: str, table: str, day: date, facts: list[Row], epochs: SourceEpochs
 ) -> list[Row]:
     """The facts of a table's day with the epochs that were found; a job where one begins there."""
-    of_table = epochs.of_table(table)
-    if of_table.count == 1:
+    table_epochs = epochs.for_table(table)
+    if table_epochs.count == 1:
         return facts
     numbers = {
-        of_table.number_in(
+        table_epochs.number_in(
             f.stream,
             f.topic,
             f.partition,
@@ -272,14 +272,16 @@ def _in_epochs(
             (f.first_kafka_ms, f.last_kafka_ms),
         )
         for f in facts
-        if f.topic is not None and f.first_kafka_ms is not None and of_table.comes_from(f.stream)
+        if f.topic is not None
+        and f.first_kafka_ms is not None
+        and table_epochs.comes_from(f.stream)
     }
     if len(numbers) == 1 and None not in numbers:
         return [_with_epoch(fact, numbers.copy().pop()) for fact in facts]
     if not numbers:
         return facts
     order = [fact for fact in facts if fact.destination == ORDER]
-    return [*order, *count_by_epoch(lake, name, table, day, of_table.sql)]
+    return [*order, *count_by_epoch(lake, source, table, day, table_epochs.sql)]
 
 
 def _with_epoch(fact: Row, epoch: int | None) -> Row:
@@ -307,15 +309,15 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
         if fact.schema_id is not None:
             schemas[fact.schema_id] += fact.records
     deletes = [fact for fact in facts if fact.op == "d"]
-    moves = total("moves", (fact for fact in facts if fact.op != "d"))
+    key_changes = total("moves", (fact for fact in facts if fact.op != "d"))
     return DayFacts(
         events=total("records"),
         ops={op: ops[op] for op in "cudrt" if ops[op]},
         truncates=total("records", (fact for fact in facts if fact.op == "t")),
         without_position=total("without_position"),
         tombstones=total("without_position", deletes),
-        moves=moves,
-        removals=total("records", deletes) + moves,
+        key_changes=key_changes,
+        removals=total("records", deletes) + key_changes,
         split_updates=total("records", first_halves)
         + total("without_before", (f for f in whole if f.source_op in SECOND_HALVES)),
         maybe_unchanged=total("maybe_unsent"),
@@ -327,7 +329,7 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
         source_times=_source_times(facts),
         tied=sum(fact.tied or 0 for fact in order),
         crossed=sum(fact.crossed or 0 for fact in order),
-        is_paired=_key_changes(facts, "cu") == _key_changes(facts, "d"),
+        is_paired=_header_key_changes(facts, "cu") == _header_key_changes(facts, "d"),
         is_order_known=all(fact.key_changes is not None for fact in facts),
         lanes=tuple(_lane(fact) for fact in order if fact.first_tx is not None),
         databases=_databases(facts),
@@ -343,7 +345,7 @@ def _databases(facts: Iterable[Row]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _key_changes(facts: Iterable[Row], ops: str) -> tuple[int, int]:
+def _header_key_changes(facts: Iterable[Row], ops: str) -> tuple[int, int]:
     """How many events of some ops say by a header that a key changed, and a hash of them all."""
     count, hashed = 0, 0
     for fact in facts:

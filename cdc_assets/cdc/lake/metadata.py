@@ -1,0 +1,89 @@
+"""What the lake's metadata says of stages and tables; no row is read.
+
+:class:`LakeMetadata` is what a stage needs to know to say which days are stale. Spark's
+:class:`cdc_assets.cdc.lake.catalog.Lake` has it, and :class:`PyIcebergMetadata` without Spark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import MissingTableError
+from cdc_assets.cdc.lake.commits import DayCommits, Snapshot, TableState
+from cdc_assets.cdc.lake.pyiceberg_reads import LakeTable, open_table, own_table, state_table
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+class LakeMetadata(Protocol):
+    """The recorded days of stages, and the state of tables."""
+
+    def day_commits(self, source: str, stage: str) -> DayCommits:
+        """For each day of a stage table the commit that wrote it last.
+
+        Empty where no run has made the table.
+
+        Args:
+            source: the source's name.
+            stage: one of the source's own tables, such as `landing`.
+
+        Raises:
+            LakeError: the catalog or the table's metadata can't be read.
+        """
+        ...
+
+    def table_state(self, source: str, table: str) -> TableState | None:
+        """References, snapshots and properties of a state table; None where no run has made it.
+
+        Args:
+            source: the source's name.
+            table: ``namespace.table``, as the configuration names it.
+
+        Raises:
+            LakeError: the catalog or the table's metadata can't be read.
+        """
+        ...
+
+
+class PyIcebergMetadata:
+    """:class:`LakeMetadata` without Spark, by the catalog that cdc.yaml names.
+
+    Each table is read once: an instance sees the lake as it was when it was asked first.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._read: dict[LakeTable, TableState | None] = {}
+
+    def day_commits(self, source: str, stage: str) -> DayCommits:
+        """As :meth:`LakeMetadata.day_commits`."""
+        return DayCommits.recorded_in(self._state(own_table(source, stage)))
+
+    def table_state(self, source: str, table: str) -> TableState | None:
+        """As :meth:`LakeMetadata.table_state`."""
+        return self._state(state_table(self._config, source, table))
+
+    def _state(self, table: LakeTable) -> TableState | None:
+        if table not in self._read:
+            try:
+                self._read[table] = table_state(open_table(self._config, table))
+            except MissingTableError:
+                self._read[table] = None
+        return self._read[table]
+
+
+def table_state(table: Table) -> TableState:
+    """The metadata of a table that PyIceberg has opened."""
+    snapshots = {
+        s.snapshot_id: Snapshot(
+            s.snapshot_id,
+            dict(s.summary.additional_properties) if s.summary else {},
+            s.timestamp_ms,
+            s.parent_snapshot_id,
+        )
+        for s in table.snapshots()
+    }
+    refs = {name: ref.snapshot_id for name, ref in table.refs().items()}
+    return TableState(refs, snapshots, table.properties, table.location())

@@ -1,0 +1,254 @@
+"""A landing from Kafka: the offsets of a day become landing rows.
+
+Day D of a partition is ``[end of D-1, end of D)``. The end is the first offset whose Kafka
+timestamp is at or after the day's end, or while there is none the end of what is committed.
+What a day was made of is recorded with its commit: from then on a closed day is these offsets
+and no others, the next day starts where it ended, and no offset lands twice or never. A day
+that was landed while it was open keeps its rows and takes what came since.
+
+Kafka is asked through its own AdminClient in Spark's JVM, which takes the very options that
+Spark's readers take: one client, one set of options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date, datetime, timezone
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.config import KafkaConfig
+from cdc_assets.cdc.errors import LandingError
+from cdc_assets.cdc.expected import expect
+from cdc_assets.cdc.lake import schemas
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.checkpoints import local_checkpoints
+from cdc_assets.cdc.lake.commits import DayCommits
+from cdc_assets.cdc.landing.kafka import read_offsets
+from cdc_assets.cdc.landing.kafka_client import Client, Explained
+from cdc_assets.cdc.landing.kafka_plan import (
+    ONE_DAY,
+    Asked,
+    Found,
+    KafkaDay,
+    Range,
+    TopicPartition,
+    plan,
+)
+from cdc_assets.cdc.landing.source import LANDING, LandingSource, stale_days
+
+Recorded = Mapping[date, KafkaDay]
+
+
+class KafkaLanding(LandingSource[KafkaDay]):
+    """Topics of a Kafka cluster; a day that landed after its end is closed and stays as it is."""
+
+    kind = "kafka"
+
+    @property
+    def kafka(self) -> KafkaConfig:
+        """The cluster and its topics."""
+        assert self.settings.landing.kafka is not None
+        return self.settings.landing.kafka
+
+    def inputs(self, days: Sequence[date]) -> dict[date, Mapping[str, Any]]:
+        """A closed day, see :meth:`LandingSource.inputs`: into an open one more may come."""
+        return {day: {"closed": True} for day in days}
+
+    def land(
+        self,
+        lake: Lake,
+        landed: DayCommits,
+        days: Sequence[date],
+        force: bool = False,
+        allow_loss: bool = False,
+    ) -> list[KafkaDay]:
+        """See :meth:`LandingSource.land`; `force` reads closed days again: the same offsets.
+
+        Raises:
+            LandingError: Kafka can't be asked, or a day can't be landed whole and `allow_loss`
+                does not say otherwise.
+        """
+        recorded = {
+            d: known for d, c in landed.items() if (known := KafkaDay.of_inputs(d, c.inputs))
+        }
+        wanted = list(days) if force else stale_days(landed, self.inputs(days))
+        if not allow_loss:
+            self._refuse_landed_files([d for d in wanted if d in landed and d not in recorded])
+        if wanted:
+            planned, found = self._plan_days(lake, wanted, recorded, allow_loss)
+            new = {d: p for d, p in planned.items() if force or p != recorded.get(d)}
+            if new:
+                refuses_less = force and not allow_loss
+                self._write(lake, landed.head, new, recorded, found, refuses_less)
+            recorded |= planned
+        return [recorded[day] for day in days]
+
+    def _refuse_landed_files(self, days: Sequence[date]) -> None:
+        if days:
+            raise LandingError(
+                self.source,
+                f"{', '.join(map(str, days))} landed from files before; Kafka may have less of it. "
+                "Give the Kafka source another name, or replace the days with --allow-loss",
+            )
+
+    def _plan_days(
+        self, lake: Lake, days: Sequence[date], recorded: Recorded, allow_loss: bool
+    ) -> tuple[dict[date, KafkaDay], Found]:
+        ends = {d: _millis(self.config.end_of(d)) for end in days for d in (end - ONE_DAY, end)}
+        # Before Kafka is asked: a day that ends meanwhile is closed the next time.
+        is_over = {day: not self.config.is_open(day) for day in days}
+        with Client(lake.spark, self.source, self.kafka) as client:
+            found = client.find(ends.values())
+        found = self._ignore_future_timestamps(lake, found, recorded)
+        known, planned = dict(recorded), {}
+        for day in sorted(days):
+            asked = Asked(
+                day=day,
+                start_ms=ends[day - ONE_DAY],
+                end_ms=ends[day],
+                is_over=is_over[day],
+                is_first=day == self.config.start_date,
+                recorded=known,
+            )
+            planned[day] = known[day] = plan(self.source, asked, found, allow_loss)
+        return planned, found
+
+    def _ignore_future_timestamps(self, lake: Lake, found: Found, recorded: Recorded) -> Found:
+        """Ignore future timestamps when finding a day's end offset.
+
+        Otherwise one wrong clock would stop the landing until its date has come. Kafka's index
+        gives only the first such record, so the records after it are searched.
+        """
+        now = _millis(datetime.now(timezone.utc))
+        at, look = _without_future(found, now)
+        if not look:
+            return replace(found, at=at)
+        for place, (first, end) in look.items():
+            topic_id = found.ids[place[0]]
+            landed = [r[1] for d in recorded.values() if (r := d.range_of(place, topic_id))]
+            look[place] = (max(first, found.first[place], *landed), end)
+        rows = read_offsets(lake.spark, self.source, self.kafka, {date(1970, 1, 1): look})
+        dated = F.unix_millis("timestamp")
+        instants = [instant for instant in at if instant <= now]
+        with Explained(self.source, self.kafka):
+            honest = (
+                rows.where(dated <= now)
+                .groupBy("topic", "partition")
+                .agg(
+                    *(F.min(F.when(dated >= i, F.col("offset"))).alias(f"at_{i}") for i in instants)
+                )
+                .collect()
+            )
+        for row in honest:
+            for instant in instants:
+                place = (row.topic, row.partition)
+                if at[instant][place][0] < 0 and row[f"at_{instant}"] is not None:
+                    at[instant][place] = (row[f"at_{instant}"], instant)
+        return replace(found, at=at)
+
+    def _write(
+        self,
+        lake: Lake,
+        head: int | None,
+        new: Recorded,
+        recorded: Recorded,
+        found: Found,
+        refuses_less: bool,
+    ) -> None:
+        identifier = lake.stage(self.source, LANDING)
+        expect(rows=sum(planned.span for planned in new.values()))
+        with local_checkpoints() as checkpoints, Explained(self.source, self.kafka, lake):
+            rows = self._rows(lake, head, new, recorded, found)
+            if refuses_less:
+                rows = checkpoints.add(rows)
+                self._refuse_less(lake.spark.table(identifier), rows, list(new))
+            inputs = {day: planned.to_inputs() for day, planned in new.items()}
+            lake.overwrite_days(identifier, rows, inputs, head)
+
+    def _rows(
+        self, lake: Lake, head: int | None, new: Recorded, recorded: Recorded, found: Found
+    ) -> DataFrame:
+        """The rows of some days: what an open day has already, and the rest from Kafka."""
+        to_read: dict[date, dict[TopicPartition, Range]] = {}
+        frames = []
+        for day, planned in new.items():
+            old = recorded.get(day)
+            has: dict[TopicPartition, int] = {}
+            if old is not None and not old.closed:
+                for place, (_, end) in planned.ranges.items():
+                    if known := old.range_of(place, planned.topics[place[0]].topic_id):
+                        has[place] = min(known[1], end)
+                assert head is not None  # a recorded day has a commit
+                landed = lake.at(lake.stage(self.source, LANDING), head)
+                frames.append(_only(landed.where(F.col("landing_date") == F.lit(day)), has))
+            to_read[day] = {
+                place: (max(start, has.get(place, 0), min(found.first.get(place, 0), end)), end)
+                for place, (start, end) in planned.ranges.items()
+            }
+        rows = read_offsets(lake.spark, self.source, self.kafka, to_read)
+        for frame in frames:
+            rows = rows.unionByName(frame)
+        return rows
+
+    def _refuse_less(self, stands: DataFrame, rows: DataFrame, days: Sequence[date]) -> None:
+        """A topic that was compacted since has fewer records than were landed."""
+        landed, again = _count_by_day(stands, days), _count_by_day(rows, days)
+        less = [
+            f"{d}: {landed[d]} landed, {again.get(d, 0)} left"
+            for d in days
+            if landed.get(d, 0) > again.get(d, 0)
+        ]
+        if less:
+            raise LandingError(
+                self.source,
+                f"Kafka has fewer records than were landed ({'; '.join(less)}), as after "
+                "compaction; the landed days stay as they are. --allow-loss replaces them",
+            )
+
+
+Places = dict[TopicPartition, tuple[int, int]]  # offset and timestamp of a record
+
+
+def _without_future(
+    found: Found, now: int
+) -> tuple[dict[int, Places], dict[TopicPartition, Range]]:
+    """The offsets at instants without those of records from the future, and where to search."""
+    at = {instant: dict(places) for instant, places in found.at.items()}
+    look: dict[TopicPartition, Range] = {}
+    for instant, places in at.items():
+        for place, (offset, timestamp) in list(places.items()):
+            if offset >= 0 and timestamp > now:
+                places[place] = (-1, -1)
+                if instant <= now:
+                    first = min(offset, look.get(place, (offset, 0))[0])
+                    look[place] = (first, found.end[place])
+    return at, look
+
+
+def _millis(instant: datetime) -> int:
+    return int(instant.timestamp() * 1000)
+
+
+def _only(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFrame:
+    """The rows of some partitions, below an offset each."""
+    wanted = rows.sparkSession.createDataFrame(
+        [(topic, partition, end) for (topic, partition), end in below.items()],
+        "of_topic string, of_partition int, below bigint",
+    )
+    is_wanted = (
+        (F.col("topic") == F.col("of_topic"))
+        & (F.col("partition") == F.col("of_partition"))
+        & (F.col("offset") < F.col("below"))
+    )
+    wanted_rows = rows.join(F.broadcast(wanted), is_wanted, "left_semi")
+    return wanted_rows.select(*schemas.LANDING.names)
+
+
+def _count_by_day(rows: DataFrame, days: Sequence[date]) -> dict[date, int]:
+    within = rows.where(F.col("landing_date").isin([F.lit(d) for d in days]))
+    counted = within.groupBy("landing_date").agg(F.count("*").alias("n")).collect()
+    return {row.landing_date: row["n"] for row in counted}

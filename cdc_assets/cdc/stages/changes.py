@@ -1,0 +1,176 @@
+"""The stage `changes`: every landed record reaches one of changes, control and quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any, ClassVar
+
+from pyspark.sql import Row
+from pyspark.sql.types import StructType
+
+from cdc_assets.cdc.changes import inputs
+from cdc_assets.cdc.changes.findings import (
+    CHECKS,
+    QUARANTINE_CHECKS,
+    ParsedDays,
+    changes_findings,
+    quarantine_examples,
+    quarantine_findings,
+)
+from cdc_assets.cdc.changes.metadata import changes_day, examples_table, summary_line
+from cdc_assets.cdc.changes.stage import count_by, create_tables, make_changes
+from cdc_assets.cdc.findings import Check, Finding, fault_finding
+from cdc_assets.cdc.lake import schemas as columns
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.metadata import LakeMetadata
+from cdc_assets.cdc.stages.contract import (
+    AS_USUAL,
+    NOT_MADE,
+    MadeDay,
+    MakeOptions,
+    ReadOnce,
+    StageOfTables,
+)
+from cdc_assets.cdc.state.contracts import broken
+from cdc_assets.cdc.state.order_findings import order_findings
+
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class ChangesFigures:
+    """What is counted of some days, and some quarantined records of each."""
+
+    days: Mapping[date, Mapping[str, Any]]
+    examples: Mapping[date, Sequence[Row]]
+
+
+class ChangesStage(StageOfTables[ChangesFigures]):
+    """One pass over the landing of some days fills four tables, `changes` last."""
+
+    name = "changes"
+    tables = inputs.PARSED
+    checks: Mapping[str, Sequence[Check]] = {
+        "changes": CHECKS,
+        "control": (),
+        "quarantine": QUARANTINE_CHECKS,
+    }
+    schemas: ClassVar[Mapping[str, StructType]] = {
+        "changes": columns.CHANGES,
+        "control": columns.CONTROL,
+        "quarantine": columns.QUARANTINE,
+    }
+    read = "landing"
+
+    def inputs(self, lake: LakeMetadata, day: date) -> Mapping[str, Any]:
+        """The landings' snapshots, and the rules of reading."""
+        landed = lake.day_commits(self.source, "landing")
+        return inputs.changes_inputs(self.config, self.source, landed, day)
+
+    def outdated(self, lake: LakeMetadata) -> list[date]:
+        """The landed days whose changes are not made of what has landed, whatever the rules.
+
+        A day whose landed records maintenance has removed can't be made again.
+        """
+        landed = lake.day_commits(self.source, "landing")
+        return [day for day in sorted(landed) if self._is_outdated(lake, day)]
+
+    def _is_outdated(self, lake: LakeMetadata, day: date) -> bool:
+        landed = lake.day_commits(self.source, "landing")
+        made = lake.day_commits(self.source, "changes").get(day, NOT_MADE)
+        if day not in landed or any(
+            landed.get(d, NOT_MADE).removed is not None for d in (day, day - _DAY)
+        ):
+            return False
+        return not inputs.landing_snapshots(landed, day).items() <= made.inputs.items()
+
+    def made_by_other_rules(self, lake: LakeMetadata) -> list[date]:
+        """The days that an older version or configuration made, oldest first."""
+        rules = inputs.rules_fingerprint(self.config, self.source)
+        made = lake.day_commits(self.source, "changes")
+        return sorted(day for day, commit in made.items() if commit.inputs.get("rules") != rules)
+
+    def is_complete(self, lake: LakeMetadata, day: date) -> bool:
+        """Whether the day is made of what has landed."""
+        is_made = day in lake.day_commits(self.source, "changes")
+        return is_made and not self._is_outdated(lake, day)
+
+    def make(
+        self,
+        lake: Lake,
+        days: Sequence[date],
+        options: MakeOptions = AS_USUAL,
+        known: LakeMetadata | None = None,
+    ) -> dict[date, MadeDay]:
+        """Make the stale ones of the days in one pass; `details`: whether the rules have changed.
+
+        Raises:
+            MissingDayError: a day has no landing.
+        """
+        create_tables(lake, self.source)
+        known = known or ReadOnce(lake)
+        to_make = list(days) if options.force else self.stale(known, days)
+        earlier = set(self.made_by_other_rules(known))
+        make_changes(lake, self.source, known, {day: self.inputs(known, day) for day in to_make})
+        return {day: MadeDay(day in to_make, details=day in earlier) for day in days}
+
+    def figures(
+        self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]
+    ) -> ChangesFigures:
+        """Counts and examples, mostly from `facts`."""
+        lake = self.sized(lake, known, "landing", list(made))
+        days = count_by(lake, self.source, list(made))
+        return ChangesFigures(days, quarantine_examples(ParsedDays(lake, self.source, days)))
+
+    def counted(self, figures: ChangesFigures) -> str:
+        """See :meth:`StageOfTables.counted`."""
+        return ", ".join(
+            f"{sum(sum(day[table].values()) for day in figures.days.values())} {table}"
+            for table in self.checks
+        )
+
+    def summary(
+        self, known: LakeMetadata, figures: ChangesFigures, made: Mapping[date, MadeDay]
+    ) -> list[str]:
+        """See :meth:`Stage.summary`; days that earlier rules made are said."""
+        said = super().summary(known, figures, made)
+        if again := sum(day.is_new and day.details for day in made.values()):
+            said.append(f"({again} days made again: the rules have changed)")
+        if standing := self.made_by_other_rules(known):
+            said.append(
+                f"({len(standing)} days, {standing[0]} to {standing[-1]}, stand as earlier "
+                "rules made them; cdc-assets doctor says how to make them again)"
+            )
+        return said
+
+    def day_line(self, figures: ChangesFigures, table: str, day: date) -> str:
+        """See :meth:`Stage.day_line`."""
+        return summary_line(changes_day(figures.days[day])[table])
+
+    def findings(
+        self, lake: Lake, figures: ChangesFigures, table: str
+    ) -> dict[date, list[Finding]]:
+        """See :meth:`Stage.findings`; `control` has no check."""
+        if table == "control":
+            return {}
+        if table == "quarantine":
+            found = quarantine_findings(self.settings, figures.days)
+        else:
+            parsed = ParsedDays(lake, self.source, figures.days)
+            found = changes_findings(parsed, figures.examples, order_findings(parsed))
+        frame = lake.spark.table(lake.stage(self.source, table))
+        contract = fault_finding("contract", broken(frame, self.schemas[table]))
+        return {day: [*findings, contract] for day, findings in found.items()}
+
+    def day_values(
+        self, lake: Lake, figures: ChangesFigures, table: str, days: Sequence[date]
+    ) -> dict[date, dict[str, Any]]:
+        """See :meth:`StageOfTables.day_values`."""
+        values = {day: changes_day(figures.days[day])[table] for day in days}
+        if table == "quarantine":
+            for day, rows in figures.examples.items():
+                if day in values:
+                    values[day]["examples"] = examples_table(rows, self.settings.shows_values)
+        return values

@@ -1,0 +1,133 @@
+"""The stage `landing`: Kafka records, bytes as they came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, ClassVar
+
+from pyspark.sql.types import StructType
+
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.findings import Check, Finding
+from cdc_assets.cdc.lake import schemas
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.metadata import LakeMetadata
+from cdc_assets.cdc.landing.figures import LandedFigures, count_landed
+from cdc_assets.cdc.landing.files import LandedDay
+from cdc_assets.cdc.landing.findings import CHECKS, landing_findings
+from cdc_assets.cdc.landing.kafka_plan import KafkaDay
+from cdc_assets.cdc.landing.metadata import landing_day
+from cdc_assets.cdc.landing.source import LANDING, stale_days
+from cdc_assets.cdc.landing.sources import landing_source
+from cdc_assets.cdc.stages.contract import (
+    AS_USUAL,
+    NOT_MADE,
+    MadeDay,
+    MakeOptions,
+    ReadOnce,
+    StageOfTables,
+)
+
+
+@dataclass(frozen=True)
+class LandingFigures:
+    """What landed on some days: files or offsets, and what is counted of them."""
+
+    landed: Mapping[date, LandedDay | KafkaDay]
+    counted: LandedFigures
+
+    def records(self, day: date) -> int:
+        """How many records landed on one of the days."""
+        return self.counted.records.get(day, 0)
+
+
+class LandingStage(StageOfTables[LandingFigures]):
+    """Files or offsets become rows of ``lake.<source>.landing``."""
+
+    name = LANDING
+    tables = (LANDING,)
+    checks: Mapping[str, Sequence[Check]] = {LANDING: CHECKS}
+    schemas: ClassVar[Mapping[str, StructType]] = {LANDING: schemas.LANDING}
+    read = LANDING
+
+    def __init__(self, config: Config, source: str) -> None:
+        super().__init__(config, source)
+        self.landing = landing_source(config, source)
+
+    def inputs(self, lake: LakeMetadata, day: date) -> Mapping[str, Any]:
+        """The day's files as they are now, or offsets that are closed."""
+        return self.landing.inputs([day])[day]
+
+    def stale(self, lake: LakeMetadata, days: Sequence[date]) -> list[date]:
+        """The days whose files have changed, or that landed before their end."""
+        return stale_days(lake.day_commits(self.source, LANDING), self.landing.inputs(days))
+
+    def is_complete(self, lake: LakeMetadata, day: date) -> bool:
+        """False for a day that landed from Kafka before its end; files have no mark of an end."""
+        commits = lake.day_commits(self.source, LANDING)
+        return bool(commits.get(day, NOT_MADE).inputs.get("closed", True))
+
+    def rows_to_read(self, lake: Lake, known: LakeMetadata, days: Sequence[date]) -> int | None:
+        """Unknown; the landing itself says how many bytes or offsets it reads."""
+        return None
+
+    def make(
+        self,
+        lake: Lake,
+        days: Sequence[date],
+        options: MakeOptions = AS_USUAL,
+        known: LakeMetadata | None = None,
+    ) -> dict[date, MadeDay]:
+        """Land the stale ones of the days in one commit; `details` are files or offsets.
+
+        Raises:
+            LandingError: the landing can't be read, or less is left of a day than landed; then no
+                day is landed.
+        """
+        lake.create_stage(
+            self.source,
+            LANDING,
+            schemas.LANDING,
+            "Kafka records, bytes as they came, by landing day",
+        )
+        before = (known or ReadOnce(lake)).day_commits(self.source, LANDING)
+        landed = self.landing.land(lake, before, days, options.force, options.allow_loss)
+        after = lake.day_commits(self.source, LANDING)
+        return {
+            found.day: MadeDay(
+                before.get(found.day, NOT_MADE).snapshot_id != after[found.day].snapshot_id, found
+            )
+            for found in landed
+        }
+
+    def figures(
+        self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]
+    ) -> LandingFigures:
+        """Records and offsets; a job."""
+        landed = {day: of.details for day, of in made.items()}
+        return LandingFigures(landed, count_landed(lake, self.source, list(made)))
+
+    def counted(self, figures: LandingFigures) -> str:
+        """See :meth:`StageOfTables.counted`."""
+        return f"{sum(map(figures.records, figures.landed))} records"
+
+    def day_line(self, figures: LandingFigures, table: str, day: date) -> str:
+        """See :meth:`Stage.day_line`."""
+        return f"{figures.records(day)} records"
+
+    def findings(
+        self, lake: Lake, figures: LandingFigures, table: str
+    ) -> dict[date, list[Finding]]:
+        """Gaps and repeats of offsets."""
+        return landing_findings(lake, self.source, list(figures.landed), figures.counted)
+
+    def day_values(
+        self, lake: Lake, figures: LandingFigures, table: str, days: Sequence[date]
+    ) -> dict[date, dict[str, Any]]:
+        """See :meth:`StageOfTables.day_values`."""
+        return {
+            day: landing_day(figures.landed[day], figures.records(day), self.config.is_open(day))
+            for day in days
+        }

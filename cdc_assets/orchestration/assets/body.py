@@ -1,0 +1,297 @@
+"""What all steps do: make the days of their stages, and record each as soon as it is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from itertools import chain
+from queue import SimpleQueue
+from typing import Any
+
+import dagster as dg
+
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import AuditError, CdcError, JavaError
+from cdc_assets.cdc.findings import AUDIT, Finding
+from cdc_assets.cdc.java_errors import root_cause
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.errors import lake_error, one_line
+from cdc_assets.cdc.spark import is_lost
+from cdc_assets.cdc.stages.contract import MadeDay, MakeOptions, ReadOnce, Stage
+from cdc_assets.orchestration import progress, records
+from cdc_assets.orchestration.as_recorded import step_records
+from cdc_assets.orchestration.assets.keys import key_of
+from cdc_assets.orchestration.failures import failure
+from cdc_assets.orchestration.jobs import ALLOW_LOSS, FORCE
+from cdc_assets.orchestration.resources import SparkResource
+
+StepEvent = dg.MaterializeResult[Any] | dg.AssetMaterialization | dg.AssetCheckEvaluation
+
+# Merges of small tables wait more for the driver than for the cores.
+STAGES_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class StageEnd:
+    """How a run's days of a stage ended; a failed day stops those behind it."""
+
+    error: Exception | None = None
+    left_out: Sequence[date] = ()
+
+
+class Step:
+    """A step of Dagster: the days of one stage, or of all tables of a source side by side.
+
+    Args:
+        stages: the stages, all of one source and of one kind.
+    """
+
+    def __init__(self, stages: Sequence[Stage[Any]]) -> None:
+        self.stages = stages
+        self.name, self.source, self.config = stages[0].name, stages[0].source, stages[0].config
+        self.checks = {table: c for stage in stages for table, c in stage.checks.items()}
+        self.keys = {table: key_of(self.source, table) for table in self.checks}
+
+    def run(
+        self, context: dg.AssetExecutionContext, spark: SparkResource, days: Sequence[date]
+    ) -> Iterator[StepEvent]:
+        """Make the days, and yield what is recorded of them.
+
+        All tables of a stage are made together; Dagster takes records of those asked for.
+        """
+        records.leave_out_missing_checks(context)
+        keys = {t: k for t, k in self.keys.items() if k in context.selected_asset_keys}
+        tables = {key: table for table, key in keys.items()}
+        stages = [stage for stage in self.stages if not keys.keys().isdisjoint(stage.checks)]
+        if (before := self._as_recorded(context, spark, stages, keys, days)) is not None:
+            yield from before
+            return
+        with self._failures(context):
+            lake = _lake(context, spark)
+            prepared = stages[0].prepared(lake, stages, days)
+        done: SimpleQueue[records.DayRecord | None] = SimpleQueue()
+
+        def make(stage: Stage[Any]) -> StageEnd:
+            try:
+                return StageRun(stage, lake, context, spark, keys).make(days, done.put)
+            finally:
+                done.put(None)
+
+        with ThreadPoolExecutor(STAGES_AT_ONCE) as pool:
+            try:
+                futures = [pool.submit(make, stage) for stage in prepared]
+                for _ in futures:
+                    for record in iter(done.get, None):
+                        yield from record.events(context, self.checks[tables[record.key]])
+                ends = [future.result() for future in futures]
+            except BaseException:
+                spark.cancel()  # the run was stopped, and the pool is left soon
+                raise
+        for stage, end in zip(prepared, ends, strict=True):
+            if end.error is None:
+                yield from (
+                    records.result(key) for table, key in keys.items() if table in stage.checks
+                )
+        self._raise_failures(context, ends)
+
+    def _as_recorded(
+        self,
+        context: dg.AssetExecutionContext,
+        spark: SparkResource,
+        stages: Sequence[Stage[Any]],
+        keys: Mapping[str, dg.AssetKey],
+        days: Sequence[date],
+    ) -> Iterable[StepEvent] | None:
+        """The events of a step whose days are as recorded; None where Spark is needed."""
+        began = time.monotonic()
+        found = step_records(context, spark.config(), stages, keys, self.checks, days)
+        if found is None:
+            return None
+        seconds = round(time.monotonic() - began, 1)
+        text = (
+            "up to date"
+            if len(self.stages) == 1 and self.name != "tables"
+            else f"{len(stages)} up to date"
+        )
+        progress.notify(progress.Step(self.source, self.name, span(days), text, seconds))
+        tables = {key: table for table, key in keys.items()}
+        events = (
+            e for record in found for e in record.events(context, self.checks[tables[record.key]])
+        )
+        return chain(events, map(records.result, keys.values()))
+
+    @contextmanager
+    def _failures(self, context: dg.AssetExecutionContext) -> Iterator[None]:
+        try:
+            yield
+        except dg.Failure:
+            raise
+        except Exception as error:
+            raise self._failure(context, error) from None
+
+    def _raise_failures(self, context: dg.AssetExecutionContext, ends: Sequence[StageEnd]) -> None:
+        """Raise one failure for all stages that failed."""
+        failed = [end for end in ends if end.error is not None]
+        errors = [end.error for end in failed if end.error is not None]
+        if not failed:
+            return
+        if self.name != "tables":
+            raise self._failure(context, errors[0]) from None
+        for error in errors:
+            if is_lost(error):
+                raise self._failure(context, error) from None
+        shows = self.config.source(self.source).shows_values
+        raise failure(
+            "\n".join(
+                one_line(error, self.config, shows) + _left_out(end)
+                for end, error in zip(failed, errors, strict=True)
+            ),
+            errors[0],
+            self.config,
+            {"tables_failed": len(failed), "tables_made": len(ends) - len(failed)},
+            allow_retries=not all(_is_final(error, self.config) for error in errors),
+        ) from None
+
+    def _failure(self, context: dg.AssetExecutionContext, error: Exception) -> dg.Failure:
+        """Bad data fails the run for good; a run that lost Spark is started again by the daemon.
+
+        A Java exception is one line as a failure's description; its stack trace is in the log.
+        """
+        if isinstance(error, dg.Failure):
+            return error
+        if isinstance(error, CdcError):
+            return failure(str(error), error, self.config, allow_retries=False)
+        if is_lost(error):
+            # A new process: this one's JVM, or its executors, are gone.
+            tags = {"dagster/retry_on_asset_or_op_failure": "true"}
+            context.instance.add_run_tags(context.run_id, tags)
+            return failure(
+                f"Spark was lost, out of memory or killed: {root_cause(error)}. Days made before "
+                "are kept. Dagster's daemon starts the run again; without it, run the same again",
+                error,
+                self.config,
+            )
+        if known := lake_error(error, self.config):
+            return failure(str(known), error, self.config, allow_retries=False)
+        shows = self.config.source(self.source).shows_values
+        return failure(root_cause(error, shows), error, self.config)
+
+
+class StageRun:
+    """Makes the days of one stage, and says what is recorded of each."""
+
+    def __init__(
+        self,
+        stage: Stage[Any],
+        lake: Lake,
+        context: dg.AssetExecutionContext,
+        spark: SparkResource,
+        keys: Mapping[str, dg.AssetKey],
+    ) -> None:
+        self.stage, self.lake, self.context, self.spark = stage, lake, context, spark
+        self.keys = {table: key for table, key in keys.items() if table in stage.checks}
+        tags = context.run.tags
+        self._options = MakeOptions(force=FORCE in tags, allow_loss=ALLOW_LOSS in tags)
+        self._known = ReadOnce(lake)
+
+    def make(self, days: Sequence[date], done: Callable[[records.DayRecord], None]) -> StageEnd:
+        """Make the days in order, and hand on the record of each as soon as it is done."""
+        days, batch = self.stage.own_days(days), []
+        try:
+            for batch in self.stage.batches(self._known, days):
+                if self.spark.is_canceled:
+                    break
+                for record in self._batch(batch, is_last=batch[-1] == days[-1]):
+                    done(record)
+        except Exception as error:
+            if isinstance(error, AuditError) and error.check is not None:
+                failed = Finding(error.check, False, {AUDIT: str(error)})
+                (key,) = self.keys.values()
+                done(records.DayRecord(key, error.day, findings=[failed]))
+            return StageEnd(error, left_out=[day for day in days if batch and day > batch[-1]])
+        return StageEnd()
+
+    def _batch(self, days: Sequence[date], is_last: bool) -> Iterator[records.DayRecord]:
+        """The records of days that are made together."""
+        stage = self.stage
+        with progress.step(stage.source, stage.label, span(days)) as say:
+            progress.expect(stage.rows_to_read(self.lake, self._known, days))
+            began = time.monotonic()
+            made = stage.make(self.lake, days, self._options, self._known)
+            seconds = time.monotonic() - began
+            if any(day.is_new for day in made.values()):
+                self._known = ReadOnce(self.lake)
+            progress.expect()  # what follows reads little
+            recorded = {table: self._recorded(table, list(made)) for table in self.keys}
+            # All checks are evaluated on a run's last day, so that none is missing from the run.
+            looked_at = {
+                day: made[day]
+                for day in made
+                if any(day not in known for known in recorded.values())
+                or (is_last and day == days[-1])
+            }
+            figures = stage.figures(self.lake, self._known, looked_at)
+            for text in stage.summary(self._known, figures, made):
+                say(text)
+        for table, known in recorded.items():
+            yield from self._records(table, known, made, figures, looked_at, seconds)
+
+    def _recorded(self, table: str, days: Sequence[date]) -> dict[date, dict[str, Any]]:
+        """The metadata of days that Dagster has recorded as they are."""
+        before = records.recorded(self.context, self.keys[table], days)
+        versions = self.stage.versions(self._known, table, days)
+        found = {
+            day: records.as_recorded(version, before.get(day)) for day, version in versions.items()
+        }
+        return {day: known for day, known in found.items() if known is not None}
+
+    def _records(
+        self,
+        table: str,
+        known: Mapping[date, Mapping[str, Any]],
+        made: Mapping[date, MadeDay],
+        figures: Any,
+        looked_at: Iterable[date],
+        seconds: float,
+    ) -> Iterator[records.DayRecord]:
+        """The records of a table's days; those that are new share the seconds."""
+        fresh = [day for day in made if day not in known]
+        share = round(seconds / max(1, len(fresh)), 2)
+        findings = self.stage.findings(self.lake, figures, table)
+        values = self.stage.values(self.lake, figures, table, fresh, share)
+        versions = self.stage.versions(self._known, table, fresh)
+        for day in made:
+            line = self.stage.day_line(figures, table, day) if day in looked_at else "as before"
+            shown = known.get(day)
+            if shown is None:
+                unchanged = not made[day].is_new
+                shown = {**values[day], **records.version_metadata(versions[day], unchanged)}
+            yield records.DayRecord(self.keys[table], day, line, shown, findings.get(day, ()))
+
+
+def span(days: Sequence[date]) -> str:
+    """A day, or the first and the last of several."""
+    return str(days[0]) if len(days) == 1 else f"{days[0]}…{days[-1]}"
+
+
+def _lake(context: dg.AssetExecutionContext, spark: SparkResource) -> Lake:
+    """The lake. Without Java the run ends as canceled: a failed one marks good days as failed."""
+    try:
+        return spark.lake()
+    except JavaError as error:
+        context.instance.report_run_canceling(context.run, str(error))
+        raise dg.Failure(description=str(error), allow_retries=False) from None
+
+
+def _is_final(error: Exception, config: Config) -> bool:
+    return isinstance(error, CdcError) or lake_error(error, config) is not None
+
+
+def _left_out(end: StageEnd) -> str:
+    if not end.left_out:
+        return ""
+    return f" (days behind it were not made: {span(end.left_out)})"
