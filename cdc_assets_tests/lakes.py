@@ -27,7 +27,9 @@ from cdc_assets.cdc.changes.stage import count_by
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.findings import Finding
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.landing.figures import count_landed
 from cdc_assets.cdc.landing.files import LandedDay
+from cdc_assets.cdc.landing.findings import landing_findings
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.stages.changes import ChangesStage
@@ -87,6 +89,11 @@ def run_stages(lake: Lake, source: str, days: Sequence[date], force: bool = Fals
     land(lake, source, days, force)
     make_changes(lake, source, days, force)
     make_lag(lake, source, days, force)
+
+
+def landing_found(lake: Lake, source: str, days: Sequence[date]) -> dict[date, list[Finding]]:
+    """What the check of the landing finds on some days."""
+    return landing_findings(lake, source, days, count_landed(lake, source, days))
 
 
 def changes_found(lake: Lake, source: str, days: Sequence[date]) -> dict[date, list[Finding]]:

@@ -14,7 +14,6 @@ from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
 from cdc_assets.cdc.landing.file_landing import FileLanding
-from cdc_assets.cdc.landing.findings import landing_findings
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.orchestration.assets.keys import asset_keys
@@ -135,15 +134,15 @@ def test_a_file_with_fewer_records_than_it_landed_with_is_refused_until_it_is_gi
 
     land(lake, name, DAYS, allow_loss=True)
     assert len(lakes.stage_rows(lake, name, "landing", [DAYS[1]])) == 4
-    (given_up,) = landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
+    (given_up,) = lakes.landing_found(lake, name, [DAYS[1]])[DAYS[1]]
     assert "a.jsonl: 2 of 3 records were given up" in str(given_up.values["examples"])
     # It stays given up when the day lands again, and is over when the file has its records.
     land(lake, name, DAYS, force=True)
-    (given_up,) = landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
+    (given_up,) = lakes.landing_found(lake, name, [DAYS[1]])[DAYS[1]]
     assert "a.jsonl: 2 of 3 records were given up" in str(given_up.values["examples"])
     write(folder, DAYS[1], "a.jsonl", [1, 2, 3], first=10)
     land(lake, name, DAYS)
-    (mended,) = landing_findings(lake, name, [DAYS[1]])[DAYS[1]]
+    (mended,) = lakes.landing_found(lake, name, [DAYS[1]])[DAYS[1]]
     assert "given up" not in str(mended.values.get("examples"))
 
 

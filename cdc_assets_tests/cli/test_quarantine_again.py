@@ -15,7 +15,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cdc_assets.cdc.errors import LandingError
-from cdc_assets.cdc.landing.findings import landing_findings
 from cdc_assets.cli.app import app
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
@@ -197,7 +196,7 @@ def _reasons(lake: Any, source: str) -> dict[date, list[str]]:
 
 def _offset_faults(lake: Any, source: str, days: list[date]) -> list[date]:
     """The days on which the check offsets_contiguous fails."""
-    findings = landing_findings(lake, source, days)
+    findings = lakes.landing_found(lake, source, days)
     return [day for day in days if not all(f.passed for f in findings[day])]
 
 

@@ -54,7 +54,7 @@ class Statement:
         return f"{said} ({cure})" if self.leaves_rows else said
 
 
-def hidden_statements(lake: Lake, name: str, days: Sequence[date]) -> dict[date, list[Statement]]:
+def hidden_statements(lake: Lake, source: str, days: Sequence[date]) -> dict[date, list[Statement]]:
     """The statements of some days after which rows may be others than events say; a job or two.
 
     A truncate is none where its event landed too; what a snapshot says first is none (D14).
@@ -64,42 +64,48 @@ def hidden_statements(lake: Lake, name: str, days: Sequence[date]) -> dict[date,
     """
     if not days:
         return {}
-    source = lake.config.source(name)
-    tables, emptied = namespaces_of(source.tables), source.emptied_by_statements
-    rows = lake.stage_days(name, "control", days).where("op = 'ddl' AND NOT is_snapshot <=> true")
+    settings = lake.config.source(source)
+    emptied = settings.emptied_by_statements
+    found = _read_statements(lake, source, days)
+    sent = _truncates(lake, source, [row for row in found if row.kind == TRUNCATE])
+    statements: dict[date, list[Statement]] = {}
+    for row in found:
+        about = row.hit or ()
+        gone = emptied if row.kind in EMPTYING else ()
+        hit = tuple(
+            table
+            for table in about
+            if table not in gone and (table, _elements(row.position)) not in sent
+        )
+        if about and not hit:
+            continue
+        listed = statements.setdefault(row.landing_date, [])
+        if len(listed) < _SHOWN:
+            named = hit or (str(row.table_name),)
+            text = row.payload if settings.shows_values else None
+            listed.append(Statement(row.landing_date, named, row.kind, text))
+    return statements
+
+
+_NONE: Sql = "CAST(array() AS array<string>)"
+
+
+def _read_statements(lake: Lake, source: str, days: Sequence[date]) -> list[Row]:
+    """Statements that are about configured tables, or may be about any; in order, by day."""
+    tables = namespaces_of(lake.config.source(source).tables)
+    rows = lake.stage_days(source, "control", days).where("op = 'ddl' AND NOT is_snapshot <=> true")
     judged = Query(rows).extend({"kind": kind_of("payload", "source_op")})
     named = judged.extend({"named": tables_of("payload", "kind", "table_name", "db")})
     is_about = case(("kind IS NOT NULL", hit_of(tables, "kind", "named"))) if tables else _NONE
-    hit = named.extend({"hit": is_about})
+    judged = named.extend({"hit": is_about})
     is_vague = is_one_of("source_op", _VAGUE)
-    chosen = hit.where(f"size(hit) > 0 OR {is_vague}").select(
+    chosen = judged.where(f"size(hit) > 0 OR {is_vague}").select(
         *("landing_date", "topic", "partition", "offset", "hit", "position"),
         *("coalesce(kind, source_op) AS kind", "payload", "table_name"),
     )
     order = Window.partitionBy("landing_date").orderBy("topic", "partition", "offset")
     placed = chosen.plan().withColumn("n", F.row_number().over(order))
-    found = placed.where(F.col("n") <= _READ).orderBy("landing_date", "n").collect()
-    sent = _truncates(lake, name, [row for row in found if row.kind == TRUNCATE])
-    statements: dict[date, list[Statement]] = {}
-    for row in found:
-        about = row.hit or ()
-        gone = emptied if row.kind in EMPTYING else ()
-        kept = tuple(
-            table
-            for table in about
-            if table not in gone and (table, _elements(row.position)) not in sent
-        )
-        if about and not kept:
-            continue
-        of_day = statements.setdefault(row.landing_date, [])
-        if len(of_day) < _SHOWN:
-            of_tables = kept or (str(row.table_name),)
-            text = row.payload if source.shows_values else None
-            of_day.append(Statement(row.landing_date, of_tables, row.kind, text))
-    return statements
-
-
-_NONE: Sql = "CAST(array() AS array<string>)"
+    return placed.where(F.col("n") <= _READ).orderBy("landing_date", "n").collect()
 
 
 def _elements(position: Sequence[int] | None) -> tuple[int, ...]:
@@ -107,13 +113,13 @@ def _elements(position: Sequence[int] | None) -> tuple[int, ...]:
 
 
 def _truncates(
-    lake: Lake, name: str, statements: Sequence[Row]
+    lake: Lake, source: str, statements: Sequence[Row]
 ) -> set[tuple[str, tuple[int, ...]]]:
     """The truncates that landed around some statements: each a table and the source's elements."""
     tables = sorted({table for row in statements for table in row.hit})
     if not tables:
         return set()
     days = {row.landing_date + timedelta(days=n) for row in statements for n in (-1, 0, 1)}
-    rows = lake.stage_days(name, "changes", sorted(days)).where("op = 't'")
+    rows = lake.stage_days(source, "changes", sorted(days)).where("op = 't'")
     found = rows.where(F.col("table_name").isin(tables)).select("table_name", "position").collect()
     return {(row.table_name, _elements(row.position)) for row in found}

@@ -31,12 +31,12 @@ class Stray:
     topic: str
     table: str
     changes: int
-    of_topic: str  # the table of all others there
+    owner: str  # the table of all others there
 
     def __str__(self) -> str:
         return (
             f"{self.topic}: {self.changes} changes of {self.table}, all others there are of "
-            f"{self.of_topic}"
+            f"{self.owner}"
         )
 
 
@@ -45,10 +45,10 @@ def counts_of(facts: Iterable[Row]) -> dict[date, dict[str, dict[str, int]]]:
     found: dict[date, dict[str, dict[str, int]]] = {}
     for fact in facts:
         if fact.destination == ORDER and fact.topic is not None and fact.table_name is not None:
-            of_topic = found.setdefault(fact.landing_date, {}).setdefault(fact.topic, {})
+            tables = found.setdefault(fact.landing_date, {}).setdefault(fact.topic, {})
             # Of records without a position nothing is counted there but that they are.
             changes = max(1, fact.records or 0)
-            of_topic[fact.table_name] = of_topic.get(fact.table_name, 0) + changes
+            tables[fact.table_name] = tables.get(fact.table_name, 0) + changes
     return found
 
 

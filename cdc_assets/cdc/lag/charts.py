@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Rows = Sequence[Mapping[str, Any]]
 
-_SAYS = {
+_MEANING = {
     "capture": "the source changed → the producer met it",
     "delivery": "the producer met it → Kafka",
     "end_to_end": "the source changed → Kafka",
@@ -70,9 +70,9 @@ def lag_figure(day: date, rows: Rows, slo_ms: int | None) -> Figure:
     figure = Figure(figsize=(8, 6), layout="constrained", facecolor="white")
     panels = figure.subplots(len(KINDS), 1, sharex=True)
     for axes, kind in zip(panels, KINDS, strict=True):
-        of_kind = [row for row in drawn if row["kind"] == kind]
-        axes.set_title(f"{kind}: {_SAYS[kind]}{_negative(of_kind)}", loc="left", fontsize=9)
-        _draw_kind(axes, of_kind, slo_ms if kind == "capture" else None)
+        kind_rows = [row for row in drawn if row["kind"] == kind]
+        axes.set_title(f"{kind}: {_MEANING[kind]}{_negative(kind_rows)}", loc="left", fontsize=9)
+        _draw_kind(axes, kind_rows, slo_ms if kind == "capture" else None)
     _set_hours(panels[-1], drawn)
     lines = {
         label: line
@@ -223,10 +223,10 @@ def _alternative(day: date, rows: Rows) -> str:
     """What the picture says, for who does not see it."""
     said = []
     for kind in KINDS:
-        of_kind = [row for row in rows if row["kind"] == kind]
-        if of_kind:
+        kind_rows = [row for row in rows if row["kind"] == kind]
+        if kind_rows:
             figures = ", ".join(
-                f"{style['label']} {duration(max(row[name] for row in of_kind))}"
+                f"{style['label']} {duration(max(row[name] for row in kind_rows))}"
                 for name, style in _FIGURES.items()
             )
             said.append(f"{kind} {figures}")
@@ -236,9 +236,9 @@ def _alternative(day: date, rows: Rows) -> str:
 def duration(ms: float) -> str:
     """Milliseconds in the unit in which they are read: `250 ms`, `1.5 s`, `10 min`, `-2 h`."""
     sign, size = ("-" if ms < 0 else ""), abs(ms)
-    for unit, of_unit in (("d", _DAY), ("h", 60 * _MINUTE), ("min", _MINUTE), ("s", _SECOND)):
-        if size >= of_unit:
-            return f"{sign}{_rounded(size / of_unit)} {unit}"
+    for unit, length in (("d", _DAY), ("h", 60 * _MINUTE), ("min", _MINUTE), ("s", _SECOND)):
+        if size >= length:
+            return f"{sign}{_rounded(size / length)} {unit}"
     return f"{sign}{_rounded(size)} ms" if size else "0"
 
 

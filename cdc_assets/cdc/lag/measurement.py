@@ -24,6 +24,17 @@ def measure(changes: DataFrame) -> DataFrame:
         one with `hour` null for the whole day. Times in ms; percentiles are values that
         occurred (`percentile_disc`).
     """
+    per_kind = _lags(changes)
+    hourly = per_kind.where("hour IS NOT NULL").groupBy(
+        "landing_date", "table_name", "hour", "kind"
+    )
+    daily = per_kind.groupBy("landing_date", "table_name", "kind")
+    whole_day = daily.agg(*_figures()).withColumn("hour", F.lit(None).cast("timestamp"))
+    return hourly.agg(*_figures()).unionByName(whole_day)
+
+
+def _lags(changes: DataFrame) -> DataFrame:
+    """The lags of each event: `landing_date, table_name, hour, kind, ms`; null where unmeasured."""
     # A number beyond the years 1 to 9999 is not a time: it is left out and counted (G2).
     source, processed, kafka = (
         F.when(F.col(name).between(MIN_MS, MAX_MS), F.col(name))
@@ -46,7 +57,7 @@ def measure(changes: DataFrame) -> DataFrame:
         )
     )
     hour = F.timestamp_millis(source - F.pmod(source, F.lit(_HOUR_MS)))
-    per_kind = events.select(
+    return events.select(
         "landing_date",
         "table_name",
         # A snapshot read's source time says nothing of when the row changed.
@@ -60,12 +71,6 @@ def measure(changes: DataFrame) -> DataFrame:
         F.col("lag.kind").alias("kind"),
         F.when(F.col("is_measurable"), F.col("lag.ms")).alias("ms"),
     )
-    hourly = per_kind.where("hour IS NOT NULL").groupBy(
-        "landing_date", "table_name", "hour", "kind"
-    )
-    daily = per_kind.groupBy("landing_date", "table_name", "kind")
-    whole_day = daily.agg(*_figures()).withColumn("hour", F.lit(None).cast("timestamp"))
-    return hourly.agg(*_figures()).unionByName(whole_day)
 
 
 def _figures() -> list[Column]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 
 from pyspark.sql import Row
-from pyspark.sql import functions as F
 
 from cdc_assets.cdc.findings import Check, Finding, fault_finding
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.landing.figures import LandedFigures, Offsets
 from cdc_assets.cdc.landing.kafka_plan import ONE_DAY, KafkaDay, TopicPartition
 from cdc_assets.cdc.landing.source import LOST
 
@@ -19,14 +19,19 @@ CHECKS = (
     ),
 )
 
-Offsets = Mapping[TopicPartition, Row]  # `first, last, records, offsets` of a partition
 
+def landing_findings(
+    lake: Lake, source: str, days: Sequence[date], figures: LandedFigures
+) -> dict[date, list[Finding]]:
+    """`offsets_contiguous` of some days: gaps, repeats, and the step from the day before.
 
-def landing_findings(lake: Lake, source: str, days: Sequence[date]) -> dict[date, list[Finding]]:
-    """`offsets_contiguous` of some days: gaps, repeats, and the step from the day before; a job."""
-    if not days:
-        return {}
-    landed = _offsets_by_day(lake, source, [days[0] - ONE_DAY, *days])
+    Args:
+        lake: where they are.
+        source: whose they are.
+        days: in order.
+        figures: of these days.
+    """
+    landed = figures.offsets
     commits = lake.day_commits(source, "landing")
     recorded = {day: KafkaDay.of_inputs(day, commit.inputs) for day, commit in commits.items()}
     findings = {}
@@ -42,25 +47,6 @@ def landing_findings(lake: Lake, source: str, days: Sequence[date]) -> dict[date
     return findings
 
 
-def _offsets_by_day(lake: Lake, source: str, days: Sequence[date]) -> dict[date, Offsets]:
-    rows = (
-        lake.stage_days(source, "landing", days)
-        .where(F.col("offset").isNotNull())
-        .groupBy("landing_date", "topic", "partition")
-        .agg(
-            F.min("offset").alias("first"),
-            F.max("offset").alias("last"),
-            F.count("*").alias("records"),
-            F.count_distinct("offset").alias("offsets"),
-        )
-        .collect()
-    )
-    found: dict[date, dict[TopicPartition, Row]] = {}
-    for row in rows:
-        found.setdefault(row.landing_date, {})[row.topic, row.partition] = row
-    return dict(found)
-
-
 def _file_faults(offsets: Offsets, before: Offsets) -> list[str]:
     """Faults of a day landed from files, by its offsets and those of the day before."""
     faults = []
@@ -68,7 +54,7 @@ def _file_faults(offsets: Offsets, before: Offsets) -> list[str]:
         where = _text(place)
         if missing := row["last"] - row["first"] + 1 - row.offsets:
             faults.append(f"{where}: {missing} offsets missing in {row['first']}…{row['last']}")
-        if row.records > row.offsets:
+        if row.with_offset > row.offsets:
             faults.append(_landed_twice(where, row))
         old = before.get(place)
         if old is not None and row["first"] != old["last"] + 1:
@@ -90,7 +76,7 @@ def _kafka_faults(day: KafkaDay, before: KafkaDay | None, offsets: Offsets) -> l
             faults.append(
                 f"{where}: has {row['first']}…{row['last']}, recorded are {start} to {end - 1}"
             )
-        if row is not None and row.records > row.offsets:
+        if row is not None and row.with_offset > row.offsets:
             faults.append(_landed_twice(where, row))
         if lost := day.lost.get(place):
             faults.append(f"{where}: {lost[0]} to {lost[1] - 1} were given up with --allow-loss")
@@ -105,7 +91,7 @@ def _kafka_faults(day: KafkaDay, before: KafkaDay | None, offsets: Offsets) -> l
 
 
 def _landed_twice(where: str, row: Row) -> str:
-    return f"{where}: {row.records - row.offsets} records landed twice"
+    return f"{where}: {row.with_offset - row.offsets} records landed twice"
 
 
 def _given_up(lost: Mapping[str, Sequence[int]]) -> list[str]:

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 from pyspark.sql.types import StructType
 
-from cdc_assets.cdc.changes.stage import count_landed
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import Check, Finding
 from cdc_assets.cdc.lake import schemas
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.metadata import LakeMetadata
+from cdc_assets.cdc.landing.figures import LandedFigures, count_landed
 from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.findings import CHECKS, landing_findings
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
@@ -33,10 +33,14 @@ from cdc_assets.cdc.stages.contract import (
 
 @dataclass(frozen=True)
 class LandingFigures:
-    """What landed on some days: files or offsets, and how many records."""
+    """What landed on some days: files or offsets, and what is counted of them."""
 
     landed: Mapping[date, LandedDay | KafkaDay]
-    records: Mapping[date, int]
+    counted: LandedFigures
+
+    def records(self, day: date) -> int:
+        """How many records landed on one of the days."""
+        return self.counted.records.get(day, 0)
 
 
 class LandingStage(StageOfTables[LandingFigures]):
@@ -101,31 +105,29 @@ class LandingStage(StageOfTables[LandingFigures]):
     def figures(
         self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]
     ) -> LandingFigures:
-        """Records counted by Iceberg's metadata."""
+        """Records and offsets; a job."""
         landed = {day: of.details for day, of in made.items()}
         return LandingFigures(landed, count_landed(lake, self.source, list(made)))
 
     def counted(self, figures: LandingFigures) -> str:
         """See :meth:`StageOfTables.counted`."""
-        return f"{sum(figures.records.values())} records"
+        return f"{sum(map(figures.records, figures.landed))} records"
 
     def day_line(self, figures: LandingFigures, table: str, day: date) -> str:
         """See :meth:`Stage.day_line`."""
-        return f"{figures.records.get(day, 0)} records"
+        return f"{figures.records(day)} records"
 
     def findings(
         self, lake: Lake, figures: LandingFigures, table: str
     ) -> dict[date, list[Finding]]:
-        """Gaps and repeats of offsets; a job."""
-        return landing_findings(lake, self.source, list(figures.landed))
+        """Gaps and repeats of offsets."""
+        return landing_findings(lake, self.source, list(figures.landed), figures.counted)
 
     def day_values(
         self, lake: Lake, figures: LandingFigures, table: str, days: Sequence[date]
     ) -> dict[date, dict[str, Any]]:
         """See :meth:`StageOfTables.day_values`."""
         return {
-            day: landing_day(
-                figures.landed[day], figures.records.get(day, 0), self.config.is_open(day)
-            )
+            day: landing_day(figures.landed[day], figures.records(day), self.config.is_open(day))
             for day in days
         }

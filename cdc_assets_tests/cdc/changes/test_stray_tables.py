@@ -39,7 +39,7 @@ def test_a_topic_is_a_table_s_where_all_others_there_agree(
     expected: list[tuple[str, str, int, str]],
 ) -> None:
     found = stray_tables(counts, before)
-    assert [(s.topic, s.table, s.changes, s.of_topic) for s in found] == expected
+    assert [(s.topic, s.table, s.changes, s.owner) for s in found] == expected
 
 
 def test_a_record_on_the_topic_of_another_table_fails_the_check(

@@ -18,7 +18,6 @@ from cdc_assets.cdc.config import Config, ConfigError
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
-from cdc_assets.cdc.landing.findings import landing_findings
 from cdc_assets.cdc.landing.kafka import read_latest
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.stages.landing import LandingStage
@@ -26,7 +25,7 @@ from cdc_assets.cli import discover as discovery
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.e2e.stack import PASSWORD, USER, free_port, wait_for
-from cdc_assets_tests.lakes import config_of, land, stage_rows
+from cdc_assets_tests.lakes import config_of, land, landing_found, stage_rows
 from cdc_assets_tests.paths import REPOSITORY
 from cdc_assets_tests.topics import Topic, at, kafka_source
 
@@ -67,7 +66,7 @@ def offsets(lake: Lake, name: str) -> dict[date, list[int]]:
 
 def faults(lake: Lake, name: str, days: list[date]) -> dict[date, int]:
     """How many faults the check of the landing finds."""
-    found = landing_findings(lake, name, days)
+    found = landing_found(lake, name, days)
     return {day: findings[0].values["faults"] for day, findings in found.items()}
 
 
