@@ -13,8 +13,10 @@ from datetime import date
 from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import MissingTableError
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.commits import DayCommit, TableState
+from cdc_assets.cdc.lake.metadata import day_commits, table_state
+from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
+from cdc_assets.cdc.lake.tables import find_table, own_table
 from cdc_assets.cdc.landing.files import NONE, see_days
 from cdc_assets.cdc.state.day_inputs import DayInputs
 from cdc_assets.cdc.state.judge import TABLE as EPOCHS
@@ -40,9 +42,7 @@ class UpToDate:
 
     def table(self, table: str, days: Sequence[date]) -> TableState | None:
         """What a table's metadata says; None where a run would make one of the days again."""
-        state = reads.table_state(
-            reads.open_table(self.config, reads.find_table(self.config, table, self.name))
-        )
+        state = table_state(open_table(self.config, find_table(self.config, table, self.name)))
         parsed = ("landing", "changes", "control", "quarantine", EPOCHS)
         commits = {stage: self._commits(stage) for stage in parsed}
         inputs = (DayInputs(self.config, self.name, table, d, commits, state) for d in days)
@@ -69,9 +69,9 @@ class UpToDate:
 
     def _commits(self, stage: str) -> Mapping[date, DayCommit]:
         if stage not in self._read:
-            table = reads.own_table(self.name, stage)
+            table = own_table(self.name, stage)
             try:
-                self._read[stage] = reads.day_commits(reads.open_table(self.config, table))
+                self._read[stage] = day_commits(open_table(self.config, table))
             except MissingTableError:
                 if stage != EPOCHS:  # which is made where there is something to keep
                     raise

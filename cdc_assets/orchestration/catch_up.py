@@ -13,8 +13,10 @@ import dagster as dg
 from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import MissingTableError
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.commits import EXPIRED, DayCommit
+from cdc_assets.cdc.lake.metadata import day_commits, table_state
+from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
+from cdc_assets.cdc.lake.tables import LakeTable, find_table, own_table
 from cdc_assets.cdc.state.day_inputs import DayInputs
 from cdc_assets.orchestration.asset_keys import STAGES, table_key
 
@@ -94,18 +96,18 @@ def _oldest_missing(first: date, last: date, made: Collection[date]) -> date | N
 
 
 def _commits(config: Config, name: str, stage: str) -> dict[date, DayCommit]:
-    table = _open(config, reads.own_table(name, stage))
-    return reads.day_commits(table) if table else {}
+    table = _open(config, own_table(name, stage))
+    return day_commits(table) if table else {}
 
 
 def _days(
     config: Config, name: str, table: str, changes: Mapping[date, DayCommit]
 ) -> Collection[date]:
     """The days of a table that were made of what is there now, or have expired."""
-    opened = _open(config, reads.find_table(config, table, name))
+    opened = _open(config, find_table(config, table, name))
     if opened is None:
         return ()
-    state, commits = reads.table_state(opened), {"changes": changes}
+    state, commits = table_state(opened), {"changes": changes}
     inputs = {day: DayInputs(config, name, table, day, commits, state) for day in state.tags}
     made = {day for day, of_day in inputs.items() if of_day.is_of_what_is_there}
     return made | _expired(config.start_of(name, table), opened)
@@ -118,9 +120,9 @@ def _expired(first: date, table: Table) -> set[date]:
     return {first + n * _DAY for n in range((date.fromisoformat(text) - first).days + 1)}
 
 
-def _open(config: Config, table: reads.LakeTable) -> Table | None:
+def _open(config: Config, table: LakeTable) -> Table | None:
     """The table, or None where no run has made it. Any other error of the catalog is raised."""
     try:
-        return reads.open_table(config, table)
+        return open_table(config, table)
     except MissingTableError:
         return None

@@ -22,8 +22,10 @@ from dagster._core.storage.asset_check_execution_record import (
 from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, ConfigError, MissingTableError
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.metadata import day_commits
 from cdc_assets.cdc.lake.newest import NewestData, committed_ms, newest_data
+from cdc_assets.cdc.lake.pyiceberg_catalog import catalog_properties, open_table
+from cdc_assets.cdc.lake.tables import own_table
 from cdc_assets.cdc.redaction import without_secrets
 from cdc_assets.orchestration.checks import WARN, Check, Finding, specs
 
@@ -57,7 +59,7 @@ def checks_of(config: Config, name: str) -> list[Check]:
     """
     if config.lake.catalog:
         try:
-            reads.catalog_properties(config)
+            catalog_properties(config)
         except ConfigError:
             return []
     source = config.source(name)
@@ -84,11 +86,11 @@ def findings_of(config: Config, name: str, now: datetime | None = None) -> list[
 
 
 def _made_finding(config: Config, name: str, now: datetime) -> Finding:
-    landing = reads.open_table(config, reads.own_table(name, "landing"))
-    landed = reads.day_commits(landing)
+    landing = open_table(config, own_table(name, "landing"))
+    landed = day_commits(landing)
     try:
-        changes = reads.open_table(config, reads.own_table(name, "changes"))
-        made = reads.day_commits(changes)
+        changes = open_table(config, own_table(name, "changes"))
+        made = day_commits(changes)
     except MissingTableError:
         made = {}
     days = [

@@ -17,6 +17,7 @@ from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayFiles, TableState
 from cdc_assets.cdc.lake.samples import first_rows
+from cdc_assets.cdc.lake.tables import STAGE, STATE, TableKind
 from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.state.stage import DayReport
@@ -106,10 +107,10 @@ def lineage_of_table(name: str, schema: StructType, keys: Sequence[str]) -> dg.T
     return column_lineage(schema, dg.AssetKey([name, "changes"]), (), sources)
 
 
-def query_of(identifier: str, day: date, is_state: bool) -> dg.MarkdownMetadataValue:
+def day_query(identifier: str, day: date, kind: TableKind) -> dg.MarkdownMetadataValue:
     """SQL for Spark that reads the day, ready to be copied."""
-    which = f"VERSION AS OF '{day}'" if is_state else f"WHERE landing_date = DATE '{day}'"
-    return dg.MetadataValue.md(markdown.sql(f"SELECT *\nFROM {identifier}\n{which}"))
+    clause = kind.sql_clause.format(day=day)
+    return dg.MetadataValue.md(markdown.sql(f"SELECT *\nFROM {identifier}\n{clause}"))
 
 
 def of_stage_day(
@@ -117,7 +118,7 @@ def of_stage_day(
 ) -> dict[str, Any]:
     """What all stages say of a day: where it is, its size in the lake, how long it took."""
     return {
-        "query": query_of(identifier, day, is_state=False),
+        "query": day_query(identifier, day, STAGE),
         "location": dg.MetadataValue.path(location),
         "data_files": held.files,
         "bytes": held.bytes,
@@ -191,7 +192,7 @@ def of_table(
     """A published day of a table."""
     keys = state.key_columns
     return {
-        "query": query_of(identifier, date.fromisoformat(report.day), is_state=True),
+        "query": day_query(identifier, date.fromisoformat(report.day), STATE),
         "dagster/row_count": report.rows,
         "dagster/column_schema": column_schema(schema, keys),
         "dagster/column_lineage": lineage_of_table(name, schema, keys),

@@ -13,8 +13,10 @@ import dagster as dg
 from cdc_assets.cdc import made_of
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, MissingTableError
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.commits import DayCommit
+from cdc_assets.cdc.lake.metadata import day_commits
+from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
+from cdc_assets.cdc.lake.tables import own_table
 from cdc_assets.cdc.landing.files import see_days
 from cdc_assets.cdc.redaction import without_secrets
 from cdc_assets.orchestration.alerts import build_alerts_sensor
@@ -115,7 +117,7 @@ def days_to_request(
 
 def _commits(config: Config, name: str, stage: str) -> Mapping[date, DayCommit]:
     try:
-        return reads.day_commits(reads.open_table(config, reads.own_table(name, stage)))
+        return day_commits(open_table(config, own_table(name, stage)))
     except MissingTableError:
         return {}  # no day is made
 
