@@ -27,8 +27,9 @@ from random import Random
 from typing import Any
 
 from cdc_assets.cdc.errors import first_line
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
+from cdc_assets.cdc.lake.tables import find_table
 from cdc_assets.cdc.names import TableName
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
@@ -686,7 +687,7 @@ def _compare_table(
 
 def state_rows(lake: Lake, source: str, table: str, day: date) -> list[dict[str, Any]]:
     """A day's rows, read without Spark: a job for each would take most of the time."""
-    state = reads.open_table(lake.config, reads.find_table(lake.config, table, source))
+    state = open_table(lake.config, find_table(lake.config, table, source))
     snapshot = state.snapshot_by_name(str(day))
     assert snapshot is not None, f"{table} has no tag {day}"
     rows = (

@@ -762,6 +762,16 @@ class LakeConfig(_Model):
         is_url = "://" in self.warehouse and not self.warehouse.startswith("file:")
         return not (is_url or self.is_named)
 
+    @property
+    def folder(self) -> Path:
+        """The folder of a local warehouse."""
+        return local_path(self.warehouse)
+
+    @property
+    def sqlite_file(self) -> Path:
+        """The embedded catalog, which is in the warehouse itself."""
+        return self.folder / "catalog.db"
+
     @model_validator(mode="after")
     def _catalog_for_remote(self) -> LakeConfig:
         if not self.is_local and not self.catalog:

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from cdc_assets.cdc import markdown
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.commits import DayFiles
+from cdc_assets.cdc.lake.tables import STAGE, TableKind
 from cdc_assets.cdc.markdown import Markdown
 
 OPS = ("c", "u", "d", "r", "t")
@@ -81,10 +82,10 @@ def stage_lineage(source: str, table: str, schema: StructType) -> Lineage | None
     return column_lineage(schema, (source, parent), known, origins)
 
 
-def query(identifier: str, day: date, has_tags: bool) -> Markdown:
-    """SQL for Spark that reads a day, ready to be copied; tables of state have a tag a day."""
-    which = f"VERSION AS OF '{day}'" if has_tags else f"WHERE landing_date = DATE '{day}'"
-    return markdown.sql(f"SELECT *\nFROM {identifier}\n{which}")
+def query(identifier: str, day: date, kind: TableKind) -> Markdown:
+    """SQL for Spark that reads a day, ready to be copied."""
+    clause = kind.sql_clause.format(day=day)
+    return markdown.sql(f"SELECT *\nFROM {identifier}\n{clause}")
 
 
 def stage_day(
@@ -92,7 +93,7 @@ def stage_day(
 ) -> dict[str, Any]:
     """What all stages show of a day: where it is, its size in the lake, how long it took."""
     return {
-        "query": query(identifier, day, has_tags=False),
+        "query": query(identifier, day, STAGE),
         "location": Location(location),
         "data_files": held.files,
         "bytes": held.bytes,

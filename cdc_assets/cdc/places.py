@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from cdc_assets.cdc.names import TableName, escape, escape_in_upper_case
 
+CATALOG = "lake"
 Place = tuple[str, ...]
 
 OWN_ASSETS = ("landing", "changes", "control", "quarantine", "lag", "schemas", "facts", "epochs")

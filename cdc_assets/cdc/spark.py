@@ -26,13 +26,13 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.config import Config, local_path
+from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import ConfigError, JavaError, LakeError
 from cdc_assets.cdc.jars import check_jars, fetched_jar, ivy_folder
 from cdc_assets.cdc.java import class_archive_options, first_failure, require_java
 from cdc_assets.cdc.java_errors import Cause, causes, root_cause
+from cdc_assets.cdc.places import CATALOG
 
-CATALOG = "lake"
 PACKAGES = (
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
     "org.xerial:sqlite-jdbc:3.53.2.0",
@@ -198,17 +198,11 @@ def catalog_conf(config: Config) -> dict[str, str]:
     }
     if config.lake.catalog:
         return {**common, **{f"{name}.{k}": v for k, v in config.lake.catalog.items()}}
-    folder = sqlite_folder(config)
     return {
         **common,
         f"{name}.type": "jdbc",
-        f"{name}.uri": f"jdbc:sqlite:{folder}/catalog.db?journal_mode=WAL&busy_timeout=60000",
+        f"{name}.uri": f"jdbc:sqlite:{config.lake.sqlite_file}?journal_mode=WAL&busy_timeout=60000",
     }
-
-
-def sqlite_folder(config: Config) -> Path:
-    """The folder of the embedded catalog: the warehouse itself."""
-    return local_path(config.lake.warehouse)
 
 
 def _has_own_log(java_options: str) -> bool:
@@ -233,8 +227,8 @@ def build_session(config: Config, with_lake: bool = True) -> SparkSession:
     # Workers must run this interpreter, or they pick another python3 from PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if with_lake and not config.lake.catalog:
-        _make_folder(sqlite_folder(config))
-        _make_private(sqlite_folder(config) / "catalog.db")
+        _make_folder(config.lake.folder)
+        _make_private(config.lake.sqlite_file)
     settings = spark_conf(config, with_lake)
     if with_lake:
         present, fresh = _own_jars(settings)

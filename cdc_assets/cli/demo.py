@@ -7,8 +7,10 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+from cdc_assets.cdc.changes.quarantined import quarantine_counts
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.figures import day_rows, lag_rows
+from cdc_assets.cdc.lake.tables import state_tables
 from cdc_assets.cli import output
 from cdc_assets.cli.terminal import echo
 
@@ -30,12 +32,12 @@ def print_results(config: Config, first: date, last: date) -> None:
                 "max": row["max_ms"],
             }
             for source in config.sources
-            for row in reads.lag_rows(config, source, first, last)
+            for row in lag_rows(config, source, first, last)
             if row["kind"] == "end_to_end" and row["count"]
         ],
     )  # fmt: skip
     _title("quarantine: records that could not be read, by reason")
-    counts = {source: reads.quarantine_counts(config, source) for source in config.sources}
+    counts = {source: quarantine_counts(config, source) for source in config.sources}
     reasons = sorted({reason for found in counts.values() for reason in found})
     output.print_table(
         ["reason", *counts],
@@ -50,15 +52,14 @@ def _title(text: str) -> None:
 
 def _rows_per_day(config: Config, source: str, days: list[date]) -> list[dict[str, Any]]:
     rows = []
-    for table in reads.known_tables(config):
-        if table.source == source and table.is_state:
-            counts = reads.day_rows(config, table)
-            rows.append({"table": table.name, **{f"{d:%m-%d}": counts.get(d) for d in days}})
+    for table in state_tables(config, source):
+        counts = day_rows(config, table)
+        rows.append({"table": table.name, **{f"{d:%m-%d}": counts.get(d) for d in days}})
     return rows
 
 
 def _print_next(config: Config, days: list[date]) -> None:
-    state = next((t for t in reads.known_tables(config) if t.is_state), None)
+    state = next((t for source in config.sources for t in state_tables(config, source)), None)
     source = next(iter(config.sources))
     middle = days[len(days) // 2]
     # In a fresh checkout the command is in .venv/bin, which is not on PATH.

@@ -20,7 +20,8 @@ from cdc_assets.cdc.config import Config, SourceConfig, local_path
 from cdc_assets.cdc.envelopes.envelope import TableAndRow, object_in
 from cdc_assets.cdc.envelopes.formats import format_of
 from cdc_assets.cdc.errors import CdcError
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.rows import read_rows
+from cdc_assets.cdc.lake.tables import own_table
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
 from cdc_assets.cdc.values import column_types as types
 
@@ -75,7 +76,7 @@ def _schema_of(value: Any) -> Mapping[str, Any] | None:
 def _schemas(config: Config, source: str) -> Iterator[tuple[str, str]]:
     """Table and text of each schema in the lake, oldest first."""
     try:
-        found = reads.read_rows(config, reads.own_table(source, "schemas"))
+        found = read_rows(config, own_table(source, "schemas"))
     except CdcError:  # no lake yet, or the check of the catalog says what is wrong with it
         return
     named = found.select(["table_name", "schema", "first_landed"]).to_pylist()

@@ -19,12 +19,15 @@ from typing import IO, Any
 
 from rich.cells import cell_len, set_cell_size
 
+from cdc_assets.cdc.changes.quarantined import Quarantined, quarantine_by_day, quarantined
 from cdc_assets.cdc.changes.reasons import REASONS, remedy
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, MissingTableError
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
-from cdc_assets.cdc.lake.pyiceberg_reads import Quarantined
-from cdc_assets.cdc.landing.lines import landed_line, new_file, text_of, texts_of, write_lines
+from cdc_assets.cdc.lake.figures import require_made
+from cdc_assets.cdc.lake.json_values import text_of, texts_of
+from cdc_assets.cdc.lake.metadata import made_days
+from cdc_assets.cdc.lake.tables import own_table
+from cdc_assets.cdc.landing.lines import landed_line, new_file, write_lines
 from cdc_assets.cdc.names import printable
 from cdc_assets.cli import output
 from cdc_assets.cli.terminal import echo
@@ -90,7 +93,7 @@ class Selection:
 
     def records(self, limit: int | None = None) -> Iterator[Quarantined]:
         """The records, the newest day first, and in a day a source after the other."""
-        by_source = (reads.quarantined(self.config, s, counts) for s, counts in self.counts.items())
+        by_source = (quarantined(self.config, s, counts) for s, counts in self.counts.items())
         found = heapq.merge(*by_source, key=lambda q: q.record.landing_date, reverse=True)
         return islice(found, limit)
 
@@ -112,7 +115,7 @@ def select(
     missing: list[MissingTableError] = []
     for source in sources:
         try:
-            counts = reads.quarantine_by_day(config, source, first, last)
+            counts = quarantine_by_day(config, source, first, last)
         except MissingTableError as error:
             missing.append(error)
             continue
@@ -123,7 +126,7 @@ def select(
     if not selection.counts:
         raise missing[0]
     if not selection.total:
-        reads.require_made(config, "quarantine", list(selection.counts), first, last)
+        require_made(config, "quarantine", list(selection.counts), first, last)
     return selection
 
 
@@ -264,7 +267,7 @@ def _then(selection: Selection) -> list[str]:
     for source, counts in selection.counts.items():
         if counts:
             first = min(day for day, _ in counts)
-            made = reads.quarantine_days(selection.config, source)
+            made = made_days(selection.config, own_table(source, "quarantine"))
             lines += [
                 f"{source}: after a change of cdc.yaml, make the days again from landing: "
                 f"{_run(source, first, max(made))}",
@@ -381,7 +384,7 @@ def advice(config: Config, source: str, done: Exported, to: str) -> list[str]:
 def _files_advice(config: Config, source: str, done: Exported, file: str) -> list[str]:
     settings = config.source(source)
     folder = str(settings.landing.files).rstrip("/")
-    first, newest = min(done.days), max(reads.quarantine_days(config, source))
+    first, newest = min(done.days), max(made_days(config, own_table(source, "quarantine")))
     landed = [f"     {folder}/{day}/{name}: {n}" for (day, name), n in sorted(done.files.items())]
     if len(landed) > _LISTED:
         landed = [*landed[:_LISTED], f"     … and {len(landed) - _LISTED} files more"]

@@ -15,7 +15,9 @@ from cdc_assets import __version__
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES
 from cdc_assets.cdc.errors import MissingTableError, first_line
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.figures import lag_rows, record_counts, require_made, table_days
+from cdc_assets.cdc.lake.metadata import made_days
+from cdc_assets.cdc.lake.tables import own_table, state_tables
 
 if TYPE_CHECKING:
     from cdc_assets.orchestration.recorded_runs import Verdict
@@ -64,8 +66,8 @@ class Figures:
     """All that the page shows.
 
     `start` is the hour of UTC in which the first day begins, `end` when the last one ends; lag
-    rows are those of :func:`pyiceberg_reads.lag_rows`, their `table` as in :class:`Count`, the
-    `hour` of those in `lag_hours` an aware datetime.
+    rows are those of :func:`lag_rows`, their `table` as in :class:`Count`, the `hour` of those in
+    `lag_hours` an aware datetime.
     """
 
     made_at: datetime
@@ -112,7 +114,7 @@ def gather(
     asked = [source] if source else list(config.sources)
     made, notes = _made_days(config, asked)
     sources = list(made)
-    reads.require_made(config, "changes", sources, first, last)
+    require_made(config, "changes", sources, first, last)
     days, left_out = _chosen({day for of_table in made.values() for day in of_table}, first, last)
     if left_out:
         notes.append(
@@ -156,9 +158,8 @@ def _made_days(config: Config, sources: Sequence[str]) -> tuple[dict[str, list[d
     made: dict[str, list[date]] = {}
     missing: list[MissingTableError] = []
     for name in sources:
-        changes = reads.own_table(name, "changes")
         try:
-            made[name] = list(reads.days_of(reads.open_table(config, changes), is_state=False))
+            made[name] = made_days(config, own_table(name, "changes"))
         except MissingTableError as error:
             missing.append(error)
     if not made:
@@ -176,8 +177,8 @@ def _chosen(made: set[date], first: date | None, last: date | None) -> tuple[lis
 def _read_lag(config: Config, name: str, figures: Figures) -> None:
     first, last = figures.days[0], figures.days[-1]
     try:
-        by_day = reads.lag_rows(config, name, first, last)
-        by_hour = reads.lag_rows(config, name, first, last, hours=True)
+        by_day = lag_rows(config, name, first, last)
+        by_hour = lag_rows(config, name, first, last, hours=True)
     except MissingTableError as error:
         figures.notes.append(f"{error}.")
         return
@@ -190,7 +191,7 @@ def _read_lag(config: Config, name: str, figures: Figures) -> None:
 
 def _read_counts(config: Config, name: str, figures: Figures) -> None:
     try:
-        counts = reads.record_counts(config, name, set(figures.days))
+        counts = record_counts(config, name, set(figures.days))
     except MissingTableError as error:
         figures.notes.append(f"{error}.")
         return
@@ -207,11 +208,9 @@ def _read_counts(config: Config, name: str, figures: Figures) -> None:
 
 def _read_tables(config: Config, name: str, figures: Figures) -> None:
     not_made = []
-    for table in reads.known_tables(config):
-        if table.source != name or not table.is_state:
-            continue
+    for table in state_tables(config, name):
         try:
-            found = reads.table_days(config, table)
+            found = table_days(config, table)
         except MissingTableError:
             not_made.append(str(table))
             continue

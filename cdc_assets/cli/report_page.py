@@ -25,7 +25,7 @@ from markupsafe import Markup
 from cdc_assets.cdc.errors import CdcError, ConfigError, first_line
 from cdc_assets.cdc.lag.charts import densest, duration
 from cdc_assets.cdc.lag.measurement import KINDS
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.figures import LAG_COLUMNS
 from cdc_assets.cdc.names import printable
 from cdc_assets.cli.report import Count, Figures
 
@@ -480,7 +480,7 @@ def _table(
 
 
 def _lag_table(figures: Figures) -> dict[str, Any]:
-    names = [name for name in reads.LAG_COLUMNS if name.endswith("_ms")]
+    names = [name for name in LAG_COLUMNS if name.endswith("_ms")]
     names = ["count", "excluded", "negative", *names]
     rows = []
     for row in figures.lag_days:

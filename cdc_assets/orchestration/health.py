@@ -22,9 +22,10 @@ from dagster._core.storage.asset_check_execution_record import (
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, ConfigError, MissingTableError
 from cdc_assets.cdc.findings import Check, Finding, Severity
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
 from cdc_assets.cdc.lake.newest import NewestData, committed_ms, newest_data
+from cdc_assets.cdc.lake.pyiceberg_catalog import catalog_properties, open_table
+from cdc_assets.cdc.lake.tables import own_table
 from cdc_assets.cdc.redaction import without_secrets
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.orchestration.checks import dagster_severity, evaluation, specs
@@ -62,7 +63,7 @@ def checks_of(config: Config, name: str) -> list[Check]:
     """
     if config.lake.catalog:
         try:
-            reads.catalog_properties(config)
+            catalog_properties(config)
         except ConfigError:
             return []
     source = config.source(name)
@@ -89,7 +90,7 @@ def findings_of(config: Config, name: str, now: datetime | None = None) -> list[
 
 
 def _made_finding(config: Config, name: str, now: datetime) -> Finding:
-    landing = reads.open_table(config, reads.own_table(name, "landing"))
+    landing = open_table(config, own_table(name, "landing"))
     lake = PyIcebergMetadata(config)
     landed = lake.day_commits(name, "landing")
     days = [

@@ -13,7 +13,7 @@ from cdc_assets.cdc.config import Config, SourceConfig, parse_config
 from cdc_assets.cdc.errors import ConfigError, LakeError, UnknownTableError
 from cdc_assets.cdc.lake import adopted_tables
 from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
-from cdc_assets.cdc.lake.pyiceberg_reads import find_table
+from cdc_assets.cdc.lake.tables import find_table
 from cdc_assets.cdc.names import config_key, is_table_pattern
 
 

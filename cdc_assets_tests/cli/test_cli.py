@@ -27,8 +27,9 @@ from typer.testing import CliRunner, Result
 
 from cdc_assets.cdc import java
 from cdc_assets.cdc.errors import JavaError
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.commits import INPUTS
+from cdc_assets.cdc.lake.figures import LAG_COLUMNS
+from cdc_assets.cdc.lake.json_values import json_rows
 from cdc_assets.cli import output
 from cdc_assets.cli.app import app
 from cdc_assets.orchestration import progress
@@ -500,7 +501,7 @@ def lag_table(project: Path, *days: str) -> None:
     try:
         catalog.create_namespace("shop")
         kinds = {"landing_date": pa.date32(), "hour": pa.timestamp("us", "UTC")}
-        schema = pa.schema([(name, kinds.get(name, pa.string())) for name in reads.LAG_COLUMNS])
+        schema = pa.schema([(name, kinds.get(name, pa.string())) for name in LAG_COLUMNS])
         table = catalog.create_table(("shop", "lag"), schema)
         inputs = json.dumps({day: {} for day in days})
         table.append(schema.empty_table(), snapshot_properties={INPUTS: inputs})
@@ -535,7 +536,7 @@ def test_lag_of_made_days_without_changes_is_no_error(project: Path) -> None:
 
 def rows_as(form: str, capsys: pytest.CaptureFixture[str]) -> str:
     table = pa.table({"id": [1, 2], "name": ['say "hi",\nyou', None], "note": ["", "\x1b[31m"]})
-    output.print_rows(table.column_names, reads.records(table), form)
+    output.print_rows(table.column_names, json_rows(table), form)
     return capsys.readouterr().out
 
 

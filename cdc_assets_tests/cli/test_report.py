@@ -18,8 +18,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner, Result
 
 from cdc_assets.cdc.config import Config, load_config
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.commits import INPUTS, REPORT
+from cdc_assets.cdc.lake.figures import LAG_COLUMNS
+from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
+from cdc_assets.cdc.lake.tables import find_table
 from cdc_assets.cdc.state.findings import CHECKS
 from cdc_assets.cli import report_page
 from cdc_assets.cli.app import app
@@ -67,7 +69,7 @@ _COUNTS = {
     "records": pa.int64(),
 }
 _LAG = {
-    **dict.fromkeys(reads.LAG_COLUMNS, pa.int64()),
+    **dict.fromkeys(LAG_COLUMNS, pa.int64()),
     **dict.fromkeys(("table_name", "kind"), pa.string()),
     "landing_date": pa.date32(),
     "hour": pa.timestamp("us", "UTC"),
@@ -182,8 +184,8 @@ def test_the_figures_of_the_days_asked_for_are_read(lake: Lake) -> None:
 
 def bytes_of(config: Config, days: list[date]) -> list[int]:
     """What the files of each day's snapshot take."""
-    table = reads.find_table(config, "shop.public.customers")
-    opened = reads.open_table(config, table)
+    table = find_table(config, "shop.public.customers")
+    opened = open_table(config, table)
     found = []
     for day in days:
         files = opened.scan(snapshot_id=opened.refs()[str(day)].snapshot_id).plan_files()

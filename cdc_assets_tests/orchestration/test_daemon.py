@@ -17,7 +17,10 @@ import pytest
 import yaml
 
 from cdc_assets.cdc.config import load_config
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.metadata import table_state
+from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
+from cdc_assets.cdc.lake.rows import read_table
+from cdc_assets.cdc.lake.tables import find_table
 from cdc_assets.cdc.spark import SHORT_RUN
 from cdc_assets.orchestration.assets.keys import table_key
 from cdc_assets.orchestration.catch_up import catch_up_runs
@@ -93,7 +96,7 @@ class Project:
 
     def ids(self, day: date) -> set[int]:
         config = load_config(self.folder / "cdc.yaml")
-        return set(reads.read_table(config, "shop", TABLE, as_of=day)["id"].to_pylist())
+        return set(read_table(config, "shop", TABLE, as_of=day)["id"].to_pylist())
 
     def start_daemon(self) -> Process:
         command = [sys.executable, "-m", "dagster._daemon", "run", "-m", "cdc_assets.definitions"]
@@ -233,8 +236,8 @@ def test_a_run_can_be_stopped_and_goes_on_where_it_was(tmp_path: Path) -> None:
 
     def made() -> list[date]:
         config = load_config(tmp_path / "cdc.yaml")
-        table = reads.open_table(config, reads.find_table(config, TABLE))
-        return list(reads.days_of(table, is_state=True))
+        table = open_table(config, find_table(config, TABLE))
+        return sorted(table_state(table).tags)
 
     with project.start_run(days[0], days[-1]) as running:
         assert running.stderr is not None

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from cdc_assets.cdc.changes.parse import KEPT_BYTES, LINE_BYTES
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.rows import read_all_rows
+from cdc_assets.cdc.lake.tables import find_table
 from cdc_assets.cdc.registry import client
 from cdc_assets.cdc.registry.avro import (
     DEEPEST,
@@ -161,10 +162,10 @@ def test_a_table_that_is_shown_whole_is_read_a_part_at_a_time(
         log.create(id=number)
     ev.write_landing(tmp_path, log.landed)
     lake = made(lake_of, tmp_path, name)
-    table = reads.find_table(lake.config, "public.t", name)
-    whole = list(reads.read_all_rows(lake.config, table))
-    monkeypatch.setattr(reads, "_SORTED_ROWS", 2)
-    first, *parts = reads.read_all_rows(lake.config, table)
+    table = find_table(lake.config, "public.t", name)
+    whole = list(read_all_rows(lake.config, table))
+    monkeypatch.setattr("cdc_assets.cdc.lake.rows.SORTED_ROWS", 2)
+    first, *parts = read_all_rows(lake.config, table)
     assert first.num_rows == 0
     assert parts
     assert all(part.column_names == whole[0].column_names for part in (first, *parts))

@@ -27,8 +27,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
 
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
+from cdc_assets.cdc.lake.tables import find_table
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.registries import Schemas, serving
@@ -271,7 +272,7 @@ def _of_tables(
 
 def _rows(lake: Lake, name: str, table: str, day: date) -> list[dict[str, Any]]:
     """A day's rows, read without Spark: a job for each would take most of the time."""
-    state = reads.open_table(lake.config, reads.find_table(lake.config, table, name))
+    state = open_table(lake.config, find_table(lake.config, table, name))
     snapshot = state.snapshot_by_name(str(day))
     assert snapshot is not None, f"{table} has no tag {day}"
     rows = state.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()

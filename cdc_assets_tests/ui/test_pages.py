@@ -14,7 +14,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from cdc_assets.cdc.config import load_config
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.figures import day_rows
+from cdc_assets.cdc.lake.tables import known_tables
 from cdc_assets.orchestration import health
 from cdc_assets_tests.e2e.stack import wait_for
 from cdc_assets_tests.ui.dagster_dev import DAYS, SOURCES, DagsterDev
@@ -129,8 +130,8 @@ def evaluations(dagster: DagsterDev, key: list[str], check: str) -> dict[str, bo
 def rows_in_lake(dagster: DagsterDev, key: list[str]) -> dict[date, int]:
     """Rows at the end of each made day, as the lake itself has them."""
     config = load_config(dagster.folder / "cdc.yaml")
-    table = next(t for t in reads.known_tables(config) if str(t) == ".".join(key))
-    return reads.day_rows(config, table)
+    table = next(t for t in known_tables(config) if str(t) == ".".join(key))
+    return day_rows(config, table)
 
 
 # -- what is done once ---------------------------------------------------------------------------

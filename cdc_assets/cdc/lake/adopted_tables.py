@@ -89,10 +89,11 @@ def seen_tables(config: Config, name: str) -> Sequence[str]:
         LakeError: the catalog or the table's metadata can't be read.
         ConfigError: the catalog can't be read without Spark.
     """
-    from cdc_assets.cdc.lake import pyiceberg_reads as reads
+    from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
+    from cdc_assets.cdc.lake.tables import own_table
 
     try:
-        facts = reads.open_table(config, reads.own_table(name, "facts"))
+        facts = open_table(config, own_table(name, "facts"))
     except MissingTableError:
         return ()
     snapshot = facts.current_snapshot()

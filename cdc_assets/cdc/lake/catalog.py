@@ -44,8 +44,8 @@ from cdc_assets.cdc.lake.commits import (
 from cdc_assets.cdc.lake.errors import is_conflict
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, quote
-from cdc_assets.cdc.places import earlier_place, own_place, state_place
-from cdc_assets.cdc.spark import CATALOG, METADATA, SESSION, STRING, TABLES, session_for
+from cdc_assets.cdc.places import CATALOG, earlier_place, own_place, state_place
+from cdc_assets.cdc.spark import METADATA, SESSION, STRING, TABLES, session_for
 from cdc_assets.cdc.sqltext import literal
 
 _STAGE_FILES = {
@@ -199,12 +199,12 @@ class Lake:
             column_ddl(f.name, ddl_of(f.dataType), f.metadata.get("comment")) for f in schema.fields
         )
         settings = {"format-version": "2", **properties}
-        listed = ", ".join(f"{sql_text(k)} = {sql_text(v)}" for k, v in settings.items())
+        listed = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in settings.items())
         by = f"PARTITIONED BY ({partition})" if partition else ""
         with_retry(
             lambda: self.spark.sql(
                 f"CREATE TABLE IF NOT EXISTS {identifier} ({columns}) USING iceberg {by} "
-                f"COMMENT {sql_text(comment)} TBLPROPERTIES ({listed})"
+                f"COMMENT {literal(comment)} TBLPROPERTIES ({listed})"
             )
         )
 
@@ -476,9 +476,4 @@ def without_references(config: Config) -> str:
 
 def column_ddl(name: str, kind: str, comment: str | None = None) -> str:
     """One column of a CREATE or ALTER TABLE."""
-    return f"{quote(name)} {kind}" + (f" COMMENT {sql_text(comment)}" if comment else "")
-
-
-def sql_text(value: str) -> str:
-    """A text as an SQL literal."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"{quote(name)} {kind}" + (f" COMMENT {literal(comment)}" if comment else "")

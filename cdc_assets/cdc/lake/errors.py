@@ -13,11 +13,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from cdc_assets.cdc.config import Config, local_path
+from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, LakeError
 from cdc_assets.cdc.java_errors import Cause, causes, root_cause
 from cdc_assets.cdc.redaction import without_secrets
-from cdc_assets.cdc.spark import sqlite_folder
 
 _FILES = (
     "java.io.IOException",
@@ -169,7 +168,7 @@ def _read_only(config: Config, why: str) -> str:
 
 
 def _busy(config: Config, why: str) -> str:
-    if not config.lake.catalog and not _is_usable(_catalog_file(config)):
+    if not config.lake.catalog and not _is_usable(config.lake.sqlite_file):
         return _unreachable(config, why)
     return (
         f"the catalog {_catalog(config)} stays busy ({why}). Wait for other runs, or end the "
@@ -213,13 +212,9 @@ def _failed_file(config: Config, why: str) -> str:
 # --- the warehouse and the catalog
 
 
-def _catalog_file(config: Config) -> Path:
-    return sqlite_folder(config) / "catalog.db"
-
-
 def _catalog(config: Config) -> str:
     if not config.lake.catalog:
-        return str(_catalog_file(config))
+        return str(config.lake.sqlite_file)
     return config.lake.catalog.get("type") or config.lake.catalog.get("catalog-impl", "")
 
 
@@ -227,7 +222,7 @@ def _local_warehouse(config: Config) -> Path | None:
     """The warehouse's folder, or the nearest above it; None where it is not on this machine."""
     if not config.lake.is_local:
         return None
-    folder = local_path(config.lake.warehouse)
+    folder = config.lake.folder
     return next((p for p in (folder, *folder.parents) if p.exists()), None)
 
 

@@ -31,7 +31,7 @@ from py4j.protocol import Py4JError
 
 from cdc_assets.cdc.errors import AuditError, ConcurrentRunError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
-from cdc_assets.cdc.lake.catalog import Lake, sql_text
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import (
     CARRIED,
     CARRIED_UNTIL,
@@ -46,8 +46,8 @@ from cdc_assets.cdc.lake.commits import (
 from cdc_assets.cdc.lake.errors import is_conflict
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, quote
-from cdc_assets.cdc.places import OWN_ASSETS
-from cdc_assets.cdc.spark import CATALOG
+from cdc_assets.cdc.places import CATALOG, OWN_ASSETS
+from cdc_assets.cdc.sqltext import literal
 
 # The order in which the stages write: the merge of a table then reads only its part of a file.
 _SORTED = {
@@ -348,8 +348,8 @@ class _Work:
         self._call(
             "rewrite_data_files",
             options="map('remove-dangling-deletes', 'true')",
-            **({"branch": sql_text(branch)} if branch else {}),
-            **({"strategy": "'sort'", "sort_order": sql_text(order)} if order else {}),
+            **({"branch": literal(branch)} if branch else {}),
+            **({"strategy": "'sort'", "sort_order": literal(order)} if order else {}),
         )
 
     def _audit(self, branch: DayBranch, before: int) -> None:
@@ -430,7 +430,7 @@ class _Work:
 
     def _call(self, procedure: str, **arguments: str) -> int:
         """Run one of Iceberg's procedures on the table; returns the number of its result rows."""
-        named = {"table": sql_text(self.identifier), **arguments}
+        named = {"table": literal(self.identifier), **arguments}
         listed = ", ".join(f"{name} => {value}" for name, value in named.items())
         call = f"CALL {quote(CATALOG)}.system.{procedure}({listed})"
         return len(with_retry(lambda: self.lake.spark.sql(call).collect()))

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import MissingTableError
-from cdc_assets.cdc.lake.commits import DayCommits, Snapshot, TableState
-from cdc_assets.cdc.lake.pyiceberg_reads import LakeTable, open_table, own_table, state_table
+from cdc_assets.cdc.lake.commits import DayCommit, DayCommits, Snapshot, TableState
+from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
+from cdc_assets.cdc.lake.tables import LakeTable, own_table, state_table
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -87,3 +89,18 @@ def table_state(table: Table) -> TableState:
     }
     refs = {name: ref.snapshot_id for name, ref in table.refs().items()}
     return TableState(refs, snapshots, table.properties, table.location())
+
+
+def day_commits(table: Table) -> dict[date, DayCommit]:
+    """For each day of a stage table that PyIceberg has opened the commit that wrote it last."""
+    return DayCommits.recorded_in(table_state(table))
+
+
+def made_days(config: Config, table: LakeTable) -> list[date]:
+    """The days of a table that were made, oldest first, be they without a row.
+
+    Raises:
+        MissingTableError: none was.
+        LakeError: the catalog or the table's metadata can't be read.
+    """
+    return table.kind.days(table_state(open_table(config, table)))

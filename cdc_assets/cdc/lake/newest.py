@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import LakeError, MissingTableError, first_line
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.lake.metadata import day_commits
+from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
+from cdc_assets.cdc.lake.tables import own_table
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestFile
@@ -47,9 +49,9 @@ def newest_data(config: Config, source: str) -> NewestData:
         MissingTableError: no day of the source is made yet.
         LakeError: the catalog or a file can't be read.
     """
-    own = reads.own_table(source, "landing")
-    landing = reads.open_table(config, own)
-    commits = reads.day_commits(landing)
+    own = own_table(source, "landing")
+    landing = open_table(config, own)
+    commits = day_commits(landing)
     ended = [committed_ms(landing, made.snapshot_id) for made in commits.values()]
     try:
         found = [_newest_of(config, source, table) for table in ("changes", "control")]
@@ -79,7 +81,7 @@ _CACHE: dict[str, tuple[int, tuple[int, date] | None]] = {}
 def _newest_of(config: Config, source: str, name: str) -> tuple[int, date] | None:
     """The newest time in a table in ms, and its day; None where no row has a time."""
     try:
-        table = reads.open_table(config, reads.own_table(source, name))
+        table = open_table(config, own_table(source, name))
     except MissingTableError:
         return None
     snapshot = table.current_snapshot()
@@ -93,7 +95,7 @@ def _newest_of(config: Config, source: str, name: str) -> tuple[int, date] | Non
 
 
 def _search(table: Table) -> tuple[int, date] | None:
-    commits = reads.day_commits(table)
+    commits = day_commits(table)
     newest = table.current_snapshot()
     assert newest is not None
     for day, files in _days_of_files(table):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date
 from pathlib import Path
 from typing import IO, Any
 
-_EPOCH = datetime(1970, 1, 1)
+from cdc_assets.cdc.lake.json_values import instant_text, texts_of
+
 _BYTE_ORDER_MARK = "\ufeff".encode()
 # A longer text in a line is no JSON for Spark's parser; it counts in UTF-16, as Java does.
 _TEXT_LIMIT = 20_000_000
@@ -38,34 +38,6 @@ class LandedRecord:
     def timestamp(self) -> str | None:
         """The Kafka timestamp as ISO text in UTC."""
         return None if self.timestamp_us is None else instant_text(self.timestamp_us)
-
-
-def instant_text(micros: int) -> str:
-    """µs since 1970 as ISO text in UTC, also of years that Python does not know."""
-    try:
-        instant = _EPOCH + timedelta(microseconds=micros)
-    except OverflowError:
-        import pyarrow as pa
-
-        text = pa.scalar(micros, pa.timestamp("us")).cast(pa.string()).as_py()
-        return str(text).replace(" ", "T") + "Z"
-    return instant.isoformat() + "Z"
-
-
-def text_of(data: bytes | None) -> str | None:
-    """Bytes as text; null where they are not UTF-8."""
-    try:
-        return None if data is None else data.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def texts_of(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Bytes as landed lines name them: as text, else in base64; null stays null."""
-    text = text_of(data)
-    if data is None or text is not None:
-        return {name: text}
-    return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def landed_line(record: LandedRecord, **more: Any) -> bytes | None:

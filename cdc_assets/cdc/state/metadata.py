@@ -14,6 +14,7 @@ from cdc_assets.cdc.config import RESERVED_PREFIX
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.lake.samples import first_rows
+from cdc_assets.cdc.lake.tables import STATE
 from cdc_assets.cdc.markdown import Markdown
 from cdc_assets.cdc.metadata import (
     OPS,
@@ -58,7 +59,7 @@ def table_day(
     """
     keys = state.key_columns
     return {
-        "query": query(identifier, date.fromisoformat(report.day), has_tags=True),
+        "query": query(identifier, date.fromisoformat(report.day), STATE),
         "dagster/row_count": report.rows,
         "dagster/column_schema": Columns(schema, keys),
         "dagster/column_lineage": table_lineage(source, schema, keys),

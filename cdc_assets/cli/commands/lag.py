@@ -45,12 +45,12 @@ def lag(
         names = [source] if source else list(config.sources)
         for name in names:
             config.source(name)
-        from cdc_assets.cdc.lake import pyiceberg_reads as reads
+        from cdc_assets.cdc.lake.figures import LAG_COLUMNS, lag_rows, require_made
 
         import_without_pandas("pyarrow.dataset")
-        rows = [row for name in names for row in reads.lag_rows(config, name, first, last, hours)]
+        rows = [row for name in names for row in lag_rows(config, name, first, last, hours)]
         if not rows:
-            reads.require_made(config, "lag", names, first, last)
+            require_made(config, "lag", names, first, last)
     if form is Form.table:
         columns = {"landing_date": "day", **({"hour": "hour"} if hours else {}), **_LAG_COLUMNS}
         short = [{**row, "table_name": f"{row['source']}.{row['table_name']}"} for row in rows]
@@ -58,6 +58,6 @@ def lag(
             list(columns.values()), [{columns[c]: row[c] for c in columns} for row in short]
         )
     else:
-        output.print_rows(["source", *reads.LAG_COLUMNS], rows, form.value)
+        output.print_rows(["source", *LAG_COLUMNS], rows, form.value)
     if not rows:
         echo("these days have no change with a measurable lag", err=True)

@@ -78,10 +78,10 @@ def _check_days(config: Config, days: Mapping[str, date | None]) -> None:
 
 
 def _state_table(config: Config, text: str, source: str | None) -> tuple[str, str]:
-    from cdc_assets.cdc.lake.pyiceberg_reads import find_table
+    from cdc_assets.cdc.lake.tables import find_table
 
     found = find_table(config, text, source)
-    if not found.is_state:
+    if found.kind.is_own:
         raise UnknownTableError(text, "it is made with its source; leave --table out")
     return found.source, found.name
 

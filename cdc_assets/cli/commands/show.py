@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import partial
 from itertools import chain
 from typing import Annotated
 
@@ -50,33 +51,31 @@ def show(
         limit = 20
     with output.Activity(f"reading {table}"):
         config = load(config_file)
-        from cdc_assets.cdc.lake import pyiceberg_reads as reads
+        from cdc_assets.cdc.lake.figures import day_rows
+        from cdc_assets.cdc.lake.json_values import json_messages, json_rows
+        from cdc_assets.cdc.lake.rows import read_all_rows, read_rows
+        from cdc_assets.cdc.lake.tables import find_table
 
-        found = reads.find_table(config, table)
+        found = find_table(config, table)
         import_without_pandas("pyarrow.dataset")
         if limit is None:
-            parts = reads.read_all_rows(config, found, as_of)
+            parts = read_all_rows(config, found, as_of)
         else:
-            parts = iter([reads.read_rows(config, found, as_of, limit + 1)])
+            parts = iter([read_rows(config, found, as_of, limit + 1)])
         rows = next(parts)
     more = limit is not None and rows.num_rows > limit
-    is_messages = not found.is_state and found.name in ("landing", "quarantine")
+    as_json = partial(json_messages, with_bytes=form is Form.json)
+    values = as_json if found.kind.has_messages else json_rows
     printed = output.print_rows(
         rows.column_names,
-        (
-            row
-            for part in chain([rows.slice(0, limit)], parts)
-            for row in (
-                reads.messages(part, form is Form.json) if is_messages else reads.records(part)
-            )
-        ),
+        (row for part in chain([rows.slice(0, limit)], parts) for row in values(part)),
         form.value,
         fold=False,
         raw=raw,
     )
     if form is Form.table:
-        known = reads.day_rows(config, found) if found.is_state else {}
+        known = {} if found.kind.is_own else day_rows(config, found)
         day = as_of or (max(known) if known else None)
-        at = f"{found} at the end of {day}" if found.is_state else str(found)
+        at = str(found) + found.kind.in_words.format(day=day)
         of = f" of {known[day]}" if day in known else ""
         echo(f"{printed}{of} rows, {at}{'; --limit N for more' if more else ''}", err=True)

@@ -11,8 +11,10 @@ from pyiceberg.table import Table
 
 from cdc_assets.cdc.config import Config, TableConfig
 from cdc_assets.cdc.errors import CdcError
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.commits import KEY, REPORT
+from cdc_assets.cdc.lake.metadata import table_state
+from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
+from cdc_assets.cdc.lake.tables import find_table
 from cdc_assets.cdc.state.configured_types import command_to_make, with_lake, with_messages
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cli.doctor.findings import Context, Finding, Status, findings_of
@@ -48,7 +50,7 @@ def _of_table(
     said: types.ColumnTypes,
 ) -> Iterator[Finding]:
     try:
-        opened = reads.open_table(config, reads.find_table(config, table, name))
+        opened = open_table(config, find_table(config, table, name))
     except CdcError:  # not made yet, or the check of the catalog says what is wrong with it
         opened = None
     stored = json.loads(opened.properties.get(KEY, "[]")) if opened else []
@@ -56,13 +58,14 @@ def _of_table(
     configured = types.columns_of_config(settings.lake_columns)
     contradictions = with_messages(name, table, said, configured, keys)
     if opened is not None:
-        days = reads.days_of(opened, is_state=True)
-        start, last = config.start_of(name, table), max(days, default=None)
+        state = table_state(opened)
+        start, last = config.start_of(name, table), max(state.tags, default=None)
         existing = columns_of(opened)
         wanted = {settings.rename.get(n, n): kind.spark for n, kind in configured.items()}
         if last is not None:
             contradictions += with_lake(name, table, existing, wanted, start, last)
-            earlier = _read_otherwise(json.loads(days[last].get(REPORT, "{}")), existing, said)
+            report = json.loads(state.day_summary(last).get(REPORT, "{}"))
+            earlier = _read_otherwise(report, existing, said)
             if earlier:
                 listed = ", ".join(f"{column}: {how}" for column, how in sorted(earlier.items()))
                 command = command_to_make(name, table, start, last)

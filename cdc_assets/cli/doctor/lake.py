@@ -15,12 +15,16 @@ from pyiceberg.table import Table
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import MissingTableError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.catalog import Lake, without_references
 from cdc_assets.cdc.lake.commits import TIMEZONE
-from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
+from cdc_assets.cdc.lake.json_values import json_rows
+from cdc_assets.cdc.lake.metadata import PyIcebergMetadata, day_commits, table_state
+from cdc_assets.cdc.lake.pyiceberg_catalog import catalog_properties, open_table
+from cdc_assets.cdc.lake.rows import read_rows
+from cdc_assets.cdc.lake.tables import LakeTable, known_tables, own_table
 from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.spark import CATALOG, build_session, spark_conf, sqlite_folder
+from cdc_assets.cdc.places import CATALOG
+from cdc_assets.cdc.spark import build_session, spark_conf
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.cdc.state.epochs import SourceEpochs
 from cdc_assets.cdc.state.judge import TABLE as EPOCHS
@@ -39,7 +43,7 @@ def warehouse(context: Context) -> Iterator[Finding]:
         found = f"{config.lake.warehouse} is not a local folder; its free space is not checked"
         yield Finding("warehouse", Status.ok, found)
         return
-    folder = sqlite_folder(config)
+    folder = config.lake.folder
     existing = next(p for p in (folder, *folder.parents) if p.exists())
     found = f"{folder}" if existing == folder else f"{folder} will be created in {existing}"
     if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
@@ -61,21 +65,21 @@ def catalog(context: Context) -> Iterator[Finding]:
     config = context.config
     if config is None:
         return
-    if not config.lake.catalog and not (sqlite_folder(config) / "catalog.db").exists():
+    if not config.lake.catalog and not config.lake.sqlite_file.exists():
         found = f"no lake in {config.lake.warehouse} yet; the first run creates it"
         yield Finding("catalog", Status.ok, found)
         return
     if config.lake.catalog:
         from pyiceberg.catalog import load_catalog
 
-        properties = reads.catalog_properties(config)
+        properties = catalog_properties(config)
         namespaces = load_catalog(CATALOG, **properties).list_namespaces()
         kind = config.lake.catalog.get("type") or config.lake.catalog["catalog-impl"]
         yield Finding("catalog", Status.ok, f"{kind}: {len(namespaces)} namespaces")
     count, conflicts = 0, []
-    for table in reads.known_tables(config):
+    for table in known_tables(config):
         try:
-            opened = reads.open_table(config, table)
+            opened = open_table(config, table)
         except MissingTableError:
             continue
         count += 1
@@ -85,7 +89,7 @@ def catalog(context: Context) -> Iterator[Finding]:
     yield from conflicts
 
 
-def _conflicts(config: Config, table: reads.LakeTable, opened: Table) -> Iterator[Finding]:
+def _conflicts(config: Config, table: LakeTable, opened: Table) -> Iterator[Finding]:
     zone = opened.properties.get(TIMEZONE, config.timezone)
     if zone != config.timezone:
         yield Finding(
@@ -94,10 +98,10 @@ def _conflicts(config: Config, table: reads.LakeTable, opened: Table) -> Iterato
             f"timezone: got {config.timezone}, but the days of {table} are cut in {zone}",
             f"set timezone: {zone}, or use another warehouse",
         )
-    if not table.is_state and table.name == "changes":
+    if table == own_table(table.source, "changes"):
         yield from _made_by_other_rules(config, table.source)
-    if table.is_state:
-        days = list(reads.days_of(opened, is_state=True))
+    if not table.kind.is_own:
+        days = table.kind.days(table_state(opened))
         start = config.start_of(table.source, table.name)
         if days and days[0] < start:
             yield Finding(
@@ -152,16 +156,16 @@ def epochs(context: Context) -> Iterator[Finding]:
 
 def known_epochs(config: Config, name: str) -> SourceEpochs:
     """What is kept of a source's epochs; nothing where there is no lake yet."""
-    table = reads.own_table(name, EPOCHS)
+    table = own_table(name, EPOCHS)
     try:
-        opened = reads.open_table(config, table)
+        opened = open_table(config, table)
     except MissingTableError:
         return SourceEpochs()
-    newest = max(reads.day_commits(opened), default=None)
+    newest = max(day_commits(opened), default=None)
     if newest is None:
         return SourceEpochs()
-    rows = reads.read_rows(config, table, newest)
-    (told,) = (row["streams"] for row in reads.records(rows))
+    rows = read_rows(config, table, newest)
+    (told,) = (row["streams"] for row in json_rows(rows))
     return SourceEpochs.read(json.loads(told))
 
 

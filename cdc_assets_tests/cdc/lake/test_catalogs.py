@@ -12,9 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.errors import LakeError
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.maintenance import maintain_table
+from cdc_assets.cdc.lake.metadata import day_commits, table_state
+from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
+from cdc_assets.cdc.lake.rows import read_table
+from cdc_assets.cdc.lake.tables import find_table, own_table
 from cdc_assets.cdc.names import TableName, quote
 from cdc_assets.cdc.spark import catalog_conf
 from cdc_assets.cli.doctor.findings import Status
@@ -106,9 +109,9 @@ def test_tags_and_branches_of_others_are_left_alone(
             lake.spark.sql(f"ALTER TABLE {identifier} CREATE {kind} {quote(reference)}")
     lakes.run_all(lake, name, DAYS, force=True)
     assert len(lakes.rows_of(lake, name, TABLE, DAYS[1])) == 2
-    table = reads.open_table(lake.config, reads.find_table(lake.config, TABLE, name))
-    assert list(reads.days_of(table, is_state=True)) == DAYS
-    later = reads.day_commits(reads.open_table(lake.config, reads.own_table(name, "changes")))
+    table = open_table(lake.config, find_table(lake.config, TABLE, name))
+    assert sorted(table_state(table).tags) == DAYS
+    later = day_commits(open_table(lake.config, own_table(name, "changes")))
     assert sorted(later) == DAYS
     for of in (TABLE, "changes"):
         maintain_table(lake, name, of, at=datetime.now(timezone.utc) + timedelta(hours=40))
@@ -131,7 +134,7 @@ def test_tables_that_an_earlier_version_named_are_found(
         lakes.run_all(lake, name, DAYS[:1])
     lakes.run_all(lake, name, DAYS)
     assert "%2Elist" in lake.state(name, TableName.parse(table))
-    found = reads.read_table(lake.config, name, table)
+    found = read_table(lake.config, name, table)
     assert sorted(found["id"].to_pylist()) == [1, 2]
     fresh = lake_of({f"{name}_new": lakes.source_config(tmp_path, tables={table: {"key": ["id"]}})})
     lakes.run_all(fresh, f"{name}_new", DAYS[:1])

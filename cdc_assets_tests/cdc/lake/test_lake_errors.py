@@ -24,10 +24,11 @@ from pyspark.sql import SparkSession
 from cdc_assets.cdc.config import Config, KafkaConfig
 from cdc_assets.cdc.errors import ConfigError, LakeError, LandingError, MissingTableError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake import retry
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.errors import is_conflict, is_contention, lake_error, one_line
+from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
+from cdc_assets.cdc.lake.tables import own_table
 from cdc_assets.cdc.landing.file_landing import FileLanding
 from cdc_assets.cdc.landing.kafka_client import failed
 from cdc_assets.cdc.spark import add_kafka, build_session, is_lost
@@ -210,7 +211,7 @@ def test_metadata_that_is_gone_is_no_missing_table(lake: Lake, tmp_path: Path) -
         file.unlink()
     assert failure(lake, tmp_path).startswith("a file that belongs to the lake is missing (")
     with pytest.raises(LakeError, match=r"shop\.landing: a file of it") as raised:
-        reads.open_table(lake.config, reads.own_table("shop", "landing"))
+        open_table(lake.config, own_table("shop", "landing"))
     assert not isinstance(raised.value, MissingTableError)
 
 
@@ -358,7 +359,7 @@ def test_a_table_that_does_not_exist_was_never_made(
             continue  # SQLite can't open a file in a folder that is missing
         config = config_of(tmp_path, **lake)
         with pytest.raises(MissingTableError, match="cdc-assets run --"):
-            reads.open_table(config, reads.own_table("shop", "landing"))
+            open_table(config, own_table("shop", "landing"))
         wanted = days_to_request(FileLanding(config, "shop"), settled())
         assert wanted is not None
         assert wanted.changed == (DAY,)

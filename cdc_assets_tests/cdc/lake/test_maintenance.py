@@ -15,10 +15,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.errors import MissingDayError
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import BRANCH_PREFIX
 from cdc_assets.cdc.lake.maintenance import Figures, maintain, maintain_table
+from cdc_assets.cdc.lake.metadata import made_days
+from cdc_assets.cdc.lake.tables import own_table
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state import table_day
 from cdc_assets.cdc.state.findings import table_findings
@@ -168,8 +169,8 @@ def test_a_stage_table_has_its_days_in_one_commit(upkeep: Upkeep) -> None:
     assert state is not None
     assert list(state.snapshots) == [commits.head]
     assert sorted(commits) == DAYS[:5]
-    changes = reads.own_table(upkeep.kept, "changes")
-    assert list(reads.days_of(reads.open_table(upkeep.lake.config, changes), False)) == DAYS[:5]
+    changes = own_table(upkeep.kept, "changes")
+    assert made_days(upkeep.lake.config, changes) == DAYS[:5]
 
 
 def test_days_are_up_to_date_after_maintenance(upkeep: Upkeep) -> None:

@@ -14,9 +14,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from cdc_assets.cdc.changes.quarantined import quarantine_counts
 from cdc_assets.cdc.config import Config, parse_config
-from cdc_assets.cdc.errors import ConfigError, LakeError, MissingDayError, MissingTableError
-from cdc_assets.cdc.lake import pyiceberg_reads as reads
+from cdc_assets.cdc.errors import (
+    ConfigError,
+    LakeError,
+    MissingDayError,
+    MissingTableError,
+    UnknownTableError,
+)
+from cdc_assets.cdc.lake import pyiceberg_catalog
+from cdc_assets.cdc.lake.figures import day_rows, lag_rows
+from cdc_assets.cdc.lake.json_values import json_rows
+from cdc_assets.cdc.lake.pyiceberg_catalog import catalog_properties, open_table
+from cdc_assets.cdc.lake.rows import read_table
+from cdc_assets.cdc.lake.tables import find_table, own_table
 
 
 def config_with(tmp_path: Path, **lake: Any) -> Config:
@@ -54,26 +66,26 @@ def config_with(tmp_path: Path, **lake: Any) -> Config:
     ],
 )
 def test_a_table_is_found_by_what_a_user_writes(tmp_path: Path, text: str, found: str) -> None:
-    assert str(reads.find_table(config_with(tmp_path), text)) == found
+    assert str(find_table(config_with(tmp_path), text)) == found
 
 
 def test_a_name_in_two_sources_is_asked_back(tmp_path: Path) -> None:
-    with pytest.raises(reads.UnknownTableError, match=r"shop.public.customers, store.public.c"):
-        reads.find_table(config_with(tmp_path), "public.customers")
-    found = reads.find_table(config_with(tmp_path), "public.customers", source="store")
+    with pytest.raises(UnknownTableError, match=r"shop.public.customers, store.public.c"):
+        find_table(config_with(tmp_path), "public.customers")
+    found = find_table(config_with(tmp_path), "public.customers", source="store")
     assert found.parts == ("store", "public", "customers")
 
 
 def test_an_unknown_table_lists_close_and_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(reads.UnknownTableError, match=r"did you mean store.public.orders") as error:
-        reads.find_table(config_with(tmp_path), "public.order")
+    with pytest.raises(UnknownTableError, match=r"did you mean store.public.orders") as error:
+        find_table(config_with(tmp_path), "public.order")
     assert "shop.public.customers" in str(error.value)
     assert "quarantine" in str(error.value)
 
 
 def test_names_are_escaped_and_flat_where_configured(tmp_path: Path) -> None:
-    nested = reads.find_table(config_with(tmp_path), "price.list")
-    flat = reads.find_table(config_with(tmp_path, namespaces="flat"), "price.list")
+    nested = find_table(config_with(tmp_path), "price.list")
+    flat = find_table(config_with(tmp_path, namespaces="flat"), "price.list")
     assert nested.parts == ("shop", "public", "price%2elist")
     assert flat.parts == ("shop__public", "price%2elist")
 
@@ -81,7 +93,7 @@ def test_names_are_escaped_and_flat_where_configured(tmp_path: Path) -> None:
 def test_a_lake_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:
     config = config_with(tmp_path)
     with pytest.raises(LakeError, match=r"there is no lake in .* yet. Make days first"):
-        reads.read_table(config, "shop", "public.customers")
+        read_table(config, "shop", "public.customers")
     assert not (tmp_path / "warehouse").exists(), "a read makes nothing"
 
 
@@ -95,7 +107,7 @@ def test_a_catalog_without_tables_says_that_nothing_was_made(tmp_path: Path) -> 
     for lake in ({}, {"catalog": own}):
         config = config_with(tmp_path, **lake)
         with pytest.raises(MissingTableError, match="cdc-assets run --"):
-            reads.open_table(config, reads.own_table("shop", "landing"))
+            open_table(config, own_table("shop", "landing"))
 
 
 def test_a_catalog_that_does_not_answer_is_not_an_empty_one(tmp_path: Path) -> None:
@@ -106,7 +118,7 @@ def test_a_catalog_that_does_not_answer_is_not_an_empty_one(tmp_path: Path) -> N
     for lake in ({}, {"catalog": rest}, {"catalog": database}):
         config = config_with(tmp_path, **lake)
         with pytest.raises(LakeError, match="can't be read") as raised:
-            reads.open_table(config, reads.own_table("shop", "landing"))
+            open_table(config, own_table("shop", "landing"))
         assert not isinstance(raised.value, MissingTableError)
 
 
@@ -117,7 +129,7 @@ def test_a_catalog_that_does_not_answer_is_not_an_empty_one(tmp_path: Path) -> N
 def test_sparks_catalog_keys_become_pyicebergs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: set[str], driver: str
 ) -> None:
-    monkeypatch.setattr(reads, "find_spec", lambda name: name in installed or None)
+    monkeypatch.setattr(pyiceberg_catalog, "find_spec", lambda name: name in installed or None)
     jdbc = {
         "type": "jdbc",
         "uri": "jdbc:postgresql://db:5432/lake",
@@ -126,17 +138,17 @@ def test_sparks_catalog_keys_become_pyicebergs(
         "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         "s3.endpoint": "http://store:9000",
     }
-    found = reads.catalog_properties(config_with(tmp_path, catalog=jdbc))
+    found = catalog_properties(config_with(tmp_path, catalog=jdbc))
     assert found["type"] == "sql"
     assert found["uri"] == f"postgresql+{driver}://me:p%40ss@db:5432/lake"
     assert found["s3.endpoint"] == "http://store:9000"
     assert "io-impl" not in found
     rest = {"catalog-impl": "org.apache.iceberg.rest.RESTCatalog", "uri": "http://c"}
-    assert reads.catalog_properties(config_with(tmp_path, catalog=rest))["type"] == "rest"
+    assert catalog_properties(config_with(tmp_path, catalog=rest))["type"] == "rest"
     glue = {"catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog"}
-    assert reads.catalog_properties(config_with(tmp_path, catalog=glue))["type"] == "glue"
+    assert catalog_properties(config_with(tmp_path, catalog=glue))["type"] == "glue"
     with pytest.raises(ConfigError, match=r"lake.catalog.type: got hadoop"):
-        reads.catalog_properties(config_with(tmp_path, catalog={"type": "hadoop"}))
+        catalog_properties(config_with(tmp_path, catalog={"type": "hadoop"}))
 
 
 def test_values_keep_what_json_would_lose() -> None:
@@ -167,7 +179,7 @@ def test_values_keep_what_json_would_lose() -> None:
         "list": [date(2026, 11, 4), None],
     }
     table = pa.Table.from_pylist([row, dict.fromkeys(row)], kinds)
-    full, empty = reads.records(table)
+    full, empty = json_rows(table)
     assert json.loads(json.dumps(full, allow_nan=False)) == {
         "instant": "2026-11-04T08:00:00.000001Z",
         "local": "2026-11-04T08:00:00",
@@ -201,20 +213,20 @@ def test_the_lake_is_read_without_spark(
     run_all(lake, name, [first, second])
 
     def names(as_of: date | None = None, limit: int | None = None) -> list[str]:
-        rows = reads.read_table(lake.config, name, "public.customers", as_of, limit)
+        rows = read_table(lake.config, name, "public.customers", as_of, limit)
         return rows["name"].to_pylist()
 
     assert names(first) == ["a", "b"]
     assert names(first, limit=1) == ["a"], "the lowest keys first"
     assert names(second) == names() == ["b"]
-    found = reads.find_table(lake.config, "public.customers", name)
-    assert reads.day_rows(lake.config, found) == {first: 2, second: 1}
-    assert reads.quarantine_counts(lake.config, name) == {"malformed_json": 1}
-    assert reads.read_table(lake.config, name, "changes", second).num_rows == 1
-    assert {r["kind"] for r in reads.lag_rows(lake.config, name, second)} == {
+    found = find_table(lake.config, "public.customers", name)
+    assert day_rows(lake.config, found) == {first: 2, second: 1}
+    assert quarantine_counts(lake.config, name) == {"malformed_json": 1}
+    assert read_table(lake.config, name, "changes", second).num_rows == 1
+    assert {r["kind"] for r in lag_rows(lake.config, name, second)} == {
         "capture",
         "delivery",
         "end_to_end",
     }
     with pytest.raises(MissingDayError, match=f"It has {first} to {second}"):
-        reads.read_table(lake.config, name, "public.customers", date(2020, 1, 1))
+        read_table(lake.config, name, "public.customers", date(2020, 1, 1))

@@ -11,7 +11,7 @@ import pytest
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.errors import AuditError, ConfigError
 from cdc_assets.cdc.findings import Finding
-from cdc_assets.cdc.lake.pyiceberg_reads import find_table
+from cdc_assets.cdc.lake.tables import find_table
 from cdc_assets.cdc.state.findings import table_findings
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
