@@ -75,7 +75,7 @@ def find_copies(keyed: KeyedDay, checkpoints: Checkpoints) -> DataFrame | None:
 
 
 def _entries(keyed: KeyedDay, days: Sequence[date]) -> DataFrame:
-    """What the events of some days do to keys: the columns that copies are told by."""
+    """What the events of some days do to keys: the columns that tell copies apart."""
     events = Query(keyed.events(days)).extend(TOLD_BY).plan()
     own = events.where(IS_ROW_CHANGE)
     entries = own.select(*_ENTRY)

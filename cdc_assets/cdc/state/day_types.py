@@ -246,8 +246,8 @@ def message_types(day: TableDay) -> MessageTypes:
             kinds = found.setdefault(name, [])
             if kind.spark not in kinds:
                 kinds.append(kind.spark)
-    # Schemas of the day speak last: one that came back is the newest again. By their ids, where
-    # nothing says which came first, so that no day describes a column in turns.
+    # The day's schemas come last: one that returns is the newest again. Schemas that landed on the
+    # same day are ordered by id, so that descriptions do not alternate.
     described = latest
     for schema_id in sorted(oldest_first, key=lambda i: (schemas.first_landed[table, i], i)):
         described = types.over(described, by_schema[schema_id])
@@ -323,7 +323,7 @@ def read_otherwise(
 
 
 def has_column_name(day: TableDay, name: str) -> bool:
-    """False for a column that no table can have; it is left out, and told (R5)."""
+    """False for a column that no table can have; it is left out, and reported (R5)."""
     return is_column_name(lake_name(day, name))
 
 

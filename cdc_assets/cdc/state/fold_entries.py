@@ -19,7 +19,7 @@ from cdc_assets.cdc.state.keyed_day import IS_ROW_CHANGE, PLACE, KeyedDay
 from cdc_assets.cdc.state.row_sql import with_typed_columns
 from cdc_assets.cdc.state.unsent_values import UnsentColumns, stood_value
 
-# What copies and transactions are told by, beside images and times.
+# What tells copies and transactions apart, beside images and times.
 _TOLD_BY = (
     "position_basis", "identity", "tx", "is_late_checked", "has_whole_rows", "nulls_say_nothing",
     *TOLD_BY,
@@ -100,7 +100,7 @@ def _entries(keyed: KeyedDay, events: DataFrame, days: Sequence[date]) -> DataFr
     Returns:
         `k`, `kind`, `link` (the key that an arriving row had before), `to_k` (the key that a
         leaving row takes), `position`, `before`, `after`, `schema_id`, `source_ts_ms`,
-        `content` (a hash), `tx`, `is_late_checked`, and what copies are told by.
+        `content` (a hash), `tx`, `is_late_checked`, and what tells copies apart.
     """
     is_full = keyed.day.config.replica_identity == "full"
     at_key = case(
@@ -110,30 +110,25 @@ def _entries(keyed: KeyedDay, events: DataFrame, days: Sequence[date]) -> DataFr
         ("op = 'd' AND new_key IS NOT NULL", f"'{LEAVES}'"),
         otherwise=f"'{DELETED}'",
     )
-    told = (
-        Query(events)
-        .where(IS_ROW_CHANGE)
-        .extend(
-            {
-                "kind": at_key,
-                "tx": order_facts.transaction(),
-                "is_late_checked": is_late_checked("position_basis", "connector"),
-                "has_whole_rows": has_whole_rows("position_basis", "connector", is_full),
-                # SQL Server sends no old value of a large column.
-                "nulls_say_nothing": "coalesce(lower(connector) = 'sqlserver', false)",
-                **TOLD_BY,
-            }
-        )
-    )
+    known = {
+        "kind": at_key,
+        "tx": order_facts.transaction(),
+        "is_late_checked": is_late_checked("position_basis", "connector"),
+        "has_whole_rows": has_whole_rows("position_basis", "connector", is_full),
+        # SQL Server sends no old value of a large column.
+        "nulls_say_nothing": "coalesce(lower(connector) = 'sqlserver', false)",
+        **TOLD_BY,
+    }
+    changes = Query(events).where(IS_ROW_CHANGE).extend(known)
     same = ("schema_id", "source_ts_ms", *_TOLD_BY, *PLACE)
     link = case((f"kind = '{ARRIVES}'", "ok"))
-    own = told.select(
+    own = changes.select(
         "k", "kind", f"{link} AS link", "nk AS to_k", "position", "before", "after", *same
     )
     no_key = f"CAST(NULL AS {events.schema['k'].dataType.simpleString()})"
     # What is left was whole before an update; a create says nothing of it.
     before = f"{case((order_facts.LEAVES_KEY, 'before'))} AS before"
-    left = keyed.old_key_removals(told.plan(), days).selectExpr(
+    left = keyed.old_key_removals(changes.plan(), days).selectExpr(
         "k", f"'{LEAVES}' AS kind", f"{no_key} AS link", "left_for AS to_k", "position",
         before, "CAST(NULL AS string) AS after", *same,
     )  # fmt: skip
@@ -152,23 +147,7 @@ def with_image_values(
     `was_names` are all that the images have. `is_whole` is true where `before` may be taken for
     the whole old row. Of unsent columns `OwnColumn.old` is added.
     """
-    key_names = literals(columns.key_names)
-    opened = (
-        Query(entries)
-        .extend(
-            {
-                name: f"array_except(json_object_keys({image}), array({key_names}))"
-                for name, image in (("names", "after"), ("was_names", "before"))
-            }
-        )
-        .extend(
-            {
-                "is_whole": "has_whole_rows AND before IS NOT NULL",
-                "is_removal": "after IS NULL",
-            }
-        )
-    )
-    frame = unsent.add_to(opened.plan())
+    frame = unsent.add_to(_with_names(entries, columns).plan())
     if unsent.columns:
         held = {c.old: unsent.value_in("before", c, "is_whole") for c in unsent.columns}
         frame = Query(frame).extend(held).plan()
@@ -184,6 +163,17 @@ def with_image_values(
         )
         frame = typed.extend({"after": "sent_after"}).drop("sent_after", *work).plan()
     return frame
+
+
+def _with_names(entries: DataFrame, columns: TableColumns) -> Query:
+    key_names = literals(columns.key_names)
+    names = {
+        name: f"array_except(json_object_keys({image}), array({key_names}))"
+        for name, image in (("names", "after"), ("was_names", "before"))
+    }
+    is_whole = "has_whole_rows AND before IS NOT NULL"
+    opened = Query(entries).extend(names)
+    return opened.extend({"is_whole": is_whole, "is_removal": "after IS NULL"})
 
 
 def _value(c: OwnColumn, unsent: UnsentColumns, names: Sql, image: str) -> Sql:

@@ -55,16 +55,12 @@ def _with_left_rows(
     )
     frame = checkpoints.add(moved.plan())
     held = {c: f"left_{c.old}" for c in unsent.columns}
-    left = (
-        Query(frame)
-        .where(f"kind = '{LEAVES}'")
-        .select(
-            "k AS left_k", "to_k AS left_to", f"{same} AS left_at", "leaving AS left_nth",
-            "left_count AS left_last", "taken AS left_taken",
-            *(f"{c.old} AS {name}" for c, name in held.items()),
-        )
-        .plan()
-    )  # fmt: skip
+    leaving = Query(frame).where(f"kind = '{LEAVES}'")
+    left = leaving.select(
+        "k AS left_k", "to_k AS left_to", f"{same} AS left_at", "leaving AS left_nth",
+        "left_count AS left_last", "taken AS left_taken",
+        *(f"{c.old} AS {name}" for c, name in held.items()),
+    ).plan()  # fmt: skip
     is_it = F.expr(
         f"kind = '{ARRIVES}' AND link = left_k AND k = left_to AND {same} = left_at "
         "AND least(arriving, left_last) = left_nth"
@@ -77,7 +73,7 @@ def _with_left_rows(
         }
     )
     # An old image says what the row was, that of the row that left or its own.
-    told = linked.replace(
+    known = linked.replace(
         {
             c.last: f"coalesce({c.last}, CASE WHEN kind = '{ARRIVES}' THEN {name} END, "
             f"CASE WHEN kind IN ('{ARRIVES}', '{UPDATES}') THEN {c.old} END)"
@@ -85,7 +81,7 @@ def _with_left_rows(
         }
     )
     gone = (*_LEFT, "leaving", "left_count", "arriving", *held.values())
-    return told.extend({"first_k": "from_k", "first_n": "from_n"}).drop(*gone).plan()
+    return known.extend({"first_k": "from_k", "first_n": "from_n"}).drop(*gone).plan()
 
 
 def _lack(lasts: Sequence[str]) -> str:

@@ -82,7 +82,7 @@ def _entries_before(
 
 
 def _chained(movers: DataFrame) -> DataFrame:
-    """Those key changes whose old key itself came of one of these."""
+    """The key changes whose old key is the new key of one of these."""
     earlier = movers.select(F.col("k").alias("via"), F.col("pos").alias("via_pos"))
     follows = (F.col("link") == F.col("via")) & (F.col("via_pos") < F.col("pos"))
     return movers.join(earlier, follows, "left_semi")

@@ -69,13 +69,13 @@ def _before_of_others(keyed: KeyedDay) -> int:
     day = keyed.day
     is_postgresql = f"position IS NOT NULL AND startswith(position_basis, '{LSN},')"
     events = keyed.without_copies(keyed.events([day.day]).where(is_postgresql))
-    told = Query(events).extend({"tx": order_facts.transaction()}).plan()
-    own = told.where(IS_ROW_CHANGE).selectExpr("k", "position", "tx", "before", "after")
-    left = keyed.old_key_removals(told, [day.day])
+    known = Query(events).extend({"tx": order_facts.transaction()}).plan()
+    own = known.where(IS_ROW_CHANGE).selectExpr("k", "position", "tx", "before", "after")
+    left = keyed.old_key_removals(known, [day.day])
     left = left.selectExpr("k", "position", "tx", "before", "CAST(NULL AS string) AS after")
     in_order = "PARTITION BY k ORDER BY position"
     placed = Query(own.unionByName(left)).where("k IS NOT NULL")
-    known = placed.extend(
+    met = placed.extend(
         {"met": f"lag(after) OVER ({in_order})", "met_tx": f"lag(tx) OVER ({in_order})"}
     )
     # What was not sent (R2), and what only one of the two has, tells nothing.
@@ -84,4 +84,4 @@ def _before_of_others(keyed: KeyedDay) -> int:
         "tx <> met_tx AND before <> met AND json_object_keys(before) = json_object_keys(met) "
         f"AND NOT ({' OR '.join(unsent)})"
     )
-    return known.plan().where(F.expr(differs)).count()
+    return met.plan().where(F.expr(differs)).count()

@@ -33,20 +33,9 @@ def write_unkeyed(
     before = spark.table(branch).count()
     known = changes.withColumn("identity", unkeyed.identity())
     steps = checkpoints.add(unkeyed.steps(known))
-    by_newest = Window.partitionBy("identity").orderBy(F.desc("pos"))
-    new = checkpoints.add(
-        known.where("is_today AND NOT is_removal")
-        .withColumn("n", F.row_number().over(by_newest))
-        .join(steps, "identity")
-        .where("n <= step")
-    )
-    gone = checkpoints.add(
-        unkeyed.rows_of(spark.table(branch))
-        .withColumn("n", F.row_number().over(by_newest))
-        .join(steps, "identity")
-        .where("n <= -step")
-        .select("stored")
-    )
+    new = checkpoints.add(_newest(known.where("is_today AND NOT is_removal"), steps, "step"))
+    standing = unkeyed.rows_of(spark.table(branch))
+    gone = checkpoints.add(_newest(standing, steps, "-step").select("stored"))
     with named(gone) as view:
         with_retry(
             lambda: spark.sql(
@@ -64,6 +53,13 @@ def write_unkeyed(
             "by _cdc_position and remove one",
         )
     return rows
+
+
+def _newest(rows: DataFrame, steps: DataFrame, count: str) -> DataFrame:
+    """The newest rows of each identity, as many as its step says."""
+    by_newest = Window.partitionBy("identity").orderBy(F.desc("pos"))
+    numbered = rows.withColumn("n", F.row_number().over(by_newest))
+    return numbered.join(steps, "identity").where(f"n <= {count}")
 
 
 def _append(unkeyed: UnkeyedDay, branch: str, rows: DataFrame) -> None:
