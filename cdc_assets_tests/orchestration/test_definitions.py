@@ -20,8 +20,8 @@ from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.findings import Severity
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.state.columns import OWN_COLUMNS
 from cdc_assets.cdc.state.contracts import broken_of_table
+from cdc_assets.cdc.state.day_types import OWN_COLUMNS
 from cdc_assets.cdc.values.column_types import columns_of_config
 from cdc_assets.orchestration.assets.build import build_assets
 from cdc_assets.orchestration.assets.keys import table_key

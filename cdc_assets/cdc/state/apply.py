@@ -1,184 +1,223 @@
-"""The day's events → the rows that they leave → the day's branch, written and audited."""
+"""The day's events → the rows that they leave → the day's branch, written and audited.
+
+The Spark jobs of a table's day are run here, by what is handed `checkpoints`, and by the writes and
+audits; the other functions make frames.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.spark import is_small
-from cdc_assets.cdc.sqltext import Query, Sql
-from cdc_assets.cdc.state.audit import audit_appended, audit_rewritten, audit_settled, audit_written
-from cdc_assets.cdc.state.columns import TableColumns
+from cdc_assets.cdc.state.audit import (
+    Expected,
+    audit_appended,
+    audit_compared,
+    audit_rewritten,
+    audit_written,
+)
 from cdc_assets.cdc.state.copies import find_copies
-from cdc_assets.cdc.state.folding import Folding
-from cdc_assets.cdc.state.keyed import Keyed
-from cdc_assets.cdc.state.met_rows import count_met_rows
+from cdc_assets.cdc.state.day_types import TableColumns
+from cdc_assets.cdc.state.folding import fold
+from cdc_assets.cdc.state.inherited_values import inherit
+from cdc_assets.cdc.state.keyed_day import KeptEvents, KeyedDay
+from cdc_assets.cdc.state.met_rows import MetRows, count_met_rows
+from cdc_assets.cdc.state.placement import removed_in_window
+from cdc_assets.cdc.state.row_changes import row_changes, winners
+from cdc_assets.cdc.state.row_sql import lacking_values, with_keys, with_typed_columns
 from cdc_assets.cdc.state.table_day import TableDay
-from cdc_assets.cdc.state.unkeyed import Unkeyed
-from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, Unchanged
+from cdc_assets.cdc.state.table_events import events_on
+from cdc_assets.cdc.state.unkeyed import UnkeyedDay
+from cdc_assets.cdc.state.unkeyed_writes import write_unkeyed
+from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, UnsentColumns, find_unsent
+from cdc_assets.cdc.state.value_figures import (
+    ValueCounts,
+    ValueFigures,
+    count_unreadable_keys,
+    judge_values,
+    value_counts,
+)
 from cdc_assets.cdc.state.writes import (
     append,
+    compare_with_table,
     delete_below,
     delete_keys,
     figures_of,
     fingerprint,
     rewrite,
-    settle,
 )
-from cdc_assets.cdc.values.readers import PER_SECOND
 
 
-def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> dict[str, Any]:
-    """Write the day's rows to its branch, and see that they are there; figures of the report."""
-    branch = on.identifier
-    if day.config.key in ("none", "row"):
-        return _merge_unkeyed(day, branch, columns)
-    keyed = Keyed(day, columns)
-    unchanged = Unchanged(
-        placeholder=day.settings.unavailable_value,
-        keep_missing=day.settings.missing_columns == "keep",
-        maybe=day.day_facts.maybe_unchanged > 0,
-        has_halves=day.has_split_updates,
-    )
+@dataclass(frozen=True)
+class WrittenRows:
+    """What was written to a branch; `rows`, `written`, `removed` None: its commits say it."""
+
+    counts: ValueCounts
+    rows: int | None = None
+    written: int | None = None
+    removed: int | None = None
+
+
+@dataclass(frozen=True)
+class RowFigures:
+    """What a day's rows came to; `rows`, `written`, `removed` None: the branch's commits say it."""
+
+    values: ValueFigures = field(default_factory=ValueFigures)
+    rows: int | None = None
+    written: int | None = None
+    removed: int | None = None
+    unresolved: int = 0
+    unreadable_keys: int = 0
+    met: MetRows = field(default_factory=MetRows)
+    keys_audited: int = 0
+
+
+@dataclass(frozen=True)
+class Winners:
+    """The rows that a day leaves, typed; `unresolved` of them lack a value that was not sent."""
+
+    rows: DataFrame
+    unsent: UnsentColumns
+    unresolved: int
+
+
+def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> RowFigures:
+    """Write the day's rows to its branch, and see that they are there."""
     with local_checkpoints() as checkpoints:
-        if day.may_have_copies or day.may_hold_keys_twice:
-            days = day.days_read
-            if is_small(sum(day.facts_on(d).events for d in days)):
-                keyed.keep(days, checkpoints)
-        if day.may_have_copies:
-            keyed.copies = find_copies(keyed, checkpoints)
-        rows, unresolved = _winners(keyed, columns, unchanged, checkpoints)
-        observed = Observation()
-        counted = rows.observe(observed, *_value_counts(columns), _fingerprint())
-        figures: dict[str, Any] = {}
-        if day.starts_empty and not unchanged.columns:
-            append(day, branch, counted, columns, unchanged)
-            found = _figures_of(observed)
-            audit_appended(day, on, found["n"])
-        elif day.is_rewritten:
-            made_of = rewrite(day, branch, counted, columns, unchanged, keyed.truncated)
-            found = _figures_of(observed)
-            stood = day.rows_before if keyed.truncated is None else None
-            audit_rewritten(day, branch, columns, found["n"], stood, made_of)
-            figures = {
-                "rows": made_of.standing - made_of.removed + made_of.written,
-                "removed": (day.rows_before - made_of.standing) + made_of.removed,
-                "written": made_of.written,
-            }
-        else:
-            # What is read twice takes longer to compute than to keep.
-            counted = checkpoints.add(counted)
-            found = _figures_of(observed)
-            _change(day, branch, keyed, counted, found, columns, unchanged, checkpoints)
-            if keyed.truncated is not None:
-                # A file that goes as a whole is counted with the rows that were gone from it.
-                figures["rows"] = day.lake.spark.table(branch).count()
-        return {
-            **figures,
-            **_judge_values(day, rows, found, columns),
-            "unresolved": unresolved,
-            **_unreadable_keys(day, columns),
-            **count_met_rows(keyed),
-            "keys_audited": found["n"],
-        }
+        if not day.is_keyed:
+            return _make_unkeyed(day, on.identifier, columns, checkpoints)
+        keyed = _keyed_day(day, columns, checkpoints)
+        removed = removed_in_window(keyed)
+        found = _find_winners(keyed, removed, checkpoints)
+        written = _write(keyed, on, found, checkpoints)
+        return RowFigures(
+            values=judge_values(day, found.rows, written.counts, columns),
+            rows=written.rows,
+            written=written.written,
+            removed=written.removed,
+            unresolved=found.unresolved,
+            unreadable_keys=count_unreadable_keys(day, columns),
+            met=count_met_rows(keyed, removed),
+            keys_audited=written.counts.n,
+        )
 
 
-def _winners(
-    keyed: Keyed,
-    columns: TableColumns,
-    unchanged: Unchanged,
-    checkpoints: Checkpoints,
-) -> tuple[DataFrame, int]:
-    """The rows that the day leaves, typed, and how many lack a value that was not sent."""
-    # Unsent values are looked for several times in the same moves.
-    may_be_unsent = keyed.day.may_be_unsent
-    moves = checkpoints.add(keyed.moves()) if may_be_unsent else keyed.moves()
-    keyed.find_unsent(moves, unchanged)
+def _keyed_day(day: TableDay, columns: TableColumns, checkpoints: Checkpoints) -> KeyedDay:
+    """The day with its copies, and its events where several steps will ask for them."""
+    keyed = KeyedDay(day, columns)
+    if day.may_have_copies or day.may_hold_keys_twice:
+        days = day.days_read
+        if is_small(sum(day.facts_on(d).events for d in days)):
+            events = with_keys(events_on(day, days), columns, with_new_key=True)
+            keyed = replace(keyed, kept=KeptEvents(frozenset(days), checkpoints.add(events)))
+    if day.may_have_copies:
+        keyed = replace(keyed, copies=find_copies(keyed, checkpoints))
+    return keyed
+
+
+def _find_winners(keyed: KeyedDay, removed: DataFrame | None, checkpoints: Checkpoints) -> Winners:
+    """The rows that the day leaves.
+
+    Args:
+        removed: `k`, `pos` of what was removed in the `late_days` window.
+    """
+    day, columns = keyed.day, keyed.columns
+    changes = row_changes(keyed, removed)
+    if day.may_be_unsent:  # unsent values are looked for several times in the same changes
+        changes = checkpoints.add(changes)
+    unsent = find_unsent(day, columns, changes)
     folded = None
-    if keyed.day.may_hold_keys_twice:
-        folded = Folding(keyed, columns, unchanged, checkpoints).fold()
-    if folded is not None:  # of all other keys the highest position decides
-        moves = moves.join(folded.keys, "k", "left_anti")
-    rows = columns.typed(keyed.winners(moves, unchanged, checkpoints), unchanged)
+    if day.may_hold_keys_twice:
+        folded = fold(keyed, removed, unsent, checkpoints)
+    if folded is not None:  # the highest position decides on all other keys
+        changes = changes.join(folded.keys, "k", "left_anti")
+    changes = unsent.add_to(changes, with_old_images=True)
+    if unsent.columns and unsent.has_links:
+        # What a removal beats writes nothing, yet may hold what its row took to a new key.
+        past = keyed.standing(), removed
+        changes = inherit(changes, unsent, past, day.has_split_updates, checkpoints)
+    rows = with_typed_columns(winners(changes, removed, unsent), columns, unsent)
     unresolved = 0
-    if unchanged.columns:
+    if unsent.columns:
         rows = checkpoints.add(rows)
-        unresolved = columns.unresolved(rows, keyed.standing(), unchanged)
+        unresolved = lacking_values(rows, keyed.standing(), unsent).count()
     rows = rows.withColumn("is_folded", F.lit(False))
     if folded is None:
-        return rows, unresolved
-    both = rows.unionByName(folded.rows, allowMissingColumns=True)
-    if unchanged.flags:
-        both = both.fillna(False, unchanged.flags)
-    return both, unresolved + folded.unresolved
+        return Winners(rows, unsent, unresolved)
+    rows = rows.unionByName(folded.rows, allowMissingColumns=True)
+    if unsent.flags:
+        rows = rows.fillna(False, unsent.flags)
+    return Winners(rows, unsent, unresolved + folded.unresolved)
+
+
+def _write(keyed: KeyedDay, on: DayBranch, found: Winners, checkpoints: Checkpoints) -> WrittenRows:
+    """Append the winners to an empty table, rewrite a small one, or replace their keys' rows."""
+    day, columns, unsent, branch = keyed.day, keyed.columns, found.unsent, on.identifier
+    observed = Observation()
+    rows = found.rows.observe(observed, *value_counts(columns), _fingerprint())
+    if day.starts_empty and not unsent.columns:
+        append(day, branch, rows, columns, unsent)
+        counts = ValueCounts(**figures_of(observed))
+        audit_appended(day, on, counts.n)
+        return WrittenRows(counts)
+    if day.is_rewritten:
+        rewritten = rewrite(day, branch, rows, columns, unsent, keyed.truncated)
+        counts = ValueCounts(**figures_of(observed))
+        stood = day.rows_before if keyed.truncated is None else None
+        audit_rewritten(day, branch, columns, counts.n, stood, rewritten)
+        return WrittenRows(
+            counts,
+            rows=rewritten.standing - rewritten.removed + rewritten.written,
+            removed=(day.rows_before - rewritten.standing) + rewritten.removed,
+            written=rewritten.written,
+        )
+    # What is read twice takes longer to compute than to keep.
+    rows = checkpoints.add(rows)
+    counts = ValueCounts(**figures_of(observed))
+    _change(keyed, branch, rows, counts, unsent, checkpoints)
+    if keyed.truncated is None:
+        return WrittenRows(counts)
+    # A file that goes as a whole is counted with the rows that were gone from it.
+    return WrittenRows(counts, rows=day.lake.spark.table(branch).count())
 
 
 def _change(
-    day: TableDay,
+    keyed: KeyedDay,
     branch: str,
-    keyed: Keyed,
     rows: DataFrame,
-    to_be_there: Mapping[str, Any],
-    columns: TableColumns,
-    unchanged: Unchanged,
+    counts: ValueCounts,
+    unsent: UnsentColumns,
     checkpoints: Checkpoints,
 ) -> None:
     """Write what the day changed, in a table that is too large to rewrite.
 
     Args:
         rows: the day's winners, a local checkpoint.
-        to_be_there: `n` of them that are not removals, and their `fingerprint`.
+        counts: those of the winners.
     """
+    day, columns = keyed.day, keyed.columns
     if keyed.truncated is not None:
         delete_below(day, branch, keyed.truncated)
-    winners, n = rows, to_be_there["n"]
-    is_settled = bool(unchanged.columns) or not keyed.is_all_after or bool(day.open_transactions)
-    if is_settled:
+    all_rows, expected = rows, Expected(counts.n, counts.fingerprint)
+    is_compared = bool(unsent.columns) or not keyed.is_all_after or bool(day.open_transactions)
+    if is_compared:
         # A row of the table may beat one of the day's, or have a value that it needs.
         observed = Observation()
-        settled = settle(day, branch, rows, columns, unchanged)
-        rows = checkpoints.add(settled.observe(observed, *_to_be_there()))
-        to_be_there = _figures_of(observed)
-        unchanged = NONE_UNSENT
+        newer = compare_with_table(day, branch, rows, columns, unsent)
+        n = F.expr("count_if(NOT is_removal) AS n")
+        rows = checkpoints.add(newer.observe(observed, n, _fingerprint()))
+        expected = Expected(**figures_of(observed))
+        unsent = NONE_UNSENT
     delete_keys(day, branch, rows, columns)
-    append(day, branch, rows, columns, unchanged)
-    audit_written(day, branch, rows, columns, to_be_there)
-    if is_settled:
-        audit_settled(day, branch, winners, columns, n)
-
-
-_NOTHING = {"n": 0, "contradicted": 0, "unfit": 0, "fingerprint": None}
-
-
-def _figures_of(observed: Observation) -> dict[str, Any]:
-    return {**_NOTHING, **figures_of(observed)}
-
-
-def _merge_unkeyed(day: TableDay, branch: str, columns: TableColumns) -> dict[str, Any]:
-    unkeyed = Unkeyed(day, columns)
-    unchanged = NONE_UNSENT
-    with local_checkpoints() as checkpoints:
-        moves = checkpoints.add(columns.typed(unkeyed.moves(), unchanged))
-        today = moves.where("is_today")
-        found = today.agg(*_value_counts(columns)).first()
-        assert found is not None
-        figures = _judge_values(day, today, found.asDict(), columns)
-        if day.day_facts.maybe_unchanged:
-            figures["unresolved"] = moves.where("is_today AND unfilled").count()
-        if unkeyed.floor is not None:
-            delete_below(day, branch, unkeyed.floor)
-        return {**figures, "rows": unkeyed.write(branch, moves, checkpoints)}
-
-
-def _to_be_there() -> list[Column]:
-    return [F.expr("count_if(NOT is_removal) AS n"), _fingerprint()]
+    append(day, branch, rows, columns, unsent)
+    audit_written(day, branch, rows, columns, expected)
+    if is_compared:
+        audit_compared(day, branch, all_rows, columns, counts.n)
 
 
 def _fingerprint() -> Column:
@@ -186,99 +225,19 @@ def _fingerprint() -> Column:
     return F.expr(fingerprint("k", "pos", "NOT is_removal")).alias("fingerprint")
 
 
-def _value_counts(columns: TableColumns) -> list[Column]:
-    """`n` rows, how many contradict their key, and how many hold what a column can't (R4)."""
-    differ = [c.contradicted for c in columns.own if c.name in columns.key_names]
-    unfit = ", ".join(c.unfit for c in columns.own)
-    counts = {
-        "n": "NOT is_removal",
-        "contradicted": f"NOT is_removal AND ({' OR '.join(differ) or 'false'})",
-        "unfit": f"NOT is_removal AND coalesce({unfit}) IS NOT NULL" if unfit else "false",
-    }
-    return [F.expr(f"count_if({condition}) AS {name}") for name, condition in counts.items()]
-
-
-def _judge_values(
-    day: TableDay, rows: DataFrame, found: Mapping[str, Any], columns: TableColumns
-) -> dict[str, Any]:
-    """What the day's rows hold that their columns can't.
-
-    Raises:
-        AuditError: the type of such a column was inferred.
-    """
-    report = _unfit(day, rows, columns) if found["unfit"] else {}
-    for c in columns.own:
-        if c.lake in report and c.lake in columns.inferred:
-            raise AuditError(
-                day.label,
-                day.day,
-                f"column {c.name!r} was inferred as {c.spark} and can't hold "
-                f"{report[c.lake].get('example', 'its values')} "
-                f"({report[c.lake]['count']} rows). Say its type "
-                f"in cdc.yaml: sources.{day.source}.tables.{day.table}.columns: "
-                f"{{{json.dumps(c.name, ensure_ascii=False)}: string}}",
-            )
-    units = _plain_units(rows, columns)
-    return {"unfit": report, "contradicted": found["contradicted"], "units": units}
-
-
-# The years 1990 to 2100 in seconds: numbers in this range are plainly such.
-_FROM, _TO = 631_152_000, 4_102_444_800
-
-
-def _plain_units(rows: DataFrame, columns: TableColumns) -> dict[str, str]:
-    """By column the type to configure where more than half of its numbers are plainly no ms.
-
-    A job of its own, none where every time stamp has a unit.
-    """
-    asked = columns.without_unit
-    if not asked:
-        return {}
-    seconds = f"unix_millis(CAST({{}} AS timestamp)) BETWEEN {_FROM} AND {_TO}"
-    larger = "try_cast({} AS bigint) BETWEEN {} AND {}"
-    counts: dict[str, Sql] = {}
-    for c in asked:
-        counts[f"{c.work}_n"] = f"count({c.work}) + count({c.unfit})"
-        counts[f"{c.work}_s"] = f"count_if({seconds.format(c.work)})"
-        for unit in ("us", "ns"):
-            bounds = (limit * PER_SECOND[unit] for limit in (_FROM, _TO))
-            counts[f"{c.work}_{unit}"] = f"count_if({larger.format(c.unfit, *bounds)})"
-    found = Query(rows).where("NOT is_removal").aggregate((), counts).plan().first()
-    assert found is not None
-    return {
-        c.lake: f"{c.spark}({unit})"
-        for c in asked
-        for unit in ("s", "us", "ns")
-        if 2 * found[f"{c.work}_{unit}"] > found[f"{c.work}_n"]
-    }
-
-
-def _unfit(day: TableDay, rows: DataFrame, columns: TableColumns) -> dict[str, Any]:
-    """By column the number of values that it can't hold and one of them: a job of its own.
-
-    What the source does not show is not taken: the report stands in the lake's metadata.
-    """
-    shown = {c.name for c in columns.own if day.settings.shows_column(day.table, c.name)}
-    aggregates = [f"count({c.unfit}) AS {c.work}_n" for c in columns.own]
-    aggregates += [
-        f"min(substring({c.unfit}, 1, 60)) AS {c.work}_x" for c in columns.own if c.name in shown
-    ]
-    found = rows.where("NOT is_removal").selectExpr(*aggregates).first()
-    assert found is not None
-    return {
-        c.lake: {
-            "count": found[f"{c.work}_n"],
-            **({"example": found[f"{c.work}_x"]} if c.name in shown else {}),
-        }
-        for c in columns.own
-        if found[f"{c.work}_n"]
-    }
-
-
-def _unreadable_keys(day: TableDay, columns: TableColumns) -> dict[str, int]:
-    """Events whose key the table's inferred key columns can't hold; such change no row."""
-    if columns.inferred.isdisjoint(columns.key_lake):
-        return {}
-    keyed = Keyed(day, columns).keyed(day.events([day.day]))
-    lost = keyed.where("key IS NOT NULL AND k IS NULL").count()
-    return {"unreadable_keys": lost}
+def _make_unkeyed(
+    day: TableDay, branch: str, columns: TableColumns, checkpoints: Checkpoints
+) -> RowFigures:
+    unkeyed = UnkeyedDay(day, columns)
+    changes = checkpoints.add(with_typed_columns(unkeyed.row_changes(), columns))
+    today = changes.where("is_today")
+    counts = today.agg(*value_counts(columns)).first()
+    assert counts is not None
+    values = judge_values(day, today, ValueCounts(**counts.asDict()), columns)
+    unresolved = 0
+    if day.day_facts.maybe_unchanged:
+        unresolved = changes.where("is_today AND unfilled").count()
+    if unkeyed.floor is not None:
+        delete_below(day, branch, unkeyed.floor)
+    rows = write_unkeyed(unkeyed, branch, changes, checkpoints)
+    return RowFigures(values, rows=rows, unresolved=unresolved)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,7 +11,7 @@ from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import named
-from cdc_assets.cdc.state.columns import TableColumns
+from cdc_assets.cdc.state.day_types import TableColumns
 from cdc_assets.cdc.state.table_day import LANDED, POSITION, TableDay
 from cdc_assets.cdc.state.writes import (
     FEW_KEYS,
@@ -21,6 +20,14 @@ from cdc_assets.cdc.state.writes import (
     is_of_keys,
     keys_of,
 )
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The rows that are to be on the branch: `n` of them, their keys and positions as a number."""
+
+    n: int = 0
+    fingerprint: int | None = None
 
 
 def audit_appended(day: TableDay, on: DayBranch, winners: int) -> None:
@@ -42,7 +49,7 @@ def audit_appended(day: TableDay, on: DayBranch, winners: int) -> None:
 
 
 def audit_written(
-    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, winners: Mapping[str, Any]
+    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, expected: Expected
 ) -> None:
     """The branch holds the day's winners, each once and at its position.
 
@@ -51,22 +58,22 @@ def audit_written(
 
     Args:
         rows: what was written: the day's winners, without those that are older than their row.
-        winners: `n` of them that are not removals, and their `fingerprint`.
+        expected: what is to be there.
 
     Raises:
         AuditError: a key stands twice, was lost, or stands at another event's position.
     """
     names = [quote(name) for name in columns.key_lake]
-    of_row = fingerprint(f"struct({', '.join(f'w.{n}' for n in names)})", f"w.{POSITION}", "true")
-    hint = "/*+ BROADCAST(w) */ " if winners["n"] <= FEW_KEYS else ""
+    found = fingerprint(f"struct({', '.join(f'w.{n}' for n in names)})", f"w.{POSITION}", "true")
+    hint = "/*+ BROADCAST(w) */ " if expected.n <= FEW_KEYS else ""
     written = day.lake.spark.sql(
         f"WITH w AS (SELECT {', '.join(names)}, {POSITION} FROM {branch} "
         f"WHERE {LANDED} = DATE'{day.day}') "
-        f"SELECT {hint}count(*) AS n, {of_row} AS fingerprint FROM {branch} t "
+        f"SELECT {hint}count(*) AS n, {found} AS fingerprint FROM {branch} t "
         f"JOIN w ON {' AND '.join(f't.{n} = w.{n}' for n in names)}"
     ).first()
     assert written is not None
-    if (written.n, written.fingerprint) != (winners["n"], winners["fingerprint"]):
+    if (written.n, written.fingerprint) != (expected.n, expected.fingerprint):
         _explain_keys(day, branch, rows, columns)
 
 
@@ -76,7 +83,7 @@ def audit_rewritten(
     columns: TableColumns,
     winners: int,
     stood: int | None,
-    made_of: Rewritten,
+    rewritten: Rewritten,
 ) -> None:
     """The branch holds what the table was rewritten of: each key once, no row lost or changed.
 
@@ -88,35 +95,35 @@ def audit_rewritten(
         AuditError: it holds something else.
     """
     names = [quote(name) for name in columns.key_lake]
-    of_row = f"struct({', '.join(names)})", POSITION
+    row = f"struct({', '.join(names)})", POSITION
     is_new = f"{LANDED} <=> DATE'{day.day}'"
     found = day.lake.spark.sql(
         "SELECT count(*) AS keys, coalesce(sum(n), 0) AS rows, coalesce(sum(written), 0) AS "
         "written, bit_xor(fingerprint) AS fingerprint, bit_xor(kept) AS kept FROM ("
         f"SELECT count(*) AS n, count_if({is_new}) AS written, "
-        f"{fingerprint(*of_row, is_new)} AS fingerprint, "
-        f"{fingerprint(*of_row, f'NOT ({is_new})')} AS kept "
+        f"{fingerprint(*row, is_new)} AS fingerprint, "
+        f"{fingerprint(*row, f'NOT ({is_new})')} AS kept "
         f"FROM {branch} GROUP BY {', '.join(names)})"
     ).first()
     assert found is not None
-    rows = made_of.standing - made_of.removed + made_of.written
-    expected = (rows, rows, made_of.written, made_of.fingerprint, made_of.kept)
-    is_read = made_of.winners == winners and stood in (None, made_of.standing)
+    rows = rewritten.standing - rewritten.removed + rewritten.written
+    expected = (rows, rows, rewritten.written, rewritten.fingerprint, rewritten.kept)
+    is_read = rewritten.winners == winners and stood in (None, rewritten.standing)
     if tuple(found) == expected and is_read:
         return
     raise AuditError(
         day.label,
         day.day,
-        f"{made_of.written} keys were written and {found.written} rows have them; the table is to "
-        f"have {rows} rows, and has {found.rows} of {found['keys']} keys; {made_of.standing} rows "
-        f"were read of {'those' if stood is None else stood} of the day before, and "
-        f"{made_of.winners} of the day's {winners}. Nothing is "
+        f"{rewritten.written} keys were written and {found.written} rows have them; the table is "
+        f"to have {rows} rows, and has {found.rows} of {found['keys']} keys; "
+        f"{rewritten.standing} rows were read of {'those' if stood is None else stood} "
+        f"of the day before, and {rewritten.winners} of the day's {winners}. Nothing is "
         "published; make the day again, and report this with the table's snapshots",
         check="keys_unique",
     )
 
 
-def audit_settled(
+def audit_compared(
     day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, winners: int
 ) -> None:
     """Each key of the day's winners stands once, be it by its event or by a newer row.

@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from cdc_assets.cdc.config import TableConfig
 from cdc_assets.cdc.names import ddl_of, is_column_name
-from cdc_assets.cdc.state.columns import OWN_COLUMNS
+from cdc_assets.cdc.state.day_types import OWN_COLUMNS
 from cdc_assets.cdc.values.column_types import ColumnTypes, columns_of_config, evolution
 
 
@@ -42,7 +42,7 @@ def broken(frame: DataFrame, expected: StructType, needed: Sequence[str] = ()) -
 
 
 def broken_of_table(
-    frame: DataFrame, config: TableConfig, of_messages: ColumnTypes, keys: Sequence[str]
+    frame: DataFrame, config: TableConfig, message_columns: ColumnTypes, keys: Sequence[str]
 ) -> list[str]:
     """How a state table differs from what its configuration and its messages say.
 
@@ -51,7 +51,7 @@ def broken_of_table(
     Args:
         frame: the table.
         config: how it is read.
-        of_messages: the columns that message schemas name.
+        message_columns: the columns that message schemas name.
         keys: the key columns in the lake.
     """
     actual = {f.name: f.dataType for f in frame.schema.fields}
@@ -62,8 +62,8 @@ def broken_of_table(
             continue
         fits = evolution(ddl_of(actual[own]), column.spark) == []
         expected.append(StructField(own, actual[own] if fits else DataType.fromDDL(column.spark)))
-    of_lake = (config.rename.get(name, name) for name in of_messages)
-    named = [name for name in of_lake if is_column_name(name)]
+    lake_names = (config.rename.get(name, name) for name in message_columns)
+    named = [name for name in lake_names if is_column_name(name)]
     return broken(frame, StructType(expected), needed=list(dict.fromkeys([*keys, *named])))
 
 

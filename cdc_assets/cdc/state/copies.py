@@ -14,7 +14,9 @@ from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.positions import elements_in, is_kafka_placed, real_part
 from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Query, literal
-from cdc_assets.cdc.state.keyed import IS_MOVE, Keyed
+from cdc_assets.cdc.state.keyed_day import IS_ROW_CHANGE, KeyedDay
+from cdc_assets.cdc.state.placement import highest_positions, removed_on
+from cdc_assets.cdc.state.table_events import events_on
 
 # What tells a copy from another change, beside its place.
 TOLD_BY = {
@@ -51,7 +53,7 @@ def judged(entries: Query) -> Query:
     return counted.extend({"is_copy": is_copy}).drop("identities", "changes", "nth")
 
 
-def find_copies(keyed: Keyed, checkpoints: Checkpoints) -> DataFrame | None:
+def find_copies(keyed: KeyedDay, checkpoints: Checkpoints) -> DataFrame | None:
     """The copies among what a day's events do to keys, and those of the days looked back on.
 
     Earlier days are read only of keys with an event that ties with what landed there.
@@ -72,17 +74,17 @@ def find_copies(keyed: Keyed, checkpoints: Checkpoints) -> DataFrame | None:
     return None if kept.isEmpty() else kept
 
 
-def _entries(keyed: Keyed, days: Sequence[date]) -> DataFrame:
-    """What the events of some days do to keys: the columns that copies are told by."""
+def _entries(keyed: KeyedDay, days: Sequence[date]) -> DataFrame:
+    """What the events of some days do to keys: the columns that tell copies apart."""
     events = Query(keyed.events(days)).extend(TOLD_BY).plan()
-    own = events.where(IS_MOVE)
+    own = events.where(IS_ROW_CHANGE)
     entries = own.select(*_ENTRY)
     if any(facts.key_changes for facts in keyed.day.facts_on_days(days)):
-        entries = entries.unionByName(keyed.left_keys(events, days).select(*_ENTRY))
+        entries = entries.unionByName(keyed.old_key_removals(events, days).select(*_ENTRY))
     return entries.where("k IS NOT NULL AND position IS NOT NULL")
 
 
-def _suspects(keyed: Keyed, own: DataFrame) -> DataFrame:
+def _suspects(keyed: KeyedDay, own: DataFrame) -> DataFrame:
     """`k`: keys with an event of the day that equals another, or ties with what landed earlier."""
     day = keyed.day
     same = ("k", "topic", "compared", "identity", "content")
@@ -94,13 +96,13 @@ def _suspects(keyed: Keyed, own: DataFrame) -> DataFrame:
         early = f"can_copy AND {by_kafka} AND coalesce(source_ts_ms <= {last}, true)"
         parts.append(own.where(early).select("k"))
         placed_by_source = own.where(f"can_copy AND NOT {by_kafka}")
-        stood = keyed.base_positions(keyed.removed_on(day.window), keyed.target())
+        stood = highest_positions(removed_on(keyed, day.window), keyed.rows_before(day.day))
         if stood is not None:
             met = stood.selectExpr("k AS met_k", f"{elements_in(real_part('pos'))} AS met")
             ties = F.expr("k = met_k AND compared = met")
             parts.append(placed_by_source.join(met, ties, "left_semi").select("k"))
         if any(facts.truncates for facts in day.past):
-            cuts = day.events(day.window).where("op = 't' AND position IS NOT NULL")
+            cuts = events_on(day, day.window).where("op = 't' AND position IS NOT NULL")
             met = F.broadcast(cuts.selectExpr(f"{elements_in('position')} AS met").distinct())
             parts.append(
                 placed_by_source.join(met, F.expr("compared = met"), "left_semi").select("k")

@@ -13,8 +13,8 @@ from typing import Any
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Query, Sql, literal, literals
-from cdc_assets.cdc.state.columns import OwnColumn, TableColumns
 from cdc_assets.cdc.state.configured_types import command_to_make
+from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns, read_otherwise
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.values.placeholders import hexadecimal_form
 
@@ -40,13 +40,13 @@ def earlier_values(day: TableDay, columns: TableColumns) -> dict[str, str]:
     else:
         counted = _counted(day, columns)
         _refuse_keys(day, columns, counted)
-    types = columns.read_otherwise({c.lake: c.spark for c in columns.own})
+    types = read_otherwise(day, columns.types.described, {c.lake: c.spark for c in columns.own})
     found = {**counted, **dict.fromkeys(types, "a decimal without digits was a DECIMAL(10,0)")}
     return {**found, MAKE_ANEW: how_to_make(day)} if found else {}
 
 
 def _refuse_keys(day: TableDay, columns: TableColumns, counted: Mapping[str, str]) -> None:
-    if wrong := sorted({c.lake for c in columns.own if c.name in columns.key_names} & set(counted)):
+    if wrong := sorted({c.lake for c in columns.keys} & set(counted)):
         raise AuditError(
             day.label,
             day.day,
@@ -73,7 +73,7 @@ def _counted(day: TableDay, columns: TableColumns) -> dict[str, str]:
     for c in columns.own:
         if c.spark != "string" or c.lake not in rows.columns:
             continue
-        value, kind = quote(c.lake), columns.latest_of(c)
+        value, kind = quote(c.lake), columns.types.latest.get(c.name)
         asked[f"h{c.index}"] = c, "with a placeholder in hexadecimal"
         counts[f"h{c.index}"] = f"count_if({value} = {literal(hexadecimal)})"
         if kind is not None and kind.wire in ("enum", "set"):

@@ -33,17 +33,45 @@ def fold_entries(es: Sql, is_key_alone: bool) -> Sql:
     return f"aggregate({es}, {start}, (a, e) -> {_step(es, is_key_alone)})"
 
 
+_NONE = "CAST(array() AS array<int>)"
+_ALONE = "array(e.n)"
+_NEWEST = "coalesce(try_element_at(a.q, -1), -1)"
+
+
 def _step(es: Sql, is_key_alone: bool) -> Sql:
     """What the queue `a` is after an entry `e`."""
+    arrives = _let(_before(), "s", _after(f"concat(s.q, {_ALONE})", "s.stood", "e.tx", _NEWEST))
+    taken = _let(
+        f"named_struct('q', s.q, 'stood', s.stood, 'equal', {_equal(es, is_key_alone)}, "
+        f"'sure', {_is_sure(es)})",
+        "t",
+        _let(
+            f"named_struct('q', t.q, 'stood', t.stood, 'sure', t.sure, 'at', {_TAKEN_AT})",
+            "u",
+            case((f"e.kind = '{UPDATES}'", _updated()), otherwise=_without_taken()),
+        ),
+    )
+    no_tx = "CAST(NULL AS string)"
+    return case(
+        (f"e.kind IN ({literals((STOOD, READ))})", _after(_ALONE, "true", no_tx, _NEWEST)),
+        ("NOT coalesce(e.is_late_checked, false)", _last_decides()),
+        (f"e.kind = '{ARRIVES}'", arrives),
+        otherwise=_let(_before(), "s", taken),
+    )
 
-    none = "CAST(array() AS array<int>)"
-    alone = "array(e.n)"
-    newest = "coalesce(try_element_at(a.q, -1), -1)"
+
+def _before() -> Sql:
+    """The queue before the entry: a transaction begins with the row that the last one left."""
     is_new = "(e.tx IS NULL OR NOT (e.tx <=> a.tx))"
     queue = case(
-        ("size(a.q) = 0", none), (is_new, "array(try_element_at(a.q, -1))"), otherwise="a.q"
+        ("size(a.q) = 0", _NONE), (is_new, "array(try_element_at(a.q, -1))"), otherwise="a.q"
     )
     stood = f"CASE WHEN {is_new} THEN size(a.q) > 0 ELSE a.stood END"
+    return f"named_struct('q', {queue}, 'stood', {stood})"
+
+
+def _equal(es: Sql, is_key_alone: bool) -> Sql:
+    """The places in the queue of rows that the entry's `before` names."""
     matches = (
         f"forall(e.was, b -> NOT exists(get({es}, i).now, c -> c.column = b.column "
         "AND NOT (c.value <=> b.value)))"
@@ -52,67 +80,53 @@ def _step(es: Sql, is_key_alone: bool) -> Sql:
     shares = f"exists(e.was, b -> exists(get({es}, i).now, c -> c.column = b.column))"
     named = "e.was_names IS NOT NULL" if is_key_alone else shares
     found = f"CASE WHEN {named} AND {matches} THEN at END"
-    equal = f"filter(transform(s.q, (i, at) -> {found}), at -> at IS NOT NULL)"
-    # The image has every column of the row that it is to be.
+    return f"filter(transform(s.q, (i, at) -> {found}), at -> at IS NOT NULL)"
+
+
+def _is_sure(es: Sql) -> Sql:
+    """Has the entry's `before` every column of the row that it is to be?"""
     arrived = f"get({es}, try_element_at(s.q, -1))"
     has_all = (
         f"CASE WHEN e.kind = '{UPDATES}' THEN size(array_except(e.names, e.was_names)) = 0 "
         f"WHEN size(s.q) = 0 OR {arrived}.kind = '{STOOD}' THEN true "
         f"ELSE size(array_except({arrived}.names, e.was_names)) = 0 END"
     )
-    sure = f"coalesce(e.is_whole AND {has_all}, false)"
-    at = case(("size(t.equal) > 0", "t.equal[0]"), ("t.sure AND t.stood", "0"), otherwise="-1")
-    removed = "concat(slice(u.q, 1, {at}), slice(u.q, {at} + 2, size(u.q)))"
-    put = f"concat(slice(u.q, 1, {{at}}), {alone}, slice(u.q, {{at}} + 2, size(u.q)))"
-    last = "size(u.q) - 1"
-    updates = case(
+    return f"coalesce(e.is_whole AND {has_all}, false)"
+
+
+# The place of the row that the entry takes; -1: none is known.
+_TAKEN_AT = case(("size(t.equal) > 0", "t.equal[0]"), ("t.sure AND t.stood", "0"), otherwise="-1")
+
+
+def _updated() -> Sql:
+    """The queue with the updated row in the place of the one that was taken."""
+    put = f"concat(slice(u.q, 1, {{at}}), {_ALONE}, slice(u.q, {{at}} + 2, size(u.q)))"
+    at_end = put.format(at="(size(u.q) - 1)")
+    return case(
         (
             "u.at < 0 AND (u.sure OR size(u.q) = 0)",
-            _after(f"concat({alone}, u.q)", "true", "e.tx", "-1"),
+            _after(f"concat({_ALONE}, u.q)", "true", "e.tx", "-1"),
         ),
-        (
-            "u.at < 0",
-            _after(put.format(at=f"({last})"), "u.stood", "e.tx", "try_element_at(u.q, -1)"),
-        ),
+        ("u.at < 0", _after(at_end, "u.stood", "e.tx", "try_element_at(u.q, -1)")),
         otherwise=_after(put.format(at="u.at"), "u.stood", "e.tx", "get(u.q, u.at)"),
     )
-    leaves = case(
+
+
+def _without_taken() -> Sql:
+    """The queue without the row that was taken."""
+    at = "greatest(u.at, 0)"
+    return case(
         (
             f"u.at >= 0 OR (e.kind = '{LEAVES}' AND size(u.q) > 0 AND NOT u.sure)",
             _after(
-                removed.format(at="greatest(u.at, 0)"),
-                "u.stood AND greatest(u.at, 0) > 0",
+                f"concat(slice(u.q, 1, {at}), slice(u.q, {at} + 2, size(u.q)))",
+                f"u.stood AND {at} > 0",
                 "e.tx",
-                "get(u.q, greatest(u.at, 0))",
+                f"get(u.q, {at})",
             ),
         ),
-        ("NOT u.sure", _after(none, "false", "e.tx", "coalesce(try_element_at(u.q, -1), -1)")),
+        ("NOT u.sure", _after(_NONE, "false", "e.tx", "coalesce(try_element_at(u.q, -1), -1)")),
         otherwise=_after("u.q", "u.stood", "e.tx", "-1"),
-    )
-    queued = _let(
-        f"named_struct('q', {queue}, 'stood', {stood})",
-        "s",
-        _let(
-            f"named_struct('q', s.q, 'stood', s.stood, 'equal', {equal}, 'sure', {sure})",
-            "t",
-            _let(
-                f"named_struct('q', t.q, 'stood', t.stood, 'sure', t.sure, 'at', {at})",
-                "u",
-                case((f"e.kind = '{UPDATES}'", updates), otherwise=leaves),
-            ),
-        ),
-    )
-    arrives = _let(
-        f"named_struct('q', {queue}, 'stood', {stood})",
-        "s",
-        _after(f"concat(s.q, {alone})", "s.stood", "e.tx", newest),
-    )
-    no_tx = "CAST(NULL AS string)"
-    return case(
-        (f"e.kind IN ({literals((STOOD, READ))})", _after(alone, "true", no_tx, newest)),
-        ("NOT coalesce(e.is_late_checked, false)", _last_decides()),
-        (f"e.kind = '{ARRIVES}'", arrives),
-        otherwise=queued,
     )
 
 

@@ -21,8 +21,8 @@ from cdc_assets.cdc.state.takeovers import (
     Lane,
     Stream,
     has_begun,
-    stream_from,
-    stream_of_text,
+    stream_as_json,
+    stream_from_json,
 )
 
 
@@ -230,18 +230,18 @@ class SourceEpochs:
         named = {"begins": begins, "streams": several, "anew": anew}
         return {name: value for name, value in named.items() if value}
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As JSON holds it."""
         return {
-            "streams": {name: stream_of_text(s) for name, s in sorted(self.streams.items())},
+            "streams": {name: stream_as_json(s) for name, s in sorted(self.streams.items())},
             "first": {table: dict(sorted(of.items())) for table, of in sorted(self.first.items())},
         }
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> SourceEpochs:
-        """What :meth:`told` gave."""
-        streams = {name: stream_from(name, text) for name, text in told["streams"].items()}
-        return cls(streams, {table: dict(of) for table, of in told["first"].items()})
+    def read(cls, document: Mapping[str, Any]) -> SourceEpochs:
+        """What :meth:`as_json` gave."""
+        streams = {name: stream_from_json(name, text) for name, text in document["streams"].items()}
+        return cls(streams, {table: dict(of) for table, of in document["first"].items()})
 
 
 def _of_one_database(streams: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:

@@ -52,8 +52,8 @@ def newest_kept(lake: Lake, source: str, changes: Commits) -> Kept:
         return Kept(None, SourceEpochs())
     handle = lake.handle(lake.stage(source, TABLE))
     with iceberg_rows(lake.spark, handle, equal={"landing_date": _days(day)}) as rows:
-        (told,) = (str(row.getField("streams")) for row in rows)
-    return Kept(day, SourceEpochs.read(json.loads(told)))
+        (document,) = (str(row.getField("streams")) for row in rows)
+    return Kept(day, SourceEpochs.read(json.loads(document)))
 
 
 def _days(day: date) -> int:
@@ -104,7 +104,7 @@ def keep(
         return
     identifier = lake.create_stage(source, TABLE, columns.EPOCHS, COMMENT)
     head = lake.day_commits(source, TABLE).head
-    row = (day, json.dumps(epochs.told()))
+    row = (day, json.dumps(epochs.as_json()))
     rows = lake.spark.createDataFrame([row], columns.EPOCHS)
     inputs = {day: {"changes": _of(changes, day), "found": epochs.found}}
     lake.overwrite_days(identifier, rows, inputs, head)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
 
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.message_schemas import known_schemas
@@ -34,6 +34,17 @@ class Labels:
     open: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class LabelQuestion:
+    """What is to be counted: values of `own` columns that leave it open, and of `others`.
+
+    `others` are columns of any table of the source whose labels are no numbers, by table and name.
+    """
+
+    own: Mapping[str, types.ColumnType]
+    others: Mapping[tuple[str, str], types.ColumnType]
+
+
 def is_open(kind: types.ColumnType) -> bool:
     """Does a type have labels that are numbers?"""
     return kind.wire in _KINDS and types.has_numbers(kind.labels)
@@ -44,47 +55,60 @@ def as_labels(kind: types.ColumnType) -> types.ColumnType:
     return replace(kind, wire=f"{kind.wire}_label") if is_open(kind) else kind
 
 
-def find_labels(day: TableDay, columns: Iterable[types.ColumnTypes]) -> Labels:
-    """What the source sends; a job of its own, none where no column leaves it open.
+def label_question(day: TableDay, columns: Iterable[types.ColumnTypes]) -> LabelQuestion | None:
+    """What to ask the day's events; None where no column leaves it open.
 
     Args:
-        day: the table's day; what its report of the day before says holds until the day itself
-            says something else.
         columns: the types that messages have.
     """
-    own = {name: kind for of in columns for name, kind in of.items() if is_open(kind)}
+    own = {name: kind for named in columns for name, kind in named.items() if is_open(kind)}
     if not own:
-        return Labels()
+        return None
     # All tables of the source say it, also those that are not made now.
     known = known_schemas(day.lake, day.source)
     others = {
         (table, name): kind
-        for (table, _), of in known.columns.items()
-        for name, kind in of.items()
+        for (table, _), named in known.columns.items()
+        for name, kind in named.items()
         if kind.wire in _KINDS and not types.has_numbers(kind.labels)
     }
+    return LabelQuestion(own, others)
+
+
+def label_counts(day: TableDay, question: LabelQuestion) -> DataFrame:
+    """One row: `n<i>` numbers and `l<i>` labels of the others, `o<i>` open values of its own."""
     rows = day.lake.stage_days(day.source, "changes", [day.day])
-    tables = sorted({day.table, *(table for table, _ in others)})
+    tables = sorted({day.table, *(table for table, _ in question.others)})
     images = Query(rows.where(F.col("table_name").isin(tables))).extend(
         {"_row": "try_parse_json(coalesce(after, before))"}
     )
     counts: dict[str, Sql] = {}
-    for n, (table, name) in enumerate(sorted(others)):
+    for n, (table, name) in enumerate(sorted(question.others)):
         value = member("_row", name, "string")
         is_here = f"table_name = {literal(table)} AND {value} <> ''"
         counts[f"n{n}"] = f"count_if({is_here} AND {value} RLIKE '^[0-9]+$')"
         counts[f"l{n}"] = f"count_if({is_here} AND NOT {value} RLIKE '^[0-9]+$')"
-    for n, name in enumerate(sorted(own)):
+    for n, name in enumerate(sorted(question.own)):
         value = member("_row", name, "string")
-        is_both = f"{value} IN ({literals(own[name].labels)}) AND {value} RLIKE '^[0-9]+$'"
+        is_both = f"{value} IN ({literals(question.own[name].labels)}) AND {value} RLIKE '^[0-9]+$'"
         counts[f"o{n}"] = f"count_if(table_name = {literal(day.table)} AND {is_both})"
-    found: Any = images.aggregate((), counts).plan().first()
-    numbers, labels = (sum(found[f"{k}{n}"] for n in range(len(others))) for k in "nl")
-    are_sent = labels > numbers if numbers or labels else _before(day)
-    counted = {name: found[f"o{n}"] for n, name in enumerate(sorted(own)) if found[f"o{n}"]}
-    return Labels(are_sent, counted if are_sent is None else {})
+    return images.aggregate((), counts).plan()
 
 
-def _before(day: TableDay) -> bool | None:
+def labels_counted(day: TableDay, question: LabelQuestion, counts: Row) -> Labels:
+    """What the source sends.
+
+    Args:
+        day: the table's day; what its report of the day before says holds until the day itself
+            says something else.
+        counts: the row of :func:`label_counts`.
+    """
+    numbers, labels = (sum(counts[f"{k}{n}"] for n in range(len(question.others))) for k in "nl")
+    are_sent = labels > numbers if numbers or labels else _labels_sent_before(day)
+    left_open = {n: counts[f"o{i}"] for i, n in enumerate(sorted(question.own)) if counts[f"o{i}"]}
+    return Labels(are_sent, left_open if are_sent is None else {})
+
+
+def _labels_sent_before(day: TableDay) -> bool | None:
     said = day.report_on(day.day - timedelta(days=1)).get("labels_sent")
     return said if isinstance(said, bool) else None

@@ -2,42 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes import order_facts
 from cdc_assets.cdc.positions import LSN
 from cdc_assets.cdc.sqltext import Query
-from cdc_assets.cdc.state.keyed import IS_MOVE, Keyed
+from cdc_assets.cdc.state.keyed_day import IS_ROW_CHANGE, KeyedDay
+from cdc_assets.cdc.state.row_changes import row_changes
+from cdc_assets.cdc.state.split_updates import split_update_arrivals
 from cdc_assets.cdc.values.placeholders import may_hold_placeholder
 
 # They carry changes of databases of any kind, and do not say of which.
 _OF_ANY_DATABASE = ("ogg", "dataworks")
 
 
-def count_met_rows(keyed: Keyed) -> dict[str, int]:
+@dataclass(frozen=True)
+class MetRows:
+    """Rows of a day that met another one at their key; 0 where the day can have none.
+
+    `arrived_on_rows` came by a key change to a key where one still stood, of formats that do not
+    say the database. `before_of_others` are old images of PostgreSQL's whole rows that are not the
+    row which another transaction left at the key on the same day.
+    """
+
+    arrived_on_rows: int = 0
+    before_of_others: int = 0
+
+
+def count_met_rows(keyed: KeyedDay, removed: DataFrame | None) -> MetRows:
     """Rows of the day that met another one at their key: a job where a key changed.
 
-    Returns:
-        `arrived_on_rows`: rows that came by a key change to a key where one still stood, of formats
-        that do not say the database. `before_of_others`: old images of PostgreSQL's whole rows that
-        are not the row which another transaction left at the key on the same day. Both are
-        left out where the day can have none.
+    Args:
+        removed: what was removed in the `late_days` window.
     """
     day = keyed.day
     if day.settings.format in _OF_ANY_DATABASE:
         if day.day_facts.key_changes or day.has_split_updates:
-            return {"arrived_on_rows": _arrived_on_rows(keyed)}
+            return MetRows(arrived_on_rows=_arrived_on_rows(keyed, removed))
     elif day.config.replica_identity == "full" and day.day_facts.key_changes:
-        return {"before_of_others": _before_of_others(keyed)}
-    return {}
+        return MetRows(before_of_others=_before_of_others(keyed))
+    return MetRows()
 
 
-def _arrived_on_rows(keyed: Keyed) -> int:
+def _arrived_on_rows(keyed: KeyedDay, removed: DataFrame | None) -> int:
     comes = "coalesce(NOT is_removal AND NOT (link <=> k) AND link IS NOT NULL, false)"
-    moves = Query(keyed.moves()).select("k", "pos", "is_removal", f"{comes} AS arrives")
-    entries = moves.plan()
+    changes = Query(row_changes(keyed, removed))
+    entries = changes.select("k", "pos", "is_removal", f"{comes} AS arrives").plan()
     if keyed.day.has_split_updates and not keyed.day.may_be_unsent:  # else they have a link
-        entries = entries.unionByName(keyed.pair_arrivals().withColumn("arrives", F.lit(True)))
+        arrivals = split_update_arrivals(keyed).withColumn("arrives", F.lit(True))
+        entries = entries.unionByName(arrivals)
     rows = keyed.standing()
     if rows is not None:
         keys = entries.where("arrives").select("k").distinct()
@@ -49,17 +65,17 @@ def _arrived_on_rows(keyed: Keyed) -> int:
     return Query(entries).extend({"met": f"arrives AND {stood}"}).plan().where("met").count()
 
 
-def _before_of_others(keyed: Keyed) -> int:
+def _before_of_others(keyed: KeyedDay) -> int:
     day = keyed.day
-    of_postgresql = f"position IS NOT NULL AND startswith(position_basis, '{LSN},')"
-    events = keyed.without_copies(keyed.events([day.day]).where(of_postgresql))
-    told = Query(events).extend({"tx": order_facts.transaction()}).plan()
-    own = told.where(IS_MOVE).selectExpr("k", "position", "tx", "before", "after")
-    left = keyed.left_keys(told, [day.day])
+    is_postgresql = f"position IS NOT NULL AND startswith(position_basis, '{LSN},')"
+    events = keyed.without_copies(keyed.events([day.day]).where(is_postgresql))
+    known = Query(events).extend({"tx": order_facts.transaction()}).plan()
+    own = known.where(IS_ROW_CHANGE).selectExpr("k", "position", "tx", "before", "after")
+    left = keyed.old_key_removals(known, [day.day])
     left = left.selectExpr("k", "position", "tx", "before", "CAST(NULL AS string) AS after")
     in_order = "PARTITION BY k ORDER BY position"
     placed = Query(own.unionByName(left)).where("k IS NOT NULL")
-    known = placed.extend(
+    met = placed.extend(
         {"met": f"lag(after) OVER ({in_order})", "met_tx": f"lag(tx) OVER ({in_order})"}
     )
     # What was not sent (R2), and what only one of the two has, tells nothing.
@@ -68,4 +84,4 @@ def _before_of_others(keyed: Keyed) -> int:
         "tx <> met_tx AND before <> met AND json_object_keys(before) = json_object_keys(met) "
         f"AND NOT ({' OR '.join(unsent)})"
     )
-    return known.plan().where(F.expr(differs)).count()
+    return met.plan().where(F.expr(differs)).count()

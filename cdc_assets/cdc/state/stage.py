@@ -22,13 +22,15 @@ from cdc_assets.cdc.lake.commits import INPUTS, REPORT, DayBranch, TableState
 from cdc_assets.cdc.names import TableName, key_in_database
 from cdc_assets.cdc.positions import literal_position
 from cdc_assets.cdc.state import apply
-from cdc_assets.cdc.state.columns import TableColumns
 from cdc_assets.cdc.state.day_inputs import DayInputs
+from cdc_assets.cdc.state.day_types import TableColumns
 from cdc_assets.cdc.state.document_ids import check_ids, has_document_ids
 from cdc_assets.cdc.state.earlier_values import VALUES_VERSION, earlier_values
 from cdc_assets.cdc.state.epochs import SourceEpochs, named_instants
+from cdc_assets.cdc.state.evolution import prepare_columns
 from cdc_assets.cdc.state.source_context import SourceContext, gather
 from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.table_events import events_on
 
 __all__ = ["DayReport", "SourceContext", "gather", "make_table_day"]
 
@@ -103,29 +105,32 @@ def make_table_day(
         return _report_of(inputs.summary)
     if make_earlier_again(lake, source, table, day, context, state):
         table_day = _read(lake, source, table, day, context)
-        inputs, state = table_day.inputs, table_day.state
     _check_databases(table_day)
     check_ids(table_day)
     _check_quarantine(table_day)
-    base = table_day.base
-    columns = TableColumns(table_day)
-    columns.prepare()
-    replaces = state.tags.get(day) if state else None
-    branch = lake.branch(table_day.identifier, day, base, replaces)
+    return _publish(lake, table_day, began)
+
+
+def _publish(lake: Lake, day: TableDay, began: float) -> DayReport:
+    """Make the day on a branch of its own, and publish it."""
+    base, columns = day.base, prepare_columns(day)
+    replaces = day.state.tags.get(day.day) if day.state else None
+    branch = lake.branch(day.identifier, day.day, base, replaces)
     # Without a key there are only truncates, of a table that never had a row.
-    has_rows = bool(table_day.day_facts.events) and columns.has_rows
+    can_have_rows = columns.are_keys_known or not day.is_keyed
+    has_rows = bool(day.day_facts.events) and can_have_rows
     try:
         if has_rows:
             lake.start(branch)
-        report = _build(table_day, branch if has_rows else None, columns, began)
+        report = _build(day, branch if has_rows else None, columns, began)
         summary = {
-            INPUTS: inputs.text,
+            INPUTS: day.inputs.text,
             REPORT: json.dumps(asdict(report), ensure_ascii=False),
         }
         lake.publish(branch, summary, is_started=has_rows)
     except Exception as error:
         lake.drop_branch(branch)
-        if made := _made_meanwhile(table_day, branch, error):
+        if made := _made_meanwhile(day, branch, error):
             return made
         raise
     except BaseException:
@@ -177,44 +182,71 @@ def _read(
     return TableDay(lake, source, table, day, context, state)
 
 
+@dataclass(frozen=True)
+class BranchFigures:
+    """What a branch's own commits added, by their summaries; `net` rows."""
+
+    net: int = 0
+    written: int = 0
+    removed: int = 0
+    bytes_added: int = 0
+    files_added: int = 0
+
+
 def _build(
     day: TableDay, branch: DayBranch | None, columns: TableColumns, began: float
 ) -> DayReport:
     """Merge the day's changes into its branch, and audit it; None: there is nothing to merge."""
-    figures: dict[str, Any] = {}
-    written = {"net": 0}
-    earlier = day.earlier_rows
-    if branch is not None and day.is_rewritten and day.config.key not in ("none", "row"):
-        earlier = None  # their rows are written again
+    rows, added = apply.RowFigures(), BranchFigures()
     if branch is not None:
-        figures = apply.make_rows(day, branch, columns)
-        written = _written(day, branch)
-    ranges = day.day_facts.ranges
+        rows = apply.make_rows(day, branch, columns)
+        added = _branch_figures(day, branch)
+    # Rows with positions of the earlier form are written again with the whole of a small table.
+    are_rewritten = branch is not None and day.is_rewritten and day.is_keyed
+    earlier = None if are_rewritten else day.earlier_rows
+    facts, labels = day.day_facts, columns.types.labels
+    own_basis = sum(r.count for r in facts.ranges_on(day.bases))
     return DayReport(
         table=day.table,
         day=str(day.day),
+        rows=day.rows_before + added.net if rows.rows is None else rows.rows,
         rows_before=day.rows_before,
-        events=day.day_facts.events,
-        ops=day.day_facts.ops,
-        database=day.database,
-        other_databases=day.other_databases,
-        open_labels=columns.labels.open,
-        labels_sent=columns.labels.are_sent,
+        events=facts.events,
+        ops=facts.ops,
+        written=added.written if rows.written is None else rows.written,
+        removed=added.removed if rows.removed is None else rows.removed,
+        bytes_added=added.bytes_added,
+        files_added=added.files_added,
+        unfit=rows.values.unfit,
+        units=rows.values.units,
+        open_labels=labels.open,
+        labels_sent=labels.are_sent,
+        unresolved=rows.unresolved,
         canonical_ids=has_document_ids(day),
         values_version=VALUES_VERSION,
         read_otherwise=earlier_values(day, columns),
-        incompatible=columns.incompatible,
-        too_late=_too_late(day),
+        incompatible=list(columns.incompatible),
+        too_late=_count_too_late(day),
         highest=day.highest,
-        bases={str(epoch): basis for epoch, basis in day.bases.items()},
-        rules_changed=day.inputs.rules_changed,
+        bases=_by_text(day.bases),
+        other_basis=sum(r.count for r in facts.ranges) - own_basis,
+        database=day.database,
+        other_databases=day.other_databases,
         earlier_until=str(earlier[0]) if earlier else None,
-        earlier_bases={str(epoch): basis for epoch, basis in earlier[1].items()} if earlier else {},
-        other_basis=sum(r.count for r in ranges)
-        - sum(r.count for r in day.day_facts.ranges_on(day.bases)),
+        earlier_bases=_by_text(earlier[1]) if earlier else {},
+        contradicted=rows.values.contradicted,
+        unreadable_keys=rows.unreadable_keys,
+        arrived_on_rows=rows.met.arrived_on_rows,
+        before_of_others=rows.met.before_of_others,
+        keys_audited=rows.keys_audited,
+        rules_changed=day.inputs.rules_changed,
         seconds=round(time.monotonic() - began, 2),
-        **{"rows": day.rows_before + written.pop("net"), **written, **figures},
     )
+
+
+def _by_text(bases: Mapping[int, str]) -> dict[str, str]:
+    """Bases by epoch, as JSON has them."""
+    return {str(epoch): basis for epoch, basis in bases.items()}
 
 
 def _made_meanwhile(day: TableDay, branch: DayBranch, error: Exception) -> DayReport | None:
@@ -236,7 +268,7 @@ def _report_of(summary: Mapping[str, str]) -> DayReport:
     return DayReport(**recorded)
 
 
-def _too_late(day: TableDay) -> int:
+def _count_too_late(day: TableDay) -> int:
     """Events older than the `late_days` window (O12).
 
     A removal that landed then is not looked up any more: such an event may bring its row back.
@@ -248,12 +280,11 @@ def _too_late(day: TableDay) -> int:
         return 0
     # Those on another basis are counted apart.
     is_comparable = F.col("position_basis").isin(*day.bases.values())
-    events = day.events([day.day]).where(is_comparable)
+    events = events_on(day, [day.day]).where(is_comparable)
     return events.where(F.col("position") < literal_position(known)).count()
 
 
-def _written(day: TableDay, branch: DayBranch) -> dict[str, int]:
-    """What the branch's own commits added, of their summaries."""
+def _branch_figures(day: TableDay, branch: DayBranch) -> BranchFigures:
     state = day.lake.read_state(day.identifier)
     assert state is not None
     new = []
@@ -268,13 +299,14 @@ def _written(day: TableDay, branch: DayBranch) -> dict[str, int]:
 
     # A commit writes again the deletes of the files that it deletes from.
     removed = total("added-position-deletes") - total("removed-position-deletes")
-    return {
-        "written": total("added-records"),
-        "removed": removed + total("deleted-records"),
-        "net": total("added-records") - removed - total("deleted-records"),
-        "bytes_added": total("added-files-size"),
-        "files_added": total("added-data-files") + total("added-delete-files"),
-    }
+    removed += total("deleted-records")
+    return BranchFigures(
+        net=total("added-records") - removed,
+        written=total("added-records"),
+        removed=removed,
+        bytes_added=total("added-files-size"),
+        files_added=total("added-data-files") + total("added-delete-files"),
+    )
 
 
 def _check_databases(day: TableDay) -> None:

@@ -1,4 +1,4 @@
-"""One day of one table: what metadata says of it, and the frame of its events; no Spark job."""
+"""One day of one table: what metadata says of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from datetime import date, timedelta
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.earlier_positions import (
     basis_today,
-    changes_from_earlier,
     from_earlier,
     from_earlier_sql,
     is_earlier,
@@ -26,16 +22,12 @@ from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.positions import (
     KAFKA_TIME,
     KEYS_CHECKED_LATE,
-    epoch_of,
-    in_epoch,
     is_all_after,
-    on_basis,
-    start_of_day,
-    time_in_kafka,
 )
 from cdc_assets.cdc.spark import is_small
-from cdc_assets.cdc.sqltext import Query, Sql, case, literal
+from cdc_assets.cdc.sqltext import Sql, case, literal
 from cdc_assets.cdc.state.day_inputs import DayInputs
+from cdc_assets.cdc.state.epochs import TableEpochs
 from cdc_assets.cdc.state.source_context import (
     DayFacts,
     SourceContext,
@@ -95,6 +87,11 @@ class TableDay:
         """A total of the table at the end of the day before, by its commit's summary."""
         summary = self.state.day_summary(self.day - timedelta(days=1)) if self.state else {}
         return int(summary.get(figure, 0))
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether rows are told apart by a key."""
+        return self.config.key not in ("none", "row")
 
     # --- what it starts from
 
@@ -238,7 +235,7 @@ class TableDay:
     @property
     def looks_back(self) -> bool:
         """Whether events of the days before may be read, not only what metadata says of them."""
-        if self.config.key in ("none", "row") or self.has_split_updates:
+        if not self.is_keyed or self.has_split_updates:
             return True
         return not self.is_all_after or self.may_be_unsent or self.may_repeat_earlier
 
@@ -403,7 +400,7 @@ class TableDay:
         return [first + timedelta(days=n) for n in range((self.day - first).days + 1)]
 
     def window_since_start(self, day: date) -> list[date]:
-        """Of the `late_days` before a day those whose events the table has met."""
+        """Those of the `late_days` before a day whose events the table has met."""
         return [d for d in self.window_before(day) if d >= self.start and self.facts_on(d).events]
 
     def window_before(self, day: date) -> list[date]:
@@ -413,51 +410,6 @@ class TableDay:
     @property
     def _before(self) -> dict[str, Any]:
         return self.report_on(self.day - timedelta(days=1))
-
-    def events(self, days: Sequence[date]) -> DataFrame:
-        """The table's events of some days, in the order of the table's positions.
-
-        Returns:
-            The columns of `CHANGES`, positions with their epoch and of today's form, and
-            `kafka_time`, the Kafka timestamp or what stands in for it (ms).
-        """
-        # A new server sends the last transactions of the former one again: those are known by GTID.
-        is_sent_again = self._may_be_sent_again(days)
-        before = self.window_before(min(days)) if is_sent_again else []
-        changed = self.lake.stage_days(self.source, "changes", [*before, *days])
-        start = start_of_day("landing_date", self.lake.config.timezone)
-        own = Query(changed.where(F.col("table_name") == self.table))
-        if any(self._landed_on(d).databases.keys() - {self.database} for d in days):
-            own = own.where(f"db IS NULL OR db = {literal(self.database)}")
-        events = own.extend({"kafka_time": time_in_kafka("processed_ts_ms", start)})
-        if self.has_earlier_changes(days):
-            end = start_of_day("landing_date + 1", self.lake.config.timezone)
-            events = events.replace(changes_from_earlier(f"least(kafka_time, {end} - 1)"))
-        if is_sent_again:
-            events = _without_sent_again(events, self._epoch()).where(_is_of(days))
-        events = events.replace({"position": in_epoch("position", self._epoch())})
-        ranges = [r for d in days for r in self.facts_on(d).ranges]
-        if any(self.bases.get(r.epoch) != r.basis for r in ranges):
-            # O8: an event on another basis is older than all of its table's.
-            placed = on_basis("position", "position_basis", self.bases)
-            events = events.replace({"position": case(("position IS NOT NULL", placed))})
-        return events.plan()
-
-    def _epoch(self) -> Sql:
-        """The epoch of an event that has `kafka_time`."""
-        if self.context.epochs is None:
-            return epoch_of("kafka_ts_ms", self.settings.resets)
-        end = start_of_day("landing_date + 1", self.lake.config.timezone)
-        return self.context.epochs.for_table(self.table).sql(f"least(kafka_time, {end} - 1)")
-
-    def _may_be_sent_again(self, days: Sequence[date]) -> bool:
-        """Did a new server take over on these days, or in the `late_days` before?"""
-        if not days or self.context.epochs is None:
-            return False
-        first = min([*self.window_before(min(days)), *days])
-        began = self.inputs.config.end_of(first - timedelta(days=1)).timestamp() * 1000
-        table_epochs = self.context.epochs.for_table(self.table)
-        return any(b.instant >= began for stream in table_epochs.streams for b in stream.begins)
 
     def has_earlier_changes(self, days: Sequence[date]) -> bool:
         """Has `changes` positions of the earlier form on some days?"""
@@ -469,30 +421,16 @@ class TableDay:
         found = (facts.truncated(self.bases) for facts in self.facts_on_days(days))
         return max((position for position in found if position), default=None)
 
+    @property
+    def epochs(self) -> TableEpochs | None:
+        """The epochs of the table; None: position_reset names them."""
+        epochs = self.context.epochs
+        return None if epochs is None else epochs.for_table(self.table)
+
+    def is_of_other_databases(self, days: Iterable[date]) -> bool:
+        """Whether events of some days name other databases than the table's."""
+        return any(self._landed_on(d).databases.keys() - {self.database} for d in days)
+
     def facts_on_days(self, days: Sequence[date]) -> list[DayFacts]:
         """What metadata says of the table's events on some days; nothing of days without any."""
         return [self.facts_on(day) for day in days if (self.table, day) in self.context.days]
-
-
-def _is_of(days: Iterable[date]) -> Sql:
-    return f"landing_date IN ({', '.join(map(literal, sorted(days)))})"
-
-
-def _without_sent_again(events: Query, epoch: Sql) -> Query:
-    """Without events whose GTID landed in an earlier epoch: copies, as often as it landed (O11)."""
-    told_by = "topic, key, op, before, after, old_key, new_key, gtid"
-    counted = events.extend(
-        {
-            "gtid": case(("position IS NOT NULL", "get_json_object(identity, '$.gtid')")),
-            "epoch": epoch,
-        }
-    ).extend(
-        {
-            "nth": f"row_number() OVER (PARTITION BY {told_by}, epoch "
-            "ORDER BY landing_date, topic, partition, offset, position)",
-            "landed_before": f"count(*) OVER (PARTITION BY {told_by} ORDER BY epoch "
-            "RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)",
-        }
-    )
-    kept = counted.where("gtid IS NULL OR nth > landed_before")
-    return kept.drop("gtid", "epoch", "nth", "landed_before")

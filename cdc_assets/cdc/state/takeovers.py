@@ -267,7 +267,7 @@ def has_begun(begin: Begin, lane: Lane, offset: int, kafka_ms: int) -> bool:
 # --- as it is kept
 
 
-def stream_of_text(stream: Stream) -> dict[str, Any]:
+def stream_as_json(stream: Stream) -> dict[str, Any]:
     """A stream as JSON holds it."""
     return {
         "latest": stream.latest,
@@ -289,20 +289,20 @@ def stream_of_text(stream: Stream) -> dict[str, Any]:
     }
 
 
-def stream_from(name: str, told: Mapping[str, Any]) -> Stream:
-    """The stream that :func:`stream_of_text` was given."""
+def stream_from_json(name: str, document: Mapping[str, Any]) -> Stream:
+    """The stream that :func:`stream_as_json` was given."""
 
     def top_of(listed: list[Any] | None) -> _Top | None:
         return None if listed is None else _Top(tuple(listed[0]), *listed[1:])
 
     return Stream(
         name,
-        told["latest"],
+        document["latest"],
         {
             Lane(topic, partition, anew): _Partition(offset, kafka_ms, top_of(top))
-            for topic, partition, anew, offset, kafka_ms, top in told["partitions"]
+            for topic, partition, anew, offset, kafka_ms, top in document["partitions"]
         },
-        {(topic, partition): tuple(instants) for topic, partition, instants in told["anew"]},
+        {(topic, partition): tuple(instants) for topic, partition, instants in document["anew"]},
         tuple(
             Begin(
                 name,
@@ -312,6 +312,6 @@ def stream_from(name: str, told: Mapping[str, Any]) -> Stream:
                 tuple(b["highest"]),
                 tuple(b["fallen"]),
             )
-            for b in told["begins"]
+            for b in document["begins"]
         ),
     )

@@ -12,35 +12,47 @@ more than `_PAUSE_MS` lie between the times at which the connector processed two
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date, timedelta
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.errors import AuditError
-from cdc_assets.cdc.lake.checkpoints import Checkpoints
-from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import column
 from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
-from cdc_assets.cdc.sqltext import case, named
-from cdc_assets.cdc.state.columns import TableColumns
-from cdc_assets.cdc.state.table_day import LANDED, POSITION, SOURCE_TS, TableDay
+from cdc_assets.cdc.sqltext import case
+from cdc_assets.cdc.state.day_types import TableColumns
+from cdc_assets.cdc.state.table_day import POSITION, TableDay
+from cdc_assets.cdc.state.table_events import events_on
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 
 # Shorter than the start of any connector, longer than it takes to decode the rows of a position.
 _PAUSE_MS = 1000
 
 
-class Unkeyed:
+@dataclass(frozen=True)
+class UnkeyedDay:
     """The rows that a day adds to a table without a key, and those that it takes away."""
 
-    def __init__(self, day: TableDay, columns: TableColumns) -> None:
-        self.day, self.columns, self.lake = day, columns, day.lake
-        self.takes = day.config.key == "row"
-        self.past_cut = day.truncated(day.window)
-        self.floor = day.truncated([*day.window, day.day])
+    day: TableDay
+    columns: TableColumns
 
-    def moves(self) -> DataFrame:
+    @property
+    def takes(self) -> bool:
+        """Whether rows are taken away, too."""
+        return self.day.config.key == "row"
+
+    @property
+    def past_cut(self) -> list[int] | None:
+        """The highest truncate of the days looked back on."""
+        return self.day.truncated(self.day.window)
+
+    @property
+    def floor(self) -> list[int] | None:
+        """The highest truncate of the day, and of the days looked back on."""
+        return self.day.truncated([*self.day.window, self.day.day])
+
+    def row_changes(self) -> DataFrame:
         """Rows added and taken away on the day and, with `key: row`, on those looked back on.
 
         Returns:
@@ -69,7 +81,7 @@ class Unkeyed:
     def _fresh(self) -> DataFrame:
         """Events of the day and of those looked back on, without what was sent again."""
         day = self.day
-        events = day.events([*day.window, day.day]).where("op IN ('c', 'r', 'u', 'd')")
+        events = events_on(day, [*day.window, day.day]).where("op IN ('c', 'r', 'u', 'd')")
         is_known = "exists(source_elements, e -> e IS NOT NULL) OR identity IS NOT NULL"
         identity = "identity"
         if day.has_earlier_changes([*day.window, day.day]):
@@ -81,16 +93,7 @@ class Unkeyed:
         events = events.dropDuplicates(place).withColumn(
             "elements", F.expr(case((is_known, elements)))
         )
-        stream = Window.partitionBy("topic", "partition").orderBy("offset", "position")
-        pause = F.abs(F.col("processed_ts_ms") - F.lag("processed_ts_ms").over(stream))
-        goes_on = (
-            (F.col("elements") == F.lag("elements").over(stream))
-            & (F.col("offset") <= F.lag("offset").over(stream) + 1)
-            & F.coalesce(pause <= _PAUSE_MS, F.lit(True))
-        )
-        runs = events.withColumn(
-            "is_start", (~F.coalesce(goes_on, F.lit(False))).cast("int")
-        ).withColumn("run", F.sum("is_start").over(stream))
+        runs = _in_runs(events)
         image = ("elements", "before", "after")
         alike = Window.partitionBy("topic", "partition", "run", *image).orderBy(
             "offset", "position"
@@ -105,7 +108,7 @@ class Unkeyed:
 
     def _placed(self, events: DataFrame) -> DataFrame:
         """Add `pos`: an event without one of its own stands after the truncates before it (O6)."""
-        truncates = self.day.events([self.day.day]).where("op = 't' AND position IS NOT NULL")
+        truncates = events_on(self.day, [self.day.day]).where("op = 't' AND position IS NOT NULL")
         cuts = truncates.agg(
             F.collect_list(
                 F.struct("topic", "partition", "offset", "position", "kafka_time", "landing_date")
@@ -150,59 +153,7 @@ class Unkeyed:
         text = F.to_json(F.to_variant_object(filled))
         return F.when(F.col("after").isNotNull(), text), lacks.alias("unfilled")
 
-    # --- the branch
-
-    def write(self, branch: str, moves: DataFrame, checkpoints: Checkpoints) -> int:
-        """Write the day's rows to its branch; the branch's row count.
-
-        Args:
-            branch: where; rows below a truncate are gone from it.
-            moves: of :meth:`moves`, typed.
-            checkpoints: keeps what is read several times.
-
-        Raises:
-            AuditError: the rows taken away are not those that had to be.
-        """
-        adds = moves.where("is_today AND NOT is_removal")
-        if not self.takes:
-            self._append(branch, adds)
-            return self.lake.spark.table(branch).count()
-        before = self.lake.spark.table(branch).count()
-        known = moves.withColumn("identity", self._identity())
-        steps = checkpoints.add(self._steps(known))
-        by_newest = Window.partitionBy("identity").orderBy(F.desc("pos"))
-        new = checkpoints.add(
-            known.where("is_today AND NOT is_removal")
-            .withColumn("n", F.row_number().over(by_newest))
-            .join(steps, "identity")
-            .where("n <= step")
-        )
-        gone = checkpoints.add(
-            self._rows_of(self.lake.spark.table(branch))
-            .withColumn("n", F.row_number().over(by_newest))
-            .join(steps, "identity")
-            .where("n <= -step")
-            .select("stored")
-        )
-        with named(gone) as view:
-            with_retry(
-                lambda: self.lake.spark.sql(
-                    f"MERGE INTO {branch} t USING (SELECT * FROM {view}) s "
-                    f"ON t.{POSITION} = s.stored WHEN MATCHED THEN DELETE"
-                )
-            )
-        self._append(branch, new)
-        rows, expected = self.lake.spark.table(branch).count(), before + new.count() - gone.count()
-        if rows != expected:
-            raise AuditError(
-                self.day.label,
-                self.day.day,
-                f"got {rows} rows, expected {expected}: two rows have the same position. Find them "
-                "by _cdc_position and remove one",
-            )
-        return rows
-
-    def _steps(self, known: DataFrame) -> DataFrame:
+    def steps(self, known: DataFrame) -> DataFrame:
         """`identity`, `step`: by how many each row touched today becomes more or less.
 
         In order of position an event adds a row or takes one away that is there; one that was
@@ -227,8 +178,8 @@ class Unkeyed:
         )
         past = F.when(F.col("is_today"), 0).otherwise(F.col("x"))
 
-        def left(sum_of: Column, lowest: str) -> Column:
-            return F.sum(sum_of) - F.least(F.lit(0), F.min(lowest))
+        def left(step: Column, lowest: str) -> Column:
+            return F.sum(step) - F.least(F.lit(0), F.min(lowest))
 
         return (
             entries.join(touched, "identity", "left_semi")
@@ -244,15 +195,16 @@ class Unkeyed:
 
     def _rows_at(self, day: date) -> DataFrame | None:
         """The table at the end of a day, above the floor: `identity`, `pos`."""
-        state = self.columns.state
+        state = self.day.state
         if state is None or day not in state.tags or self.day.day <= self.day.start:
             return None
-        rows = self._rows_of(self.lake.at(self.day.identifier, state.tags[day]))
+        rows = self.rows_of(self.day.lake.at(self.day.identifier, state.tags[day]))
         return (
             rows if self.floor is None else rows.where(F.col("pos") > literal_position(self.floor))
         )
 
-    def _rows_of(self, table: DataFrame) -> DataFrame:
+    def rows_of(self, table: DataFrame) -> DataFrame:
+        """Rows of the table: `identity`, `pos` and `stored`, their position as it is written."""
         present = set(table.columns)
         values = [
             (column(c.lake) if c.lake in present else F.lit(None)).cast(c.spark).alias(c.work)
@@ -261,17 +213,22 @@ class Unkeyed:
         place = F.expr(self.day.position_of("rows_in")).alias("pos")
         own = F.col(f"rows_in.{POSITION}").alias("stored")
         rows = table.alias("rows_in").select(*values, place, own)
-        return rows.select(self._identity().alias("identity"), "pos", "stored")
+        return rows.select(self.identity().alias("identity"), "pos", "stored")
 
-    def _identity(self) -> Column:
+    def identity(self) -> Column:
         """A text that is the same for equal rows."""
         return F.to_json(F.struct(*(c.work for c in self.columns.own)))
 
-    def _append(self, branch: str, rows: DataFrame) -> None:
-        out = rows.select(
-            *(F.col(c.work).alias(c.lake) for c in self.columns.own),
-            F.col("pos").alias(POSITION),
-            F.col("source_ts_ms").alias(SOURCE_TS),
-            F.lit(self.day.day).alias(LANDED),
-        )
-        with_retry(lambda: out.writeTo(branch).append())
+
+def _in_runs(events: DataFrame) -> DataFrame:
+    """Add `run`: the number of the unbroken run of offsets with the same `elements`."""
+    stream = Window.partitionBy("topic", "partition").orderBy("offset", "position")
+    pause = F.abs(F.col("processed_ts_ms") - F.lag("processed_ts_ms").over(stream))
+    goes_on = (
+        (F.col("elements") == F.lag("elements").over(stream))
+        & (F.col("offset") <= F.lag("offset").over(stream) + 1)
+        & F.coalesce(pause <= _PAUSE_MS, F.lit(True))
+    )
+    return events.withColumn(
+        "is_start", (~F.coalesce(goes_on, F.lit(False))).cast("int")
+    ).withColumn("run", F.sum("is_start").over(stream))

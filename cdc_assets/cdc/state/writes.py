@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Sql, case, named
-from cdc_assets.cdc.state.columns import OwnColumn, TableColumns
+from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
 from cdc_assets.cdc.state.table_day import LANDED, POSITION, SOURCE_TS, TableDay
-from cdc_assets.cdc.state.unsent_values import Unchanged
+from cdc_assets.cdc.state.unsent_values import UnsentColumns
 
 # Up to so many keys of a day are sent to all cores; more are sorted with the table's.
 FEW_KEYS = 300_000
@@ -26,20 +26,20 @@ def fingerprint(key: Sql, position: Sql, condition: Sql) -> Sql:
 
 
 def append(
-    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, unchanged: Unchanged
+    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, unsent: UnsentColumns
 ) -> None:
     """Append the winners: of a table without rows, or behind :func:`delete_keys`."""
-    row = _row(day, columns, lambda c: _insert(c, unchanged))
+    row = _row(day, columns, lambda c: _insert(c, unsent))
     new = rows.where("NOT is_removal").alias("s").selectExpr(*_listed(row))
     with_retry(lambda: new.writeTo(branch).append())
 
 
-def settle(
-    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, unchanged: Unchanged
+def compare_with_table(
+    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, unsent: UnsentColumns
 ) -> DataFrame:
     """The winners that are newer than the row of their key, complete with what it alone holds.
 
-    Of the table the rows of these keys are looked up; a MERGE would shuffle and sort all of it.
+    The rows of these keys are looked up in the table; a MERGE would shuffle and sort all of it.
 
     Args:
         rows: the day's winners, a local checkpoint: they are read twice.
@@ -47,23 +47,22 @@ def settle(
     Returns:
         `k`, `pos`, `is_removal`, `source_ts_ms` and each column's value.
     """
-    target = partial(_of_target, "t")
-    unsent = [c for c in columns.own if c.lake in unchanged.columns]
-    of_row = (*map(quote, columns.key_lake), POSITION, *(quote(c.lake) for c in unsent))
+    target = partial(_target_column, "t")
+    stood = (*map(quote, columns.key_lake), POSITION, *(quote(c.lake) for c in unsent.columns))
     values = {c.work: f"s.{c.work}" for c in columns.own}
-    for c in unsent:
-        updated = _update(c, unchanged, target)
-        values[c.work] = case(("t IS NULL", _insert(c, unchanged)), otherwise=updated)
+    for c in unsent.columns:
+        updated = _update(c, unsent, target)
+        values[c.work] = case(("t IS NULL", _insert(c, unsent)), otherwise=updated)
     known = [f"s.{name}" for name in ("k", "pos", "is_removal", "source_ts_ms")]
     with named(rows) as winners, named(keys_of(day, rows, columns)) as keys:
-        settled = rows.sparkSession.sql(
+        newer = rows.sparkSession.sql(
             f"SELECT {', '.join([*known, *_listed(values)])} "
             f"FROM (SELECT struct(*) AS s FROM {winners}) "
-            f"LEFT JOIN (SELECT struct({', '.join(of_row)}) AS t FROM {day.rows_in(branch)} t "
+            f"LEFT JOIN (SELECT struct({', '.join(stood)}) AS t FROM {day.rows_in(branch)} t "
             f"WHERE {is_of_keys(keys, columns)}) ON {_same_key(columns, target)} "
             f"WHERE t IS NULL OR {_beats(target)}"
         )
-        return settled.select("*")  # a plan that names no view any more
+        return newer.select("*")  # a plan that names no view any more
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def rewrite(
     branch: str,
     rows: DataFrame,
     columns: TableColumns,
-    unchanged: Unchanged,
+    unsent: UnsentColumns,
     below: Sequence[int] | None,
 ) -> Rewritten:
     """Write the whole table anew: winners, and the rows that none of them beats.
@@ -98,28 +97,15 @@ def rewrite(
     Args:
         below: rows at lower positions do not stand any more: the day truncates them.
     """
-    target = partial(_of_target, "t")
+    target = partial(_target_column, "t")
     standing = "" if below is None else f"WHERE NOT coalesce({_is_below(below)}, false)"
     wins = f"s IS NOT NULL AND (t IS NULL OR {_beats(target)})"
-    inserted = _row(day, columns, lambda c: _insert(c, unchanged))
-    updated = _row(day, columns, lambda c: _update(c, unchanged, target))
+    inserted = _row(day, columns, lambda c: _insert(c, unsent))
+    updated = _row(day, columns, lambda c: _update(c, unsent, target))
     row = {
         name: case(("NOT wins", f"t.{name}"), ("t IS NULL", sql), otherwise=updated[name])
         for name, sql in inserted.items()
     }
-    of_kept = fingerprint(
-        f"struct({', '.join(target(name) for name in columns.key_lake)})",
-        target(POSITION),
-        "t IS NOT NULL AND NOT wins",
-    )
-    figures = (
-        "count_if(NOT s.is_removal) AS winners",
-        "count(t) AS standing",
-        "count_if(wins AND t IS NOT NULL) AS removed",
-        "count_if(wins AND NOT s.is_removal) AS written",
-        f"{fingerprint('s.k', 's.pos', 'wins AND NOT s.is_removal')} AS fingerprint",
-        f"{of_kept} AS kept",
-    )
     with named(rows) as winners:
         joined = rows.sparkSession.sql(
             f"SELECT t, s, coalesce({wins}, false) AS wins "
@@ -128,15 +114,30 @@ def rewrite(
             f"ON {_same_key(columns, target)}"
         )
         observed = Observation()
-        counted = joined.observe(observed, *map(F.expr, figures))
+        counted = joined.observe(observed, *_rewritten_figures(columns))
         new = counted.where("CASE WHEN wins THEN NOT s.is_removal ELSE t IS NOT NULL END")
         written = new.selectExpr(*_listed(row))
     with_retry(lambda: written.writeTo(branch).overwrite(F.lit(True)))
     return Rewritten(**figures_of(observed))
 
 
+def _rewritten_figures(columns: TableColumns) -> list[Column]:
+    """The figures of :class:`Rewritten`, over `t`, `s` and `wins`."""
+    target = partial(_target_column, "t")
+    keys = f"struct({', '.join(target(name) for name in columns.key_lake)})"
+    figures = (
+        "count_if(NOT s.is_removal) AS winners",
+        "count(t) AS standing",
+        "count_if(wins AND t IS NOT NULL) AS removed",
+        "count_if(wins AND NOT s.is_removal) AS written",
+        f"{fingerprint('s.k', 's.pos', 'wins AND NOT s.is_removal')} AS fingerprint",
+        f"{fingerprint(keys, target(POSITION), 't IS NOT NULL AND NOT wins')} AS kept",
+    )
+    return [F.expr(figure) for figure in figures]
+
+
 def delete_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColumns) -> None:
-    """Delete the rows of all keys that have a winner; of the table, the keys alone are read."""
+    """Delete the rows of all keys that have a winner; only key columns of the table are read."""
     with named(keys_of(day, rows, columns)) as keys:
         statement = f"DELETE FROM {branch} t WHERE {is_of_keys(keys, columns)}"
         with_retry(lambda: day.lake.spark.sql(statement))
@@ -169,7 +170,7 @@ def keys_of(day: TableDay, rows: DataFrame, columns: TableColumns) -> DataFrame:
 
 def is_of_keys(keys: Sql, columns: TableColumns) -> Sql:
     """True for a row `t` of the table that has one of these keys."""
-    same = _same_key(columns, partial(_of_target, "t"), "s")
+    same = _same_key(columns, partial(_target_column, "t"), "s")
     return f"EXISTS (SELECT 1 FROM {keys} s WHERE {same})"
 
 
@@ -178,12 +179,12 @@ def _beats(target: Callable[[Sql], Sql]) -> Sql:
     return f"(s.is_folded OR s.pos > {target(POSITION)})"
 
 
-def _is_below(position: Sequence[int], of_row: Sql = POSITION) -> Sql:
+def _is_below(position: Sequence[int], row_position: Sql = POSITION) -> Sql:
     # slice() keeps the comparison out of Iceberg's filters, which know no arrays.
-    return f"slice({of_row}, 1, 64) < array({', '.join(f'{int(n)}L' for n in position)})"
+    return f"slice({row_position}, 1, 64) < array({', '.join(f'{int(n)}L' for n in position)})"
 
 
-def _of_target(target: Sql, name: str) -> Sql:
+def _target_column(target: Sql, name: str) -> Sql:
     """A column of the table that is written."""
     return f"{target}.{quote(name)}"
 
@@ -209,23 +210,20 @@ def _listed(row: dict[str, Sql]) -> list[Sql]:
     return [f"{sql} AS {name}" for name, sql in row.items()]
 
 
-def _insert(c: OwnColumn, unchanged: Unchanged) -> Sql:
+def _insert(c: OwnColumn, unsent: UnsentColumns) -> Sql:
     """The column of a row that is new."""
-    if c.lake not in unchanged.columns:
+    if c not in unsent.columns:
         return f"s.{c.work}"
-    return case(
-        (f"s.{unchanged.flag(c.index)}", f"s.{unchanged.fill(c.index)}"), otherwise=f"s.{c.work}"
-    )
+    return case((f"s.{c.unsent}", f"s.{c.fill}"), otherwise=f"s.{c.work}")
 
 
-def _update(c: OwnColumn, unchanged: Unchanged, target: Callable[[str], Sql]) -> Sql:
+def _update(c: OwnColumn, unsent: UnsentColumns, target: Callable[[str], Sql]) -> Sql:
     """The column of a row that stands there: what was not sent stays as it is."""
-    if c.lake not in unchanged.columns:
+    if c not in unsent.columns:
         return f"s.{c.work}"
-    carried = f"s.{unchanged.carried_pos(c.index)}"
-    is_later = f"{carried} > {target(POSITION)} OR s.removed_pos > {target(POSITION)}"
+    is_later = f"s.{c.last_pos} > {target(POSITION)} OR s.removed_pos > {target(POSITION)}"
     return case(
-        (f"NOT s.{unchanged.flag(c.index)}", f"s.{c.work}"),
-        (is_later, f"s.{unchanged.fill(c.index)}"),
+        (f"NOT s.{c.unsent}", f"s.{c.work}"),
+        (is_later, f"s.{c.fill}"),
         otherwise=target(c.lake),
     )

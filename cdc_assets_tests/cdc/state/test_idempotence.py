@@ -255,8 +255,8 @@ def test_winners_that_are_lost_before_they_are_written_stop_a_late_day(
     lake = large_lake_of({name: lakes.source_config(tmp_path / "files", tables=TABLES)})
     lakes.run_all(lake, name, DAYS[:2])
     lakes.run_stages(lake, name, DAYS[:3])
-    before, settle = lakes.refs_of(lake, name, CUSTOMERS), apply.settle
-    monkeypatch.setattr(apply, "settle", lambda *given: settle(*given).where("false"))
+    before, compare = lakes.refs_of(lake, name, CUSTOMERS), apply.compare_with_table
+    monkeypatch.setattr(apply, "compare_with_table", lambda *given: compare(*given).where("false"))
     _, errors = lakes.run_tables(lake, name, [DAYS[2]], [CUSTOMERS])
     (error,) = errors.values()
     assert isinstance(error, AuditError)

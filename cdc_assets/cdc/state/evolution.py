@@ -1,0 +1,315 @@
+"""The state table takes on the columns of a day: all DDL of a table is here (FORMATS R3-R6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StructField, StructType
+
+from cdc_assets.cdc.config import RESERVED_PREFIX
+from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
+from cdc_assets.cdc.lake.catalog import column_ddl
+from cdc_assets.cdc.lake.commits import KEY
+from cdc_assets.cdc.lake.retry import with_retry
+from cdc_assets.cdc.names import TableName, ddl_of, quote
+from cdc_assets.cdc.state.configured_types import with_lake
+from cdc_assets.cdc.state.day_types import (
+    OWN_COLUMNS,
+    DayTypes,
+    OwnColumn,
+    TableColumns,
+    day_types,
+    lake_name,
+    message_name,
+    message_types,
+    read_otherwise,
+)
+from cdc_assets.cdc.state.inference import infer
+from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.values import column_types as types
+
+INFERRED = "cdc.inferred-columns"
+
+
+@dataclass(frozen=True)
+class LakeColumns:
+    """The columns of the table as it is: their Spark types and their descriptions."""
+
+    types: Mapping[str, str] = field(default_factory=dict)
+    comments: Mapping[str, str] = field(default_factory=dict)
+
+
+def prepare_columns(day: TableDay) -> TableColumns:
+    """Find the day's types, create or alter the table, and fix how values are read.
+
+    Raises:
+        ConfigError: a column can't be in the lake under its name, or as its configured type.
+        SchemaDriftError: the key's columns or types changed.
+    """
+    before = _lake_columns(day) if day.state else LakeColumns()
+    said = message_types(day)
+    inferred = infer(day, said, before.types)
+    return _evolve(day, day_types(day, said, inferred), before)
+
+
+def _evolve(day: TableDay, wanted: DayTypes, before: LakeColumns) -> TableColumns:
+    """Create the table, or add and widen columns (R5).
+
+    Args:
+        before: the columns before the day; none where there is no table yet.
+    """
+    if day.state is None:
+        _create(day, wanted)
+        before = _lake_columns(day)
+    existing = _with_configured_types(day, wanted, before.types)
+    distinct, left_out = _distinct(existing, wanted.wanted)
+    existing = _with_added(day, wanted, existing, distinct)
+    existing, refused = _with_widened(day, wanted, existing, distinct)
+    _describe(day, wanted, before, {n: kind for n, kind in existing.items() if n in before.types})
+    incompatible = {**wanted.incompatible, **left_out, **refused}
+    inferred = _record_properties(day, wanted, before.types, incompatible)
+    return TableColumns(
+        own=tuple(
+            OwnColumn(message_name(day, name), name, kind, index)
+            for index, (name, kind) in enumerate(existing.items())
+        ),
+        types=wanted,
+        inferred=frozenset(inferred - {lake_name(day, n) for n in day.config.lake_columns}),
+        incompatible=tuple(incompatible.values()),
+    )
+
+
+def _lake_columns(day: TableDay) -> LakeColumns:
+    schema = day.lake.spark.table(day.identifier).schema
+    own = [f for f in schema.fields if not f.name.startswith(RESERVED_PREFIX)]
+    return LakeColumns(
+        {f.name: ddl_of(f.dataType) for f in own},
+        {f.name: f.metadata.get("comment", "") for f in own},
+    )
+
+
+def _create(day: TableDay, wanted: DayTypes) -> None:
+    columns, keys = dict(wanted.wanted), _key_columns(day, wanted)
+    if not wanted.schema_columns:
+        columns = {**{name: columns[name] for name in keys if name in columns}, **columns}
+    distinct, _ = _distinct({}, columns)
+    fields = [
+        StructField(
+            name,
+            DataType.fromDDL(kinds[0]),
+            True,
+            {"comment": _description(day, wanted, name, kinds[0])},
+        )
+        for name, kinds in distinct.items()
+    ]
+    buckets = day.config.bucket
+    is_bucketed = buckets is not None and bool(keys) and keys[0] in columns
+    day.lake.create_state(
+        day.source,
+        TableName.parse(day.table),
+        StructType([*fields, *OWN_COLUMNS.fields]),
+        f"{day.label} as it stood at the end of each day: VERSION AS OF '<day>'",
+        f"bucket({buckets}, {quote(keys[0])})" if is_bucketed else None,
+    )
+
+
+def _key_columns(day: TableDay, wanted: DayTypes) -> list[str]:
+    return [lake_name(day, name) for name in wanted.key_names]
+
+
+def _with_configured_types(
+    day: TableDay, wanted: DayTypes, existing: Mapping[str, str]
+) -> dict[str, str]:
+    """The columns without those that are to get another type on the table's first day.
+
+    They are dropped, and added anew; days before keep the schema that they were written with.
+
+    Raises:
+        ConfigError: on a later day, where the values of the days before would be lost.
+    """
+    entries = {
+        name: wanted.wanted[name][0]
+        for name in (lake_name(day, n) for n in day.config.lake_columns)
+        if name in existing
+    }
+    faults = with_lake(day.source, day.table, existing, entries, day.start, day.day)
+    if faults and day.day > day.start:
+        raise ConfigError([str(fault) for fault in faults])
+    left = _without_contradicted(day, existing, entries)
+    if day.day > day.start:
+        return left
+    return _without_contradicted(day, left, read_otherwise(day, wanted.described, left))
+
+
+def _without_contradicted(
+    day: TableDay, existing: Mapping[str, str], wanted: Mapping[str, str]
+) -> dict[str, str]:
+    """The columns without those of another type than is wanted, which go out of the table."""
+    gone = [n for n, k in wanted.items() if types.evolution(existing[n], k) is None]
+    for name in gone:
+        _alter_table(day, f"DROP COLUMN {quote(name)}")
+    return {name: kind for name, kind in existing.items() if name not in gone}
+
+
+def _with_added(
+    day: TableDay,
+    wanted: DayTypes,
+    existing: Mapping[str, str],
+    columns: Mapping[str, Sequence[str]],
+) -> dict[str, str]:
+    added, last = dict(existing), list(existing)[-1] if existing else None
+    for name in [n for n in columns if n not in existing]:
+        kind = columns[name][0]
+        place = f"AFTER {quote(last)}" if last else "FIRST"
+        column = column_ddl(name, kind, _description(day, wanted, name, kind))
+        _alter_table(day, f"ADD COLUMN {column} {place}")
+        added[name], last = kind, name
+    return added
+
+
+def _with_widened(
+    day: TableDay,
+    wanted: DayTypes,
+    existing: Mapping[str, str],
+    columns: Mapping[str, Sequence[str]],
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The columns after they were widened, and a line for each that can't take on a type."""
+    widened, keys = dict(existing), _key_columns(day, wanted)
+    refused: dict[str, str] = {}
+    for name, kind in ((name, kind) for name, kinds in columns.items() for kind in kinds):
+        changes = types.evolution(widened[name], kind)
+        is_truth = kind == "boolean" and types.is_number(widened[name])
+        if is_truth and name not in keys:
+            continue  # 1 and 0
+        if changes is None:
+            if name in keys:
+                raise _changed_key(day, name, widened[name], kind)
+            refused[name] = f"{name}: {widened[name]} ← {kind}"
+        for path, to, is_new in changes or []:
+            at = quote(name, *path)
+            change = f"ADD COLUMN {at} {to}" if is_new else f"ALTER COLUMN {at} TYPE {to}"
+            _alter_table(day, change)
+        if changes:
+            widened[name] = _lake_columns(day).types[name]
+    return widened, refused
+
+
+def _changed_key(day: TableDay, name: str, existing: str, kind: str) -> SchemaDriftError:
+    """R6: the type of a key never changes silently."""
+    return SchemaDriftError(
+        f"{day.label} {day.day}: key column {name!r} is {existing} and now "
+        f"comes as {kind}. Rebuild the table under the new type, or say the key's type "
+        "in columns:."
+    )
+
+
+def _alter_table(day: TableDay, change: str) -> None:
+    with_retry(partial(day.lake.spark.sql, f"ALTER TABLE {day.identifier} {change}"))
+
+
+# --- names
+
+
+def _distinct(
+    existing: Mapping[str, str], wanted: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, Sequence[str]], dict[str, str]]:
+    """Leave out new columns that Iceberg can't tell from a member of another.
+
+    Its names of members are joined by dots: a column `a.b` beside the member `b` of `a`.
+
+    Returns:
+        The columns that stay, and a line for each that is left out.
+    """
+    taken = {path for name, kind in existing.items() for path in _paths(name, kind)}
+    distinct: dict[str, Sequence[str]] = {}
+    left_out: dict[str, str] = {}
+    for name, kinds in wanted.items():
+        paths = _paths(name, kinds[0])
+        if name not in existing and not taken.isdisjoint(paths):
+            left_out[name] = f"{name!r} is left out: another column has a member so named"
+            continue
+        taken.update(paths)
+        distinct[name] = kinds
+    return distinct, left_out
+
+
+def _paths(name: str, kind: str) -> set[str]:
+    """The full names that Iceberg gives a column and its members."""
+    found: set[str] = set()
+
+    def add(path: str, data_type: DataType) -> None:
+        found.add(path)
+        if isinstance(data_type, StructType):
+            for member in data_type.fields:
+                add(f"{path}.{member.name}", member.dataType)
+        elif isinstance(data_type, ArrayType):
+            add(f"{path}.element", data_type.elementType)
+        elif isinstance(data_type, MapType):
+            add(f"{path}.key", data_type.keyType)
+            add(f"{path}.value", data_type.valueType)
+
+    add(name, DataType.fromDDL(kind) if "<" in kind else LongType())
+    return found
+
+
+# --- descriptions and properties
+
+
+def _description(day: TableDay, wanted: DayTypes, name: str, kind: str) -> str:
+    """What a column of the lake says of itself, as the newest message schemas have it."""
+    said = wanted.described.get(message_name(day, name))
+    return types.description(said, kind) if said else ""
+
+
+def _describe(
+    day: TableDay, wanted: DayTypes, before: LakeColumns, existing: Mapping[str, str]
+) -> None:
+    """Describe columns again where message schemas of the newest day describe them otherwise.
+
+    A column of which the schemas say nothing keeps its description.
+    """
+    published = day.state.tags if day.state else {}
+    if not day.day_facts.schema_ids or max([*published, day.day]) != day.day:
+        return
+    changed: dict[str, str | None] = {}
+    for name, kind in existing.items():
+        text = _description(day, wanted, name, kind)
+        said = wanted.described.get(message_name(day, name))
+        is_said = bool(text) or (said is not None and said.comment is not None)
+        if is_said and text != before.comments.get(name, ""):
+            changed[name] = text or None
+
+    def commit() -> None:
+        update = day.lake.handle(day.identifier).updateSchema()
+        for name, text in changed.items():
+            update.updateColumnDoc(name, text)
+        update.commit()
+
+    if changed:
+        with_retry(commit)
+
+
+def _record_properties(
+    day: TableDay, wanted: DayTypes, before: Mapping[str, str], incompatible: Mapping[str, str]
+) -> set[str]:
+    """Record the key and the columns that no schema has typed; these are returned."""
+    stored = day.state.properties if day.state else {}
+    fresh = wanted.inferred - set(before) if day.state else wanted.inferred
+    known = set(json.loads(stored.get(INFERRED, "[]")))
+    inferred = (known | fresh) - (wanted.schema_columns - set(incompatible))
+    properties = {INFERRED: json.dumps(sorted(inferred), ensure_ascii=False)}
+    if wanted.key_names:
+        properties[KEY] = json.dumps(list(wanted.key_names), ensure_ascii=False)
+
+    def commit() -> None:
+        update = day.lake.handle(day.identifier).updateProperties()
+        for key, value in properties.items():
+            update.set(key, value)
+        update.commit()
+
+    if any(stored.get(key) != value for key, value in properties.items()):
+        with_retry(commit)
+    return inferred

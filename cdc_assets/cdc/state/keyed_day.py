@@ -1,0 +1,166 @@
+"""A day of a table with a key: frames of its events and of the rows that stood; no Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.changes.order_facts import LEAVES_KEY, SAYS_OLD_KEY, compared_elements
+from cdc_assets.cdc.names import column, quote
+from cdc_assets.cdc.positions import literal_position, of_removal
+from cdc_assets.cdc.state.day_types import TableColumns
+from cdc_assets.cdc.state.row_sql import key_types, with_keys
+from cdc_assets.cdc.state.table_day import POSITION, SOURCE_TS, TableDay
+from cdc_assets.cdc.state.table_events import events_on
+from cdc_assets.cdc.values.readers import grown
+
+# The place of an event in Kafka.
+PLACE = ("landing_date", "topic", "partition", "offset", "kafka_time")
+# A row is there after it; the BEFOR half of a split update writes none (W3).
+IS_UPSERT = "op IN ('c', 'u', 'r') AND after IS NOT NULL"
+IS_ROW_CHANGE = f"op = 'd' OR ({IS_UPSERT})"  # it does something to its key
+
+
+@dataclass(frozen=True)
+class KeptEvents:
+    """The events of some days, a local checkpoint, as :func:`with_keys` gives them with `nk`."""
+
+    days: frozenset[date]
+    events: DataFrame
+
+
+@dataclass(frozen=True)
+class KeyedDay:
+    """A day of a table with a key.
+
+    `kept` are events that were read once for all that will ask for them. `copies` has `k`, `topic`,
+    `landing_date`, `position` of row changes that repeat others (O15).
+    """
+
+    day: TableDay
+    columns: TableColumns
+    kept: KeptEvents | None = None
+    copies: DataFrame | None = None
+
+    @property
+    def truncated(self) -> list[int] | None:
+        """The position of the highest truncate of the day."""
+        return self.day.truncated([self.day.day])
+
+    @property
+    def is_all_after(self) -> bool:
+        """Does each row change stand after all that landed before the day?"""
+        return self.day.is_all_after and not self.day.has_split_updates
+
+    # --- events
+
+    def events(self, days: Sequence[date], with_new_key: bool = False) -> DataFrame:
+        """The events of some days, with `k` and `ok`, their key and old key."""
+        if self.kept is None or not self.kept.days.issuperset(days):
+            return with_keys(events_on(self.day, days), self.columns, with_new_key)
+        if self.kept.days == set(days):
+            return self.kept.events
+        return self.kept.events.where(F.col("landing_date").isin(*days))
+
+    def without_copies(self, changes: DataFrame) -> DataFrame:
+        """Row changes without those that repeat others."""
+        if self.copies is None:
+            return changes
+        names = ("k", "topic", "landing_date", "position")
+        return changes.join(self.copies, list(names), "left_anti")
+
+    def old_key_removals(self, events: DataFrame, days: Sequence[date]) -> DataFrame:
+        """The old keys of key changes, as removals: `k`, and their place before the row's (O4).
+
+        An update says its old key itself (D10). A create whose header says it stands behind the
+        delete that takes the row away (D9), and counts only where that one was lost.
+
+        Args:
+            events: of `days`.
+
+        Returns:
+            The columns of events; `left_for`, the key that the row took.
+        """
+        changed = events.where("op IN ('c', 'u') AND ok IS NOT NULL AND NOT (ok <=> k)")
+        left = changed.where(LEAVES_KEY)
+        known = self.day.facts_on_days(days)
+        if not all(facts.is_paired and facts.is_order_known for facts in known):
+            elements = compared_elements()
+            gone = ("k AS gone", f"{elements} AS gone_at")
+            deletes = events.where("op = 'd'").selectExpr(*gone)
+            # The delete may have landed on a day before.
+            others = [d for d in self.day.window if d not in days]
+            if any(facts.ops.get("d") for facts in self.day.facts_on_days(others)):
+                earlier = self.events(others).where("op = 'd'")
+                deletes = deletes.unionByName(earlier.selectExpr(*gone))
+            deletes = deletes.distinct()
+            is_it = F.expr(f"ok = gone AND {elements} <=> gone_at")
+            lone = changed.where(SAYS_OLD_KEY).join(deletes, is_it, "left_anti")
+            left = left.unionByName(lone)
+        return left.withColumns(
+            {"left_for": F.col("k"), "k": F.col("ok"), "position": F.expr(of_removal("position"))}
+        )
+
+    # --- rows
+
+    def standing(self) -> DataFrame | None:
+        """The rows at the end of the day before that no truncate of the day removes."""
+        rows, cut = self.rows_before(self.day.day), self.truncated
+        if rows is None or cut is None:
+            return rows
+        return rows.where(F.col("pos") >= literal_position(cut))
+
+    def rows_before(self, day: date) -> DataFrame | None:
+        """The table as it stood before a day; None where it was not there.
+
+        Returns:
+            `k`, `pos`, `stood_source_ts_ms` and the value of each column.
+        """
+        snapshot = self._snapshot_before(day)
+        return None if snapshot is None else self._table_at(snapshot)
+
+    def columns_before(self, day: date) -> list[str]:
+        """The columns that the table had before a day."""
+        snapshot = self._snapshot_before(day)
+        return [] if snapshot is None else self.day.lake.at(self.day.identifier, snapshot).columns
+
+    def _snapshot_before(self, day: date) -> int | None:
+        state, before = self.day.state, day - timedelta(days=1)
+        if state is None or before not in state.tags or day <= self.day.start:
+            return None
+        return state.tags[before]
+
+    def _table_at(self, snapshot: int) -> DataFrame:
+        day, columns = self.day, self.columns
+        table = day.lake.at(day.identifier, snapshot)
+        present = set(table.columns)
+        if day.earlier_rows is not None:
+            turned = F.expr(day.position_of("rows_in"))
+            table = table.alias("rows_in").withColumn(POSITION, turned)
+        key = F.struct(
+            *(
+                # The snapshot has the types of its own day.
+                (column(name) if name in present else F.lit(None)).cast(kind).alias(work)
+                for name, kind, work in zip(
+                    columns.key_lake, key_types(columns), columns.key_work, strict=True
+                )
+            )
+        )
+        values = [
+            (
+                F.expr(grown(quote(c.lake), table.schema[c.lake].dataType, c.spark))
+                if c.lake in present
+                else F.lit(None).cast(c.spark)
+            ).alias(c.work)
+            for c in columns.own
+        ]
+        return table.select(
+            key.alias("k"),
+            F.col(POSITION).alias("pos"),
+            F.col(SOURCE_TS).alias("stood_source_ts_ms"),
+            *values,
+        )
