@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from operator import itemgetter
 from pathlib import Path
@@ -19,12 +19,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes.keys import judge_keys
+from cdc_assets.cdc.changes.classify import (
+    Classified,
+    EarlierDays,
+    classify,
+    tombstone_verdicts,
+)
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
-from cdc_assets.cdc.changes.reading import placed_by_kafka, read_records
+from cdc_assets.cdc.changes.reading import read_records
 from cdc_assets.cdc.changes.reasons import REASONS
-from cdc_assets.cdc.changes.route import route
-from cdc_assets.cdc.changes.tombstones import judge_tombstones, tables_by_topic
 from cdc_assets.cdc.config import (
     FORMATS,
     Config,
@@ -185,38 +188,30 @@ def inspect_landing(
     with local_checkpoints() as checkpoints:
         landing = checkpoints.add(landing)
         decoding = fetched_decoding(landing, rules.name, rules.source)
-        routed, schemas = _routed(landing, rules, checkpoints, decoding)
-        chosen = routed if offset is None else routed.where(F.col("offset") == offset)
+        classified = _classified(landing, rules, checkpoints, decoding)
+        records = classified.records
+        chosen = records if offset is None else records.where(F.col("offset") == offset)
         rows = [row.asDict() for row in chosen.select(*_columns()).collect()]
     rows.sort(key=itemgetter("line"))
     shown = COLUMNS if offset is None else (*COLUMNS, *DETAILS)
     begins = new_epochs(rows) if offset is None and rules.source.finds_epochs else {}
-    types = said_of_types(rows, rules, schemas)
+    types = said_of_types(rows, rules, classified.schemas)
     for row in rows:
         line = row["line"]
         row["explanation"] = explain(row, rules) + begins.get(line, "") + types.get(line, "")
     return [{name: row[name] for name in shown} for row in rows]
 
 
-def _routed(
+def _classified(
     landing: DataFrame, rules: Rules, checkpoints: Checkpoints, decoding: Decoding | None
-) -> tuple[DataFrame, KnownSchemas]:
-    """Parsed records with `line` (their order), their destination and `nearest_offset`; and the
-    schemas that they carry."""
-    source = rules.source
-    reading = read_records(landing, source, checkpoints, decoding)
-    keys, schemas = reading.keys, reading.landed_schemas(source)
-    parsed = checkpoints.add(reading.parsed.withColumn("line", F.monotonically_increasing_id()))
-    if reading.is_kafka_placed:
-        parsed = placed_by_kafka(parsed, rules.config.timezone)
-    misfits = judge_keys(keys, source, schemas, lambda _: None)
-    if not keys.tombstones:
-        routed = route(parsed, source, keys, schemas, None, misfits)
-        return routed.withColumn("nearest_offset", F.lit(None).cast("bigint")), schemas
-    first = min(shape.day for shape in keys.tombstones)
-    topics = tables_by_topic(parsed)
-    verdicts = judge_tombstones(parsed, topics, first)
-    return route(parsed, source, keys, schemas, verdicts, misfits), schemas
+) -> Classified:
+    """The records with `line`, their order, as if nothing else had landed."""
+    reading = read_records(landing, rules.source, checkpoints, decoding)
+    lines = reading.parsed.withColumn("line", F.monotonically_increasing_id())
+    reading = replace(reading, parsed=checkpoints.add(lines))
+    nothing = EarlierDays()
+    verdicts = tombstone_verdicts(reading, nothing)
+    return classify(reading, nothing, rules.config.timezone, verdicts)
 
 
 def is_small(files: Iterable[Path], limit: int | None = None) -> bool:

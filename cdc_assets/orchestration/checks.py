@@ -17,10 +17,10 @@ import dagster as dg
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.changes.classify import DESTINATIONS
 from cdc_assets.cdc.changes.hidden_changes import Statement, hidden_statements
 from cdc_assets.cdc.changes.order_facts import Scattered, scattered_keys
 from cdc_assets.cdc.changes.reasons import REASONS
-from cdc_assets.cdc.changes.route import DESTINATIONS
 from cdc_assets.cdc.changes.stray_tables import (
     Counts,
     shared_topics,
