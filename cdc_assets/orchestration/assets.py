@@ -21,6 +21,7 @@ import dagster as dg
 from cdc_assets.cdc import lag as lag_stage
 from cdc_assets.cdc import made_of
 from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.changes.figures import count_landed, day_figures
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, JavaError
 from cdc_assets.cdc.java_errors import root_cause
@@ -294,7 +295,7 @@ def _landing(name: str, config: Config) -> dg.AssetsDefinition:
             stage = _stage_days(context, lake, key, days)
             looked_at = _to_look_at(days, stage)
             lake = _suited(lake, name, "landing", looked_at)
-            counts = changes.count_landed(lake, name, looked_at)
+            counts = count_landed(lake, name, looked_at)
             say(_of_days(f"{sum(counts.values())} records", days, stage))
             findings = checks.landing_findings(lake, name, looked_at)
             facts = {d.day: metadata.of_landing(d, counts.get(d.day, 0), config) for d in landed}
@@ -397,8 +398,8 @@ def _changes(name: str, config: Config) -> dg.AssetsDefinition:
                 stages = {t: _stage_days(context, lake, key, days) for t, key in chosen.items()}
                 looked_at = _to_look_at(days, *stages.values())
                 lake = _suited(lake, name, "landing", looked_at)
-                figures = changes.count_by(lake, name, looked_at)
-                totals = {k: sum(sum(f[k].values()) for f in figures.values()) for k in PARSED}
+                figures = day_figures(lake, name, looked_at)
+                totals = {k: sum(f.records(k) for f in figures.values()) for k in PARSED}
                 made = ", ".join(f"{count} {kind}" for kind, count in totals.items())
                 say(_of_days(made, days, next(iter(stages.values()))))
                 if again := [day for day in others if day in days]:

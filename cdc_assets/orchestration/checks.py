@@ -18,6 +18,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.classify import DESTINATIONS
+from cdc_assets.cdc.changes.figures import ChangesFigures
 from cdc_assets.cdc.changes.hidden_changes import Statement, hidden_statements
 from cdc_assets.cdc.changes.order_facts import Scattered, scattered_keys
 from cdc_assets.cdc.changes.reasons import REASONS
@@ -278,13 +279,13 @@ def listed(name: str, faults: Sequence[str]) -> Finding:
 def changes_findings(
     lake: Lake,
     name: str,
-    figures: Mapping[date, Mapping[str, Any]],
+    figures: Mapping[date, ChangesFigures],
     examples: Mapping[date, Sequence[Any]],
 ) -> dict[date, list[Finding]]:
     """The findings of some days of changes.
 
     Args:
-        figures: as :func:`~cdc_assets.cdc.changes.stage.count_by` gives them.
+        figures: as :func:`~cdc_assets.cdc.changes.figures.day_figures` gives them.
         examples: as :func:`quarantine_examples` gives them.
     """
     source, days = lake.config.source(name), sorted(figures)
@@ -296,30 +297,30 @@ def changes_findings(
         epochs = epochs_until(lake, name, days[-1])
         fallen, incomplete = _position_faults(lake, name, days, epochs)
         for day in days:
-            found = unexplained_falls(lake, name, day, epochs) if figures[day]["falls"] else []
+            found = unexplained_falls(lake, name, day, epochs) if figures[day].falls else []
             falls[day] = [*found, *overtaken(lake, name, day, epochs)]
     scattered = scattered_keys(
         lake.spark.table(lake.stage(name, "changes")),
-        {day: figures[day]["scattered"] for day in days if figures[day]["scattered"]},
+        {day: figures[day].scattered for day in days if figures[day].scattered},
         source.shows_values,
     )
     statements = hidden_statements(lake, name, days)
     findings = {}
     for day in days:
         of_day = figures[day]
-        counted = {table: sum(of_day[table].values()) for table in DESTINATIONS}
-        written = {table: of_day["written"].get(table, 0) for table in DESTINATIONS}
-        reached, further = sum(written.values()), of_day["further_rows"]
+        counted = {table: of_day.records(table) for table in DESTINATIONS}
+        written = {table: of_day.written.get(table, 0) for table in DESTINATIONS}
+        reached, further = sum(written.values()), of_day.further_rows
         extra = {
             table: count
-            for table, count in of_day["tables"].items()
+            for table, count in of_day.tables.items()
             if table is not None and not source.knows(table)
         }
         findings[day] = [
             Finding(
                 "nothing_lost",
-                reached == of_day["landed"] + further and counted == written,
-                {"landed": of_day["landed"], "reached": reached}
+                reached == of_day.landed + further and counted == written,
+                {"landed": of_day.landed, "reached": reached}
                 | ({"further_rows_of_records": further} if further else {})
                 | ({} if counted == written else {"counted": counted, "written": written}),
             ),
@@ -339,8 +340,8 @@ def changes_findings(
                 day,
             ),
             _statements_finding(statements.get(day, [])),
-            _protected_finding(source, of_day["unprotected"]),
-            _topics_finding(lake, name, day, of_day["topics"]),
+            _protected_finding(source, of_day.unprotected),
+            _topics_finding(lake, name, day, of_day.topics),
             _alive_finding(lake.config, source, day, alive.get(day)),
         ]
     return findings
@@ -354,10 +355,10 @@ def _reasons_finding(
     name: str,
     reasons: Sequence[str],
     source: SourceConfig,
-    of_day: Mapping[str, Any],
+    of_day: ChangesFigures,
     examples: Sequence[Any],
 ) -> Finding:
-    found = {reason: of_day["quarantine"].get(reason, 0) for reason in reasons}
+    found = {reason: of_day.quarantine.get(reason, 0) for reason in reasons}
     count = sum(found.values())
     metadata: dict[str, Any] = dict(found)
     if count:
@@ -368,21 +369,21 @@ def _reasons_finding(
             if e.reason in found
         ]
         metadata["examples"] = dg.MetadataValue.md(markdown.bullets(lines))
-    return _quarantine_finding(name, source, count, of_day["landed"], found, metadata)
+    return _quarantine_finding(name, source, count, of_day.landed, found, metadata)
 
 
 def quarantine_findings(
-    source: SourceConfig, figures: Mapping[date, Mapping[str, Any]]
+    source: SourceConfig, figures: Mapping[date, ChangesFigures]
 ) -> dict[date, list[Finding]]:
     """`records_readable` of some days: how much is in quarantine, why, and what to do.
 
     Args:
-        figures: as :func:`~cdc_assets.cdc.changes.stage.count_by` gives them.
+        figures: as :func:`~cdc_assets.cdc.changes.figures.day_figures` gives them.
     """
     findings = {}
     for day, of_day in figures.items():
-        landed = of_day["landed"]
-        found = {**dict.fromkeys(REASONS, 0), **of_day["quarantine"]}
+        landed = of_day.landed
+        found = {**dict.fromkeys(REASONS, 0), **of_day.quarantine}
         count, limit = sum(found.values()), source.quarantine_error_count
         metadata: dict[str, Any] = {
             "quarantined": count,
@@ -540,13 +541,13 @@ def _position_faults(
     return fallen, incomplete
 
 
-def _may_begin(lake: Lake, name: str, figures: Iterable[Mapping[str, Any]]) -> bool:
+def _may_begin(lake: Lake, name: str, figures: Iterable[ChangesFigures]) -> bool:
     """May an epoch begin on some days, or what a former stream sends land there?"""
     streams: dict[str, set[str]] = {}
     for of_day in figures:
-        if of_day["falls"]:
+        if of_day.falls:
             return True
-        for table, of_table in of_day["streams"].items():
+        for table, of_table in of_day.streams.items():
             streams.setdefault(table, set()).update(of_table)
     return any(len(of) > 1 for of in streams.values()) or has_several_streams(lake, name)
 

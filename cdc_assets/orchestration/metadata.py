@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 from pyspark.sql.types import StructField, StructType
 
+from cdc_assets.cdc.changes.figures import ChangesFigures
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import RESERVED_PREFIX, Config
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES
@@ -149,34 +150,31 @@ def of_landing(landed: LandedDay | KafkaDay, records: int, config: Config) -> di
     }
 
 
-def of_changes(figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def of_changes(figures: ChangesFigures) -> dict[str, dict[str, Any]]:
     """A parsed day: metadata for changes, control and quarantine.
 
     What did not occur is 0, so that a plot over the days has its good days.
     """
     ops: dict[str, int] = {}
-    for label, count in figures["changes"].items():
+    for label, count in figures.changes.items():
         op, _, source_op = label.partition(":")
         if source_op not in FIRST_HALVES:
             ops[op] = ops.get(op, 0) + count
 
-    def total(kind: str) -> int:
-        return sum(figures[kind].values())
-
     return {
         "changes": {
-            "dagster/partition_row_count": total("changes"),
-            "landed": figures["landed"],
-            "quarantined": total("quarantine"),
+            "dagster/partition_row_count": figures.records("changes"),
+            "landed": figures.landed,
+            "quarantined": figures.records("quarantine"),
             **_counts("op", OPS, ops),
         },
         "control": {
-            "dagster/partition_row_count": total("control"),
-            **_counts("op", CONTROL_OPS, figures["control"]),
+            "dagster/partition_row_count": figures.records("control"),
+            **_counts("op", CONTROL_OPS, figures.control),
         },
         "quarantine": {
-            "dagster/partition_row_count": total("quarantine"),
-            **_counts("reason", REASONS, figures["quarantine"]),
+            "dagster/partition_row_count": figures.records("quarantine"),
+            **_counts("reason", REASONS, figures.quarantine),
         },
     }
 

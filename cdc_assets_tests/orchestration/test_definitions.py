@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets import definitions
-from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.changes.figures import ChangesFigures, day_figures
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import Config, TableConfig, load_config, parse_config
 from cdc_assets.cdc.errors import ConfigError
@@ -219,7 +219,7 @@ def test_the_share_of_quarantined_records_decides_how_bad_they_are(
 ) -> None:
     raw = {"start_date": DAYS[0], "sources": {"s": source_config(tmp_path, **settings)}}
     source = parse_config(raw, tmp_path).source("s")
-    figures = {DAYS[0]: {"landed": 1000, "quarantine": quarantined}}
+    figures = {DAYS[0]: ChangesFigures(landed=1000, quarantine=quarantined)}
     (finding,) = checks.quarantine_findings(source, figures)[DAYS[0]]
     assert finding.passed == (severity is None)
     if severity is not None:
@@ -233,7 +233,7 @@ def test_one_bad_message_is_no_error_however_few_landed_beside_it(tmp_path: Path
     source = parse_config(raw, tmp_path).source("s")
 
     def severity(count: int) -> dg.AssetCheckSeverity | None:
-        figures = {DAYS[0]: {"landed": 3, "quarantine": {"malformed_json": count}}}
+        figures = {DAYS[0]: ChangesFigures(landed=3, quarantine={"malformed_json": count})}
         return checks.quarantine_findings(source, figures)[DAYS[0]][0].severity
 
     assert severity(1) == dg.AssetCheckSeverity.WARN
@@ -252,7 +252,7 @@ def test_a_check_of_some_reasons_is_as_bad_as_their_share(
     limits = {"quarantine_error_percent": 2}
     lake = lake_of({name: source_config(tmp_path, tables=tables, **limits)})
     run_stages(lake, name, DAYS[:1])
-    figures = changes.count_by(lake, name, DAYS[:1])
+    figures = day_figures(lake, name, DAYS[:1])
     found = {f.name: f for f in checks.changes_findings(lake, name, figures, {})[DAYS[0]]}
     severities = {n: found[n].severity for n in ("op_codes_known", "keys_present")}
     assert not any(found[n].passed for n in severities)
@@ -489,7 +489,7 @@ def test_heartbeats_keep_a_quiet_source_alive(lake_of: LakeOf, tmp_path: Path, n
     ev.write_landing(tmp_path, landed)
     lake = lake_of({name: source_config(tmp_path, max_silence_minutes=60)})
     run_stages(lake, name, DAYS)
-    figures = changes.count_by(lake, name, DAYS)
+    figures = day_figures(lake, name, DAYS)
     findings = checks.changes_findings(lake, name, figures, {})
     alive = {day: f for day in DAYS for f in findings[day] if f.name == "source_alive"}
     assert [alive[day].passed for day in DAYS] == [True, False, False]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cdc_assets.cdc.changes.stage import count_by
+from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.envelopes.canal import type_of
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.orchestration import checks
@@ -215,7 +215,7 @@ def test_the_lake_and_the_model_agree(lake: Lake, source: dict[str, Any], landin
 
 @pytest.mark.slow
 def test_no_row_of_a_message_is_lost(lake: Lake, landing: Landing) -> None:
-    figures = count_by(lake, SOURCE, DAYS)
+    figures = day_figures(lake, SOURCE, DAYS)
     findings = checks.changes_findings(lake, SOURCE, figures, {})
     of_day = next(f for f in findings[D1] if f.name == "nothing_lost")
     assert of_day.passed

@@ -17,9 +17,10 @@ import pytest
 import yaml
 from pyspark.sql import Row as PlainRow
 
+from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.protected import protect, protected_schemas
-from cdc_assets.cdc.changes.stage import count_by, make_changes
+from cdc_assets.cdc.changes.stage import make_changes
 from cdc_assets.cdc.config import Config, TableConfig, parse_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.lake.catalog import Lake
@@ -283,7 +284,7 @@ def test_a_day_without_a_protected_column_fails_its_check(
     log = renamed(name)
     lake = made(lake_of, name, tmp_path, log, {"key": ["id"], "hash": ["mail"]})
     days = sorted(log.landed)
-    findings = checks.changes_findings(lake, name, count_by(lake, name, days), {})
+    findings = checks.changes_findings(lake, name, day_figures(lake, name, days), {})
     first, second = (
         next(f for f in findings[day] if f.name == "columns_protected") for day in days
     )

@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cli import inspect as inspection
@@ -47,7 +47,7 @@ def lake_with(lake_of: LakeOf, folder: Path, log: ServerLog) -> Lake:
 
 def in_order(lake: Lake, name: str, number: int) -> Finding:
     """`positions_in_order` of a day."""
-    figures = changes.count_by(lake, name, [DAYS[number]])
+    figures = day_figures(lake, name, [DAYS[number]])
     of_day = changes_findings(lake, name, figures, {})[DAYS[number]]
     (found,) = (finding for finding in of_day if finding.name == "positions_in_order")
     return found

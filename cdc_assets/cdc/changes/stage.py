@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame, Row
 
 from cdc_assets.cdc import made_of
 from cdc_assets.cdc.changes.classify import (
-    DESTINATIONS,
     classify,
     tombstone_verdicts,
 )
@@ -26,16 +25,14 @@ from cdc_assets.cdc.changes.earlier_days import (
     earlier_days,
     known_schemas,
 )
-from cdc_assets.cdc.changes.facts import COMMENT, ORDER, count_facts, read_facts
+from cdc_assets.cdc.changes.facts import COMMENT, ORDER, count_facts
 from cdc_assets.cdc.changes.message_schemas import SchemaOfTable
 from cdc_assets.cdc.changes.protected import (
     PROTECTED,
     check_found,
     check_keys,
-    missing_columns,
 )
 from cdc_assets.cdc.changes.reading import read_records
-from cdc_assets.cdc.changes.stray_tables import counts_of
 from cdc_assets.cdc.changes.written import (
     change_rows,
     control_rows,
@@ -190,73 +187,3 @@ def _none(lake: Lake, identifier: str) -> DataFrame:
 def _ordered(rows: DataFrame) -> DataFrame:
     """Files clustered by table, so that a table's merge reads its own part."""
     return rows.sortWithinPartitions("landing_date", "table_name", "topic", "partition", "offset")
-
-
-def count_landed(lake: Lake, name: str, days: Sequence[date]) -> dict[date, int]:
-    """Records that landed on some days, also those removed since; a day without any is left out."""
-    rows = lake.stage_days(name, "landing", days)
-    counts = {r.landing_date: r["count"] for r in rows.groupBy("landing_date").count().collect()}
-    commits = lake.day_commits(lake.stage(name, "landing"))
-    removed = {day: commits[day].removed for day in days if day in commits}
-    return {**counts, **{day: count for day, count in removed.items() if count is not None}}
-
-
-def count_by(lake: Lake, name: str, days: Sequence[date]) -> dict[date, dict[str, Any]]:
-    """Figures of made days: records per destination, op, table and reason.
-
-    `written` is what the files of each destination hold, by their own metadata; `further_rows` are
-    those beyond the first of their record; `scattered` are tables that may have events of one key
-    and of equal positions in several partitions; `falls` are events below one at a lower offset of
-    their partition, which a redelivery or a new server sends; `streams` are those of each table;
-    `unprotected` are, by table, the columns of `exclude` and `hash` that none of its rows has;
-    `topics` are the changes by topic and table.
-    """
-    figures: dict[date, dict[str, Any]] = {
-        day: {
-            "landed": 0,
-            "further_rows": 0,
-            "written": {},
-            "tables": {},
-            "scattered": [],
-            "falls": 0,
-            "streams": {},
-            "unprotected": {},
-            "topics": {},
-            **{table: {} for table in DESTINATIONS},
-        }
-        for day in days
-    }
-    for day, count in count_landed(lake, name, days).items():
-        figures[day]["landed"] = count
-    for table in DESTINATIONS:
-        for day, files in lake.day_files(lake.stage(name, table), days).items():
-            figures[day]["written"][table] = files.records
-    facts = read_facts(lake, name, days)
-    for (day, table), missing in missing_columns(facts, lake.config.source(name)).items():
-        figures[day]["unprotected"][table] = missing
-    for day, topics in counts_of(facts).items():
-        figures[day]["topics"] = topics
-    for fact in facts:
-        if fact.destination == PROTECTED:
-            continue
-        if fact.destination == ORDER:
-            figures[fact.landing_date]["falls"] += fact.falls or 0
-            if fact.stream is not None and fact.first_kafka_ms is not None:
-                of_table = figures[fact.landing_date]["streams"].setdefault(fact.table_name, set())
-                of_table.add(fact.stream)
-            if fact.scattered:
-                figures[fact.landing_date]["scattered"].append(fact.table_name)
-            continue
-        of_day = figures[fact.landing_date]
-        of_day["further_rows"] += fact.further_rows or 0
-        label = {
-            "changes": f"{fact.op}:{fact.source_op}",
-            "control": fact.op,
-            "quarantine": fact.reason,
-        }[fact.destination]
-        counts = of_day[fact.destination]
-        counts[label] = counts.get(label, 0) + fact.records
-        if fact.destination == "changes":
-            tables = of_day["tables"]
-            tables[fact.table_name] = tables.get(fact.table_name, 0) + fact.records
-    return figures

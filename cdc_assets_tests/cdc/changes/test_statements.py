@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.changes.stage import count_by
+from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.envelopes import statements
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.sqltext import Query
@@ -238,7 +238,7 @@ def test_statements_of_other_formats_empty_their_tables_too(
 
 
 def findings_of(lake: Lake, number: int) -> dict[str, Finding]:
-    figures = count_by(lake, "s", [DAYS[number]])
+    figures = day_figures(lake, "s", [DAYS[number]])
     return {f.name: f for f in changes_findings(lake, "s", figures, {})[DAYS[number]]}
 
 

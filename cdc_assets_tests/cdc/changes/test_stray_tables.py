@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.cdc.changes.stage import count_by
+from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.changes.stray_tables import stray_tables
 from cdc_assets.orchestration import checks
 from cdc_assets_tests import events as ev
@@ -59,7 +59,7 @@ def test_a_record_on_the_topic_of_another_table_fails_the_check(
     tables = {"public.a": {"key": ["id"]}, "public.b": {"key": ["id"]}}
     lake = lake_of({name: lakes.source_config(tmp_path, tables=tables)})
     lakes.run_stages(lake, name, DAYS)
-    findings = checks.changes_findings(lake, name, count_by(lake, name, DAYS), {})
+    findings = checks.changes_findings(lake, name, day_figures(lake, name, DAYS), {})
     first, second = (
         next(f for f in findings[day] if f.name == "tables_on_their_topics") for day in DAYS
     )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.config import local_path
 from cdc_assets.cdc.errors import ConcurrentRunError, MissingDayError
 from cdc_assets.cdc.lake import maintenance
@@ -62,7 +63,7 @@ def test_old_days_leave_the_landing_and_nothing_else(
     # Days that are made stay made, and their check still adds up.
     assert changes.make_changes(lake, name, DAYS) == []
     assert [report.made for report in run_all(lake, name, DAYS).values()] == [False] * 4
-    figures = changes.count_by(lake, name, DAYS)
+    figures = day_figures(lake, name, DAYS)
     findings = checks.changes_findings(lake, name, figures, {})
     assert all(f.passed for day in DAYS for f in findings[day] if f.name == "nothing_lost")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
 from cdc_assets.orchestration import checks
@@ -72,7 +72,7 @@ def test_what_comes_later_than_late_days_is_counted(
 
 def test_a_position_that_lacks_a_part_is_counted(made: tuple[Lake, lakes.Reports]) -> None:  # O4
     lake, _ = made
-    figures = changes.count_by(lake, SOURCE, DAYS)
+    figures = day_figures(lake, SOURCE, DAYS)
     by_day = checks.changes_findings(lake, SOURCE, figures, {})
     found = {
         day: next(f for f in findings if f.name == "positions_complete")

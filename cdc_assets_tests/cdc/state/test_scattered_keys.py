@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from cdc_assets.cdc.changes import stage as changes
+from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.orchestration import checks
 from cdc_assets.orchestration.checks import Finding
@@ -24,7 +24,7 @@ TABLE = ("shop", "slots")
 def of_order(lake: Lake, source: str) -> Finding:
     """What `positions_in_order` says of the day."""
     lakes.run_stages(lake, source, [ev.DAY])
-    figures = changes.count_by(lake, source, [ev.DAY])
+    figures = day_figures(lake, source, [ev.DAY])
     found = checks.changes_findings(lake, source, figures, {})[ev.DAY]
     return next(f for f in found if f.name == "positions_in_order")
 
