@@ -23,7 +23,7 @@ from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import build_session
 from cdc_assets.cdc.state import stage as table_days
-from cdc_assets.orchestration.assets import TABLES_AT_ONCE
+from cdc_assets.orchestration.assets.body import STAGES_AT_ONCE
 from cdc_assets_tests import bench, lakes
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.lakes import land
@@ -158,14 +158,14 @@ def measure(folder: Path, tell: Callable[[str], None], tables: int, events: int)
     lake = landed_lake(folder, tell, days, tables, events)
     clock = Clock(lake, tell)
     clock.time("stages of two days", lambda: make_stages(lake, days))
-    clock.time("first day", lambda: make_tables(lake, days[:1], tables, TABLES_AT_ONCE, False))
+    clock.time("first day", lambda: make_tables(lake, days[:1], tables, STAGES_AT_ONCE, False))
 
     def second(at_once: int, force: bool) -> None:
         make_tables(lake, days[1:], tables, at_once, force)
 
-    beside = clock.time("second day, side by side", lambda: second(TABLES_AT_ONCE, False))
+    beside = clock.time("second day, side by side", lambda: second(STAGES_AT_ONCE, False))
     alone = clock.time("second day, one at a time", lambda: second(1, True))
-    nothing = clock.time("nothing new", lambda: second(TABLES_AT_ONCE, False))
+    nothing = clock.time("nothing new", lambda: second(STAGES_AT_ONCE, False))
     figures = clock.figures
     figures["a table's day, side by side, s"] = round(beside / tables, 3)
     figures["a table's day, one at a time, s"] = round(alone / tables, 3)
@@ -188,7 +188,7 @@ def backfill(
     stages = clock.time(f"stages of {days} days", lambda: make_stages(lake, span))
     merges = clock.time(
         f"{days} days of {tables} tables",
-        lambda: make_tables(lake, span, tables, TABLES_AT_ONCE, False),
+        lambda: make_tables(lake, span, tables, STAGES_AT_ONCE, False),
     )
     last = clock.time(
         "last day, one at a time", lambda: make_tables(lake, span[-1:], tables, 1, True)

@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 from cdc_assets.cdc.lag.measurement import KINDS
-from cdc_assets.cli.report import Count, Figures, Seconds, Size
+from cdc_assets.cli.report.data import Count, Figures, Seconds, Size
 from cdc_assets.orchestration.recorded_runs import Verdict
 
 FIRST = date(2026, 10, 25)

@@ -22,8 +22,8 @@ from py4j.java_gateway import GatewayClient
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.changes.findings import ParsedDays, changes_findings, quarantine_examples
-from cdc_assets.cdc.changes.stage import count_by
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.findings import Finding
 from cdc_assets.cdc.lake.catalog import Lake
@@ -98,7 +98,7 @@ def landing_found(lake: Lake, source: str, days: Sequence[date]) -> dict[date, l
 
 def changes_found(lake: Lake, source: str, days: Sequence[date]) -> dict[date, list[Finding]]:
     """What the checks of `changes` find on some days."""
-    parsed = ParsedDays(lake, source, count_by(lake, source, days))
+    parsed = ParsedDays(lake, source, day_figures(lake, source, days))
     return changes_findings(parsed, quarantine_examples(parsed), order_findings(parsed))
 
 
@@ -268,11 +268,17 @@ CHANGE_FIELDS = (
 
 def destinations_read(lake: Lake, source: str) -> list[Row]:
     """Where each landed record of a source went, and why."""
+    tables = ("changes", "control", "quarantine")
+    return destinations_in({table: stage_rows(lake, source, table) for table in tables})
+
+
+def destinations_in(rows: Mapping[str, Iterable[Row]]) -> list[Row]:
+    """As :func:`destinations_read`, of the rows of each table."""
     names = ("landing_date", "topic", "partition", "offset", "reason")
     return [
         {"destination": destination, **{name: row.get(name) for name in names}}
-        for destination in ("changes", "control", "quarantine")
-        for row in stage_rows(lake, source, destination)
+        for destination, of_table in rows.items()
+        for row in of_table
     ]
 
 
@@ -285,9 +291,14 @@ def destinations_expected(classified: Mapping[date, Iterable[Classified]]) -> li
     ]
 
 
-@deep_recursion()
 def changes_read(lake: Lake, source: str) -> list[Row]:
     """The changes of a source, images in canonical JSON."""
+    return changes_in(stage_rows(lake, source, "changes"))
+
+
+@deep_recursion()
+def changes_in(rows: Iterable[Row]) -> list[Row]:
+    """As :func:`changes_read`, of rows of `changes`."""
     names = ("landing_date", "topic", "partition", "offset", *CHANGE_FIELDS)
     return [
         {
@@ -295,7 +306,7 @@ def changes_read(lake: Lake, source: str) -> list[Row]:
             **{name: _key(row[name]) for name in ("key", "old_key", "new_key")},
             **{name: _image(json_value(row[name])) for name in ("before", "after")},
         }
-        for row in stage_rows(lake, source, "changes")
+        for row in rows
     ]
 
 

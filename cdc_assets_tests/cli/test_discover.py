@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from cdc_assets.cdc.config import load_config, parse_config
+from cdc_assets.cdc.discovery import landing_place, sources_block
 from cdc_assets.cdc.discovery.evidence import Findings, Table, Tried, best_format
+from cdc_assets.cdc.discovery.landing_place import Place
 from cdc_assets.cdc.errors import LandingError
-from cdc_assets.cli import discover as discovery
-from cdc_assets.cli import inspect as inspection
+from cdc_assets.cli import landing_session
 from cdc_assets.cli.app import app
-from cdc_assets.cli.discover import Place
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -54,10 +54,10 @@ def _discovered(
     spark: SparkSession, folder: Path, **options: Any
 ) -> tuple[Findings, dict[str, Any], str]:
     place = Place("shop", str(folder), str(folder))
-    found = discovery.discover(spark, place, **options)
-    text = discovery.as_yaml(found, place)
+    found = landing_place.discover(spark, place, **options)
+    text = sources_block.as_yaml(found, place)
     block = yaml.safe_load(text)
-    assert block == discovery.proposed(found, place)
+    assert block == sources_block.proposed(found, place)
     return found, block["sources"]["shop"], text
 
 
@@ -193,7 +193,7 @@ def test_each_judgement_is_a_comment_and_so_is_what_could_not_be_told(
 
 def test_json_is_an_object_a_table(debezium: tuple[Findings, dict[str, Any], str]) -> None:
     found, source, _ = debezium
-    rows = list(discovery.as_rows(found, Place("shop", "landing", "landing")))
+    rows = list(sources_block.as_rows(found, Place("shop", "landing", "landing")))
     assert {row["table"]: row["config"] for row in rows} == source["tables"]
     plain = next(row for row in rows if row["table"] == "public.plain")
     assert (plain["records"], plain["ops"], plain["topics"]) == (
@@ -337,8 +337,8 @@ def test_no_name_breaks_the_yaml(table: str, column: str, topic: str) -> None:
     seen.members[column].kinds["BIGINT"] = seen.members[column].without_schema = 1
     found = Findings("debezium", [], tables={name: seen})
     place = Place("on", "landing", "landing")
-    text = discovery.as_yaml(found, place)
-    assert yaml.safe_load(text) == discovery.proposed(found, place)
+    text = sources_block.as_yaml(found, place)
+    assert yaml.safe_load(text) == sources_block.proposed(found, place)
 
 
 def seen_tables(namespace: str, count: int) -> dict[str, Table]:
@@ -356,9 +356,9 @@ def test_a_namespace_of_many_tables_is_a_pattern_and_what_needs_settings() -> No
     tables["public.t03"].unkeyed["none"] = 3
     found = Findings("debezium", [], tables=tables)
     place = Place("shop", "landing", "landing")
-    text = discovery.as_yaml(found, place)
+    text = sources_block.as_yaml(found, place)
     block = yaml.safe_load(text)
-    assert block == discovery.proposed(found, place)
+    assert block == sources_block.proposed(found, place)
     proposed = block["sources"]["shop"]["tables"]
     assert proposed.pop("public.*") == {}
     assert proposed.pop("public.t03") == {"key": "none"}
@@ -374,14 +374,16 @@ def test_a_name_that_holds_a_wildcard_is_proposed_in_quotes() -> None:
     table = Table("public.a*b")
     table.ops["c"], table.keys[("id",)] = 1, 1
     found = Findings("debezium", [], tables={table.name: table})
-    block = discovery.proposed(found, Place("shop", "landing", "landing"))
+    block = sources_block.proposed(found, Place("shop", "landing", "landing"))
     assert list(block["sources"]["shop"]["tables"]) == ['public."a*b"']
-    assert yaml.safe_load(discovery.as_yaml(found, Place("shop", "landing", "landing"))) == block
+    assert (
+        yaml.safe_load(sources_block.as_yaml(found, Place("shop", "landing", "landing"))) == block
+    )
 
 
 def test_a_table_that_the_lake_could_not_hold_is_a_comment() -> None:
     found = Findings("debezium", [], tables={"changes.a": Table("changes.a")})
-    text = discovery.as_yaml(found, Place("shop", "landing", "landing"))
+    text = sources_block.as_yaml(found, Place("shop", "landing", "landing"))
     assert yaml.safe_load(text)["sources"]["shop"]["tables"] == {}
     assert "# changes.a: its namespace is the name of one of the source's own tables" in text
 
@@ -430,8 +432,8 @@ def test_the_sample_is_discovered_as_its_configuration_says(spark: SparkSession)
         folder = expected["landing"]["files"]
         registry = config.source(name).landing.registry
         place = Place(name, folder, str(REPOSITORY / folder), named_registry=registry)
-        found = discovery.discover(spark, place)
-        source = discovery.proposed(found, place)["sources"][name]
+        found = landing_place.discover(spark, place)
+        source = sources_block.proposed(found, place)["sources"][name]
         as_config(source, "2026-11-01")
         assert source["format"] == expected["format"]
         assert set(source["tables"]) >= set(expected["tables"])
@@ -474,7 +476,7 @@ def test_a_place_is_a_source_a_folder_a_day_or_a_file(project: Path) -> None:
     day = project / "my landing" / str(ev.DAY)
 
     def place(text: str) -> Place:
-        return discovery.resolve(text, None, None)[0]
+        return landing_place.resolve(text, None, None)[0]
 
     assert place("my landing") == Place("my_landing", "my landing", str(day.parent))
     assert place(str(day)) == Place("my_landing", "my landing", str(day.parent), day=ev.DAY)
@@ -489,14 +491,14 @@ def test_an_empty_folder_is_an_error_that_says_what_is_expected(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(LandingError, match=r"<folder>/<YYYY-MM-DD>/\*.jsonl"):
-        discovery.discover(spark, Place("shop", str(tmp_path), str(tmp_path)))
+        landing_place.discover(spark, Place("shop", str(tmp_path), str(tmp_path)))
 
 
 def test_rows_go_to_stdout_and_the_rest_to_stderr(
     spark: SparkSession, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The session of all tests in place of one of the command's own, which would stop this one.
-    monkeypatch.setattr(inspection, "session", lambda _, is_small: nullcontext(spark))
+    monkeypatch.setattr(landing_session, "session", lambda _, is_small: nullcontext(spark))
     log = PgLog()
     log.create(id=1)
     log.tombstone(id=1)
@@ -532,7 +534,7 @@ def invoke(
     spark: SparkSession, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Result]:
     """`invoke("discover", …)` in a project's folder, with the session of all tests."""
-    monkeypatch.setattr(inspection, "session", lambda _, is_small: nullcontext(spark))
+    monkeypatch.setattr(landing_session, "session", lambda _, is_small: nullcontext(spark))
     return lambda *arguments: CliRunner().invoke(app, [*arguments, "--verbose"])
 
 

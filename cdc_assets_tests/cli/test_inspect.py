@@ -16,8 +16,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.changes.reasons import REASONS
-from cdc_assets.cli import inspect as inspection
-from cdc_assets.cli.inspect import Rules
+from cdc_assets.cdc.discovery import inspection
+from cdc_assets.cdc.discovery.rules import Rules
+from cdc_assets.cdc.landing.files import read_file
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.events import DataWorksLog, Landing, PgLog
 from cdc_assets_tests.lakes import config_of, source_config
@@ -208,7 +209,7 @@ def test_a_file_outside_a_days_folder_has_the_days_of_its_timestamps_else_today(
         columns |= {"timestamp": pa.array(stamps, pa.timestamp("us", "UTC"))}
         columns |= {"key": pa.nulls(3, pa.binary()), "value": [value.encode()] * 3}
         pq.write_table(pa.table(columns), file)
-    landing = inspection.read_file(spark, file, rules.name, config).orderBy("offset")
+    landing = read_file(spark, file, rules.name, config).orderBy("offset")
     days = [row.landing_date for row in landing.select("landing_date").collect()]
     assert days == [date(2026, 11, 4), date(2026, 11, 5), config.today()]
     rows = inspection.inspect_file(spark, file, rules)

@@ -23,10 +23,11 @@ from cdc_assets.cdc.lake.figures import LAG_COLUMNS
 from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
 from cdc_assets.cdc.lake.tables import find_table
 from cdc_assets.cdc.state.findings import CHECKS
-from cdc_assets.cli import report_page
 from cdc_assets.cli.app import app
-from cdc_assets.cli.report import Count, Figures, Seconds, Size, gather
-from cdc_assets.cli.report_page import headline, page, page_data
+from cdc_assets.cli.report import charts
+from cdc_assets.cli.report import page as report_page
+from cdc_assets.cli.report.data import Count, Figures, Seconds, Size, gather
+from cdc_assets.cli.report.page import headline, page, page_data
 from cdc_assets.orchestration import recorded_runs
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
@@ -429,7 +430,9 @@ def test_a_missing_lake_and_missing_days_are_the_errors_of_lag(project: Path) ->
 
 
 def test_plotly_is_imported_by_the_report_alone() -> None:
-    says = "import sys, cdc_assets.cli.app, cdc_assets.cli.report; print('plotly' in sys.modules)"
+    says = (
+        "import sys, cdc_assets.cli.app, cdc_assets.cli.report.data; print('plotly' in sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", says],
         cwd=REPOSITORY,
@@ -478,7 +481,7 @@ def test_the_page_asks_the_network_for_nothing() -> None:
 def test_hours_are_columns_as_fine_as_the_page_bears() -> None:
     for tables, days, step in ((3, 6, 1), (3, 30, 2), (200, 30, 4), (200, 6, 1), (3, 400, 24)):
         figures = empty_figures(days)
-        found, columns = report_page._hour_columns(figures.start, figures.end, tables)
+        found, columns = charts._hour_columns(figures.start, figures.end, tables)
         assert found == step, (tables, days)
         assert len(columns) == -(-24 * days // step) <= 400
         assert columns[0] == f"{FIRST} 00:00"

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets import definitions
+from cdc_assets.cdc.changes.figures import ChangesFigures
 from cdc_assets.cdc.changes.findings import quarantine_findings
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import Config, TableConfig, load_config, parse_config
@@ -218,7 +219,7 @@ def test_the_share_of_quarantined_records_decides_how_bad_they_are(
 ) -> None:
     raw = {"start_date": DAYS[0], "sources": {"s": source_config(tmp_path, **settings)}}
     source = parse_config(raw, tmp_path).source("s")
-    figures = {DAYS[0]: {"landed": 1000, "quarantine": quarantined}}
+    figures = {DAYS[0]: ChangesFigures(landed=1000, quarantine=quarantined)}
     (finding,) = quarantine_findings(source, figures)[DAYS[0]]
     assert finding.passed == (severity is None)
     if severity is not None:
@@ -232,7 +233,7 @@ def test_one_bad_message_is_no_error_however_few_landed_beside_it(tmp_path: Path
     source = parse_config(raw, tmp_path).source("s")
 
     def severity(count: int) -> Severity | None:
-        figures = {DAYS[0]: {"landed": 3, "quarantine": {"malformed_json": count}}}
+        figures = {DAYS[0]: ChangesFigures(landed=3, quarantine={"malformed_json": count})}
         return quarantine_findings(source, figures)[DAYS[0]][0].severity
 
     assert severity(1) == Severity.WARN

@@ -17,7 +17,7 @@ import yaml
 from pyspark.sql import DataFrame
 
 from cdc_assets.cdc.changes.facts import ORDER, facts_of, read_facts
-from cdc_assets.cdc.changes.stage import count_by
+from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
@@ -183,13 +183,13 @@ def test_reasons_of_each_day_are_counted_as_the_model_counts_them(
     samples: dict[str, Sample], source: str
 ) -> None:
     sample = samples[source]
-    figures = count_by(sample.lake, sample.name, DAYS)
+    figures = day_figures(sample.lake, sample.name, DAYS)
     for day, of_day in sample.classified.items():
         reasons = Counter(found.reason for found in of_day if found.reason)
-        assert figures[day]["quarantine"] == dict(reasons), day
+        assert figures[day].quarantine == dict(reasons), day
         control = Counter(found.op for found in of_day if found.destination == "control")
-        assert figures[day]["control"] == dict(control), day
-        assert figures[day]["landed"] == len(sample.landed[day]), day
+        assert figures[day].control == dict(control), day
+        assert figures[day].landed == len(sample.landed[day]), day
 
 
 @pytest.mark.parametrize("source", SOURCES)

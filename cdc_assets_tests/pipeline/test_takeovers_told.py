@@ -12,13 +12,13 @@ import dagster as dg
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc import markdown
+from cdc_assets.cdc.discovery import inspection
+from cdc_assets.cdc.discovery.rules import rules_of_format
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.findings import Finding, Severity
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cli import inspect as inspection
 from cdc_assets.cli.doctor.findings import Context, Status
 from cdc_assets.cli.doctor.lake import epochs
-from cdc_assets.cli.inspect import rules_of_format
 from cdc_assets.orchestration.assets.build import build_assets
 from cdc_assets.orchestration.assets.keys import table_key
 from cdc_assets.orchestration.records import SNAPSHOT

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from cdc_assets.cli.report_page import page as page_of
+from cdc_assets.cli.report.page import page as page_of
 from cdc_assets_tests.figures import HOSTILE, empty_figures, figures_of
 
 pytestmark = [pytest.mark.ui, pytest.mark.slow]

@@ -7,7 +7,7 @@ floor reads these few rows and none of its changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 
 from pyspark.sql import DataFrame, Row
@@ -35,7 +35,6 @@ from cdc_assets.cdc.values.placeholders import may_hold_placeholder
 
 TABLE, COMMENT = FACTS, "counts of the records of each day by destination, table and op"
 
-SchemaOfTable = tuple[str, str]  # a table and the id of a message schema
 ORDER = "order"  # the destination of facts that are of a table's events as a whole
 _ALIKE = (
     "landing_date", "destination", "table_name", "db", "op", "source_op", "reason", "epoch",
@@ -272,34 +271,6 @@ def read_facts(
         rows = _in_todays_form(lake, name, [max(earlier)], tables)
         found += _partitions(rows, lake.config.timezone).to(columns.FACTS).collect()
     return found
-
-
-def first_uses(
-    lake: Lake, name: str, schemas: Collection[SchemaOfTable], without: Sequence[date]
-) -> dict[SchemaOfTable, date]:
-    """The first day on which changes of a table carry a schema, of days but these; a job.
-
-    Args:
-        schemas: tables and ids of message schemas.
-        without: days that are being made again.
-    """
-    rows = (
-        lake.spark.table(lake.stage(name, TABLE))
-        .where(~landed_on(without) & F.col("schema_id").isin(sorted({i for _, i in schemas})))
-        .where("destination = 'changes'")
-        .groupBy("table_name", "schema_id")
-        .agg(F.min("landing_date").alias("first"))
-        .collect()
-    )
-    return {
-        (r.table_name, r.schema_id): r.first for r in rows if (r.table_name, r.schema_id) in schemas
-    }
-
-
-def has_facts_of_all(lake: Lake, name: str) -> bool:
-    """Whether all days of changes have their facts; those of early versions have none."""
-    changes, recorded = (lake.day_commits(name, t) for t in ("changes", TABLE))
-    return all(day in recorded for day in changes)
 
 
 def count_by_epoch(

@@ -16,10 +16,11 @@ from pyspark.sql import Row, Window
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc import markdown
+from cdc_assets.cdc.changes.classify import DESTINATIONS
 from cdc_assets.cdc.changes.facts import came_ms, read_facts
+from cdc_assets.cdc.changes.figures import ChangesFigures
 from cdc_assets.cdc.changes.hidden_changes import Statement, hidden_statements
 from cdc_assets.cdc.changes.reasons import REASONS
-from cdc_assets.cdc.changes.route import DESTINATIONS
 from cdc_assets.cdc.changes.stray_tables import (
     Counts,
     stray_tables,
@@ -81,12 +82,12 @@ class ParsedDays:
     Args:
         lake: where they are.
         source: whose they are.
-        figures: by day, as :func:`~cdc_assets.cdc.changes.stage.count_by` gives them.
+        figures: by day, as :func:`~cdc_assets.cdc.changes.figures.day_figures` gives them.
     """
 
     lake: Lake
     source: str
-    figures: Mapping[date, Mapping[str, Any]]
+    figures: Mapping[date, ChangesFigures]
 
     @property
     def settings(self) -> SourceConfig:
@@ -125,7 +126,7 @@ def changes_findings(
     lake, settings = parsed.lake, parsed.settings
     newest = newest_records(parsed)
     statements = hidden_statements(lake, parsed.source, _days_with_statements(parsed))
-    topics = {day: parsed.figures[day]["topics"] for day in parsed.days}
+    topics = {day: parsed.figures[day].topics for day in parsed.days}
     before = tables_before(lake, parsed.source, topics)
     findings = {}
     for day in parsed.days:
@@ -134,26 +135,26 @@ def changes_findings(
             _nothing_lost(figures),
             _reasons_finding("op_codes_known", _OP_REASONS, settings, figures, quarantined),
             _reasons_finding("keys_present", _KEY_REASONS, settings, figures, quarantined),
-            _tables_configured(settings, figures["tables"]),
+            _tables_configured(settings, figures.tables),
             *order[day],
             _no_hidden_changes(statements.get(day, [])),
-            _columns_protected(settings, figures["unprotected"]),
+            _columns_protected(settings, figures.unprotected),
             _tables_on_their_topics(topics[day], before.get(day, {})),
             _source_alive(lake.config, settings, day, newest.get(day)),
         ]
     return findings
 
 
-def _nothing_lost(figures: Mapping[str, Any]) -> Finding:
-    counted = {table: sum(figures[table].values()) for table in DESTINATIONS}
-    written = {table: figures["written"].get(table, 0) for table in DESTINATIONS}
-    reached, further = sum(written.values()), figures["further_rows"]
-    values = {"landed": figures["landed"], "reached": reached}
+def _nothing_lost(figures: ChangesFigures) -> Finding:
+    counted = {table: figures.records(table) for table in DESTINATIONS}
+    written = {table: figures.written.get(table, 0) for table in DESTINATIONS}
+    reached, further = sum(written.values()), figures.further_rows
+    values = {"landed": figures.landed, "reached": reached}
     if further:
         values["further_rows_of_records"] = further
     return Finding(
         "nothing_lost",
-        reached == figures["landed"] + further and counted == written,
+        reached == figures.landed + further and counted == written,
         values if counted == written else {**values, "counted": counted, "written": written},
     )
 
@@ -162,10 +163,10 @@ def _reasons_finding(
     name: str,
     reasons: Sequence[str],
     settings: SourceConfig,
-    figures: Mapping[str, Any],
+    figures: ChangesFigures,
     examples: Sequence[Row],
 ) -> Finding:
-    found = {reason: figures["quarantine"].get(reason, 0) for reason in reasons}
+    found = {reason: figures.quarantine.get(reason, 0) for reason in reasons}
     values: dict[str, Any] = dict(found)
     if any(found.values()):
         values["examples"] = markdown.bullets(
@@ -174,20 +175,20 @@ def _reasons_finding(
             for e in examples
             if e.reason in found
         )
-    return _quarantine_finding(name, settings, figures["landed"], found, values)
+    return _quarantine_finding(name, settings, figures.landed, found, values)
 
 
 def quarantine_findings(
-    settings: SourceConfig, figures: Mapping[date, Mapping[str, Any]]
+    settings: SourceConfig, figures: Mapping[date, ChangesFigures]
 ) -> dict[date, list[Finding]]:
     """`records_readable` of some days: how much is in quarantine, why, and what to do.
 
     Args:
         settings: the source's, with the limits.
-        figures: as :func:`~cdc_assets.cdc.changes.stage.count_by` gives them.
+        figures: as :func:`~cdc_assets.cdc.changes.figures.day_figures` gives them.
     """
     return {
-        day: [_records_readable(settings, counted["landed"], counted["quarantine"])]
+        day: [_records_readable(settings, counted.landed, counted.quarantine)]
         for day, counted in figures.items()
     }
 
@@ -258,7 +259,7 @@ def quarantine_examples(parsed: ParsedDays) -> dict[date, list[Row]]:
         Rows of `landing_date, reason, table_name, topic, partition, offset, detail`; `detail`,
         which may hold a part of a message, is null where the source shows no values.
     """
-    days = [day for day in parsed.days if parsed.figures[day]["written"].get("quarantine")]
+    days = [day for day in parsed.days if parsed.figures[day].written.get("quarantine")]
     if not days:
         return {}
     shows = parsed.settings.shows_values
@@ -292,9 +293,9 @@ def _tables_configured(settings: SourceConfig, tables: Mapping[str | None, int])
 def _days_with_statements(parsed: ParsedDays) -> list[date]:
     """The days whose `control` may have DDL: all others have counts of all their records."""
 
-    def may_have(figures: Mapping[str, Any]) -> bool:
-        control = figures["control"]
-        is_counted = sum(control.values()) == figures["written"].get("control", 0)
+    def may_have(figures: ChangesFigures) -> bool:
+        control = figures.control
+        is_counted = sum(control.values()) == figures.written.get("control", 0)
         return not is_counted or "ddl" in control
 
     return [day for day in parsed.days if may_have(parsed.figures[day])]
@@ -340,7 +341,7 @@ def newest_records(parsed: ParsedDays) -> dict[date, int]:
     facts = _by_day(fact for fact in parsed.facts if fact.destination in sent)
     newest, unknown = {}, []
     for day in parsed.days:
-        found, written = facts.get(day, []), parsed.figures[day]["written"]
+        found, written = facts.get(day, []), parsed.figures[day].written
         times = [fact.newest_ms for fact in found]
         is_counted = sum(f.records for f in found) == sum(written.get(t, 0) for t in sent)
         if None in times or not is_counted:

@@ -58,7 +58,7 @@ def readable_as(kind: str, unquoted: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*kinds, "string"]))
 
 
-def settled_form(counts: Mapping[KeyForm, int], before: KeyForm | None) -> KeyForm | None:
+def majority_key_form(counts: Mapping[KeyForm, int], before: KeyForm | None) -> KeyForm | None:
     """The form of a table's keys on a day; None where the records leave it open.
 
     Args:

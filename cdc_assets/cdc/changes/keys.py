@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes.key_forms import KeyForm, readable_as, settled_form
+from cdc_assets.cdc.changes.key_forms import KeyForm, majority_key_form, readable_as
 from cdc_assets.cdc.changes.message_schemas import Carried, KnownSchemas, MessageSchemas
 from cdc_assets.cdc.config import SourceConfig
-from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.sqltext import Query, Sql, case, few_rows, is_one_of, literal
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.readers import canonical_key, of_member
-from cdc_assets.cdc.values.strict_json import shallow
 
 
 @dataclass(frozen=True)
@@ -125,43 +124,80 @@ def _typed(columns: types.ColumnTypes) -> types.ColumnTypes:
 
 def judge_keys(
     keys: KeyShapes,
-    source: SourceConfig,
+    settings: SourceConfig,
     schemas: KnownSchemas,
-    before: Callable[[str], KeyForm | None],
+    before: Mapping[str, KeyForm | None],
 ) -> dict[Shape, str]:
     """The shapes of keys that their table can't hold, each with what is wrong (R6).
 
     Args:
         keys: :func:`key_shapes` of some days.
-        source: the rules; only keys of configured tables are judged.
+        settings: only keys of configured tables are judged.
         schemas: all that landed up to these days.
-        before: gives the form of a table's keys before these days; asked only in doubt.
+        before: the form of a table's keys before these days, of :func:`tables_in_doubt`.
     """
-    by_table: dict[str, dict[date, dict[KeyForm, dict[Shape, int]]]] = {}
-    for shape, count in keys.shapes.items():
-        config = source.tables.get(shape.table_name)
-        if config is not None and config.key not in ("none", "row"):
-            form = _form(shape, source, schemas)
-            of_day = by_table.setdefault(shape.table_name, {}).setdefault(shape.day, {})
-            of_day.setdefault(form, {})[shape] = count
     misfits: dict[Shape, str] = {}
-    for table, days in by_table.items():
-        so_far: KeyForm | None = None
-        for day, forms in sorted(days.items()):
-            bare = [s for s in keys.of_tombstones([table]) if s.day == day and s.names]
-            lone = {shape: _form(shape, source, schemas) for shape in bare}
-            if len({*forms, *lone.values()}) > 1 and so_far is None:
-                so_far = before(table)
-            counts = {form: sum(shapes.values()) for form, shapes in forms.items()}
-            settled = settled_form(counts, so_far)
-            so_far = settled or so_far
-            if settled is None:
+    for table, days in _forms_by_table(keys, settings, schemas).items():
+        form = before.get(table)
+        for forms in days:
+            form_of_day = majority_key_form(forms.counts(), form)
+            if form_of_day is None:
                 continue
-            of_rows = {shape: form for form, shapes in forms.items() for shape in shapes}
-            for shape, form in {**of_rows, **lone}.items():
-                if not settled.holds(form):
-                    misfits[shape] = f"the key is ({form}), the table's is ({settled})"
+            form = form_of_day
+            for shape, own in (*forms.rows.items(), *forms.tombstones.items()):
+                if not form.holds(own):
+                    misfits[shape] = f"the key is ({own}), the table's is ({form})"
     return misfits
+
+
+def tables_in_doubt(
+    keys: KeyShapes, settings: SourceConfig, schemas: KnownSchemas
+) -> Iterator[str]:
+    """Tables with keys of several forms: what their keys were before says which are right."""
+    for table, (first, *_) in _forms_by_table(keys, settings, schemas).items():
+        # One form on the first day is the table's from then on.
+        if len({*first.rows.values(), *first.tombstones.values()}) > 1:
+            yield table
+
+
+@dataclass(frozen=True)
+class _DayForms:
+    """The forms of a table's keys on a day: of its rows and of tombstones."""
+
+    rows: Mapping[Shape, KeyForm]
+    tombstones: Mapping[Shape, KeyForm]
+    records: Mapping[Shape, int]
+
+    def counts(self) -> Counter[KeyForm]:
+        """How many records have keys of each form."""
+        counts: Counter[KeyForm] = Counter()
+        for shape, form in self.rows.items():
+            counts[form] += self.records[shape]
+        return counts
+
+
+def _forms_by_table(
+    keys: KeyShapes, settings: SourceConfig, schemas: KnownSchemas
+) -> dict[str, list[_DayForms]]:
+    """The forms of each configured table's keys, day by day."""
+    by_table: dict[str, dict[date, dict[Shape, KeyForm]]] = {}
+    for shape in keys.shapes:
+        table = settings.tables.get(shape.table_name)
+        if table is not None and table.key not in ("none", "row"):
+            days = by_table.setdefault(shape.table_name, {})
+            days.setdefault(shape.day, {})[shape] = _form(shape, settings, schemas)
+    found: dict[str, list[_DayForms]] = {}
+    for name, days in by_table.items():
+        tombstones = [shape for shape in keys.of_tombstones([name]) if shape.names]
+        found[name] = [
+            _DayForms(
+                rows,
+                {s: _form(s, settings, schemas) for s in tombstones if s.day == day},
+                keys.shapes,
+            )
+            for day, rows in sorted(days.items())
+        ]
+    return found
 
 
 def _form(shape: Shape, source: SourceConfig, schemas: KnownSchemas) -> KeyForm:
@@ -172,37 +208,6 @@ def _form(shape: Shape, source: SourceConfig, schemas: KnownSchemas) -> KeyForm:
         for name, kind in kinds.items()
     }
     return KeyForm(tuple((n, typed.get(n, inferred.get(n, ()))) for n in sorted(shape.names)))
-
-
-def key_form_before(
-    lake: Lake, name: str, table: str, first: date, schemas: KnownSchemas
-) -> KeyForm | None:
-    """The form of a table's keys on its newest day of changes before `first`, if it has one."""
-    rows = lake.spark.table(lake.stage(name, "changes")).where(
-        (F.col("landing_date") < F.lit(first))
-        & (F.col("table_name") == table)
-        & F.col("key").isNotNull()
-    )
-    newest = rows.agg(F.max("landing_date").alias("day")).first()
-    if newest is None or newest.day is None:
-        return None
-    of_day = rows.where(F.col("landing_date") == F.lit(newest.day))
-    found = of_day.agg(
-        F.collect_set(F.array_sort(F.json_object_keys("key"))).alias("names"),
-        F.expr(f"schema_of_variant_agg({shallow('key')})").alias("kind"),
-    ).first()
-    if found is None or len(found.names) != 1:
-        return None
-    inferred = types.columns_of_inference(found.kind or "")
-    configured = types.columns_of_config(lake.config.source(name).tables[table].columns)
-    known = types.as_configured(schemas.latest(table, newest.day), configured, is_key=True)
-    # The hash of a value says nothing of its type.
-    hashed = lake.config.source(name).tables[table].hash
-    columns = (
-        (n, known.get(n) or (None if n in hashed else inferred.get(n)))
-        for n in sorted(found.names[0])
-    )
-    return KeyForm(tuple((n, (kind.spark,) if kind else ()) for n, kind in columns))
 
 
 def _with_plans(

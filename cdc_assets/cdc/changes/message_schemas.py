@@ -16,13 +16,15 @@ from cdc_assets.cdc.changes.parse import with_texts
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of, with_document
 from cdc_assets.cdc.envelopes.formats import format_of
-from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.registry.decode import Decoding
 from cdc_assets.cdc.sqltext import case, few_rows, is_object, literal, with_columns
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.strict_json import DOCUMENT, document_in, with_strict_json
 
 log = logging.getLogger(__name__)
+
+
+SchemaOfTable = tuple[str, str]  # a table and the id of a message schema
 
 
 class RecordPlace(NamedTuple):
@@ -137,8 +139,8 @@ def _is_at(place: RecordPlace) -> str:
 class KnownSchemas:
     """The message schemas of a source, read once for a stage."""
 
-    columns: Mapping[tuple[str, str], types.ColumnTypes]  # (table_name, schema_id)
-    first_landed: Mapping[tuple[str, str], date]
+    columns: Mapping[SchemaOfTable, types.ColumnTypes]
+    first_landed: Mapping[SchemaOfTable, date]
 
     def latest(self, table_name: str, day: date) -> types.ColumnTypes:
         """All columns of a table as its schemas up to a day say, the latest winning.
@@ -169,7 +171,7 @@ class KnownSchemas:
             found.setdefault(name, []).append((schema_id, landed))
         return found
 
-    def moved(self, to: Mapping[tuple[str, str], date | None]) -> KnownSchemas:
+    def moved(self, to: Mapping[SchemaOfTable, date | None]) -> KnownSchemas:
         """These, some with another first day; None for those that no record has any more."""
         gone = {key for key, first in to.items() if first is None}
         columns = {key: of for key, of in self.columns.items() if key not in gone}
@@ -188,21 +190,12 @@ class KnownSchemas:
         return KnownSchemas(parsed, landed)
 
 
+NO_SCHEMAS = KnownSchemas({}, {})
+
+
 def columns_of_schema(text: str, source: SourceConfig) -> types.ColumnTypes:
     """The row's columns, in order, of a schema that a message carried."""
     return format_of(source).columns_of_schema(types.schema_document(text))
-
-
-def known_schemas(lake: Lake, name: str, tables: Iterable[str] | None = None) -> KnownSchemas:
-    """Read the table `schemas`; it has a row a table and schema version."""
-    identifier = lake.stage(name, "schemas")
-    if not lake.exists(identifier):
-        return KnownSchemas({}, {})
-    # A registry's schemas are no table's.
-    frame = lake.spark.table(identifier).where("table_name IS NOT NULL")
-    if tables is not None:
-        frame = frame.where(F.col("table_name").isin(list(tables)))
-    return KnownSchemas({}, {}).joined(frame.collect(), lake.config.source(name))
 
 
 def schemas_carried(groups: Iterable[Row]) -> dict[tuple[str | None, Carried], RecordPlace]:
@@ -216,31 +209,6 @@ def schemas_carried(groups: Iterable[Row]) -> dict[tuple[str | None, Carried], R
         before = found.get((r.table_name, carried), place)
         found[r.table_name, carried] = min(before, place)
     return found
-
-
-def fresh_schemas(
-    carried: Mapping[tuple[str | None, Carried], RecordPlace],
-    schemas: MessageSchemas,
-    known: KnownSchemas,
-) -> list[Row]:
-    """Schemas that are not known, or landed before the day known: rows of the table `schemas`."""
-    first: dict[tuple[str, str], date] = {}
-    for (table, what), place in carried.items():
-        schema_id = schemas.id_of(what)
-        if table is not None and schema_id is not None:
-            of_table = (table, schema_id)
-            first[of_table] = min(first.get(of_table, date.max), place.landing_date)
-    return [
-        Row(
-            schema_id=i,
-            table_name=table,
-            schema=schemas.texts[i],
-            first_landed=landed,
-            registry_id=None,
-        )
-        for (table, i), landed in first.items()
-        if known.first_landed.get((table, i), date.max) > landed
-    ]
 
 
 def with_schema_ids(parsed: DataFrame, schemas: MessageSchemas) -> DataFrame:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cdc_assets.cdc import markdown
+from cdc_assets.cdc.changes.figures import ChangesFigures
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES
 from cdc_assets.cdc.markdown import Markdown
@@ -14,34 +15,34 @@ from cdc_assets.cdc.metadata import OPS, counts
 CONTROL_OPS = ("message", "heartbeat", "transaction", "ddl", "tombstone", "other")
 
 
-def changes_day(figures: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def changes_day(figures: ChangesFigures) -> dict[str, dict[str, Any]]:
     """The values of `changes`, `control` and `quarantine`.
 
     Args:
-        figures: of the day, as :func:`~cdc_assets.cdc.changes.stage.count_by` gives them.
+        figures: of the day, as :func:`~cdc_assets.cdc.changes.figures.day_figures` gives them.
     """
     ops: dict[str, int] = {}
-    for label, count in figures["changes"].items():
+    for label, count in figures.changes.items():
         op, _, source_op = label.partition(":")
         if source_op not in FIRST_HALVES:
             ops[op] = ops.get(op, 0) + count
     changes, control, quarantine = (
-        sum(figures[table].values()) for table in ("changes", "control", "quarantine")
+        figures.records(table) for table in ("changes", "control", "quarantine")
     )
     return {
         "changes": {
             "dagster/partition_row_count": changes,
-            "landed": figures["landed"],
+            "landed": figures.landed,
             "quarantined": quarantine,
             **counts("op", OPS, ops),
         },
         "control": {
             "dagster/partition_row_count": control,
-            **counts("op", CONTROL_OPS, figures["control"]),
+            **counts("op", CONTROL_OPS, figures.control),
         },
         "quarantine": {
             "dagster/partition_row_count": quarantine,
-            **counts("reason", REASONS, figures["quarantine"]),
+            **counts("reason", REASONS, figures.quarantine),
         },
     }
 

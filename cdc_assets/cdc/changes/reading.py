@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from datetime import date
+from functools import cached_property, reduce
 from operator import and_
 
 from pyspark.sql import DataFrame, Row, Window
@@ -17,7 +18,7 @@ from cdc_assets.cdc.changes.message_schemas import (
     KnownSchemas,
     MessageSchemas,
     RecordPlace,
-    fresh_schemas,
+    SchemaOfTable,
     read_schemas,
     schemas_carried,
     with_schema_ids,
@@ -103,40 +104,68 @@ def _bounded(parsed: DataFrame, most: int, checkpoints: Checkpoints) -> tuple[Da
 class Reading:
     """The records of some days, read, and what they have in common."""
 
+    settings: SourceConfig  # by which they were read
+    decoding: Decoding | None
     parsed: DataFrame  # a local checkpoint, with the `schema_id` of each
     carried: Mapping[tuple[str | None, Carried], RecordPlace]
     schemas: MessageSchemas
     keys: KeyShapes
     is_kafka_placed: bool  # some of them need :func:`placed_by_kafka`
 
-    def landed_schemas(self, source: SourceConfig) -> KnownSchemas:
-        """The schemas that these records carry, without a lake."""
-        none = KnownSchemas({}, {})
-        return none.joined(fresh_schemas(self.carried, self.schemas, none), source)
+    @cached_property
+    def first_landed(self) -> Mapping[SchemaOfTable, date]:
+        """The schemas that readable records of tables carry, with the day of the first of them."""
+        first: dict[SchemaOfTable, date] = {}
+        for (table, what), place in self.carried.items():
+            schema_id = self.schemas.id_of(what)
+            if table is not None and schema_id is not None:
+                known = first.get((table, schema_id), date.max)
+                first[table, schema_id] = min(known, place.landing_date)
+        return first
+
+    def new_schemas(self, known: KnownSchemas) -> list[Row]:
+        """Schemas that are not known, or that landed before the day known: rows of `schemas`."""
+        return [
+            Row(
+                schema_id=schema_id,
+                table_name=table,
+                schema=self.schemas.texts[schema_id],
+                first_landed=landed,
+                registry_id=None,
+            )
+            for (table, schema_id), landed in self.first_landed.items()
+            if known.first_landed.get((table, schema_id), date.max) > landed
+        ]
+
+    def joined_schemas(self, known: KnownSchemas) -> KnownSchemas:
+        """The schemas known before and those of these records."""
+        return known.joined(self.new_schemas(known), self.settings)
 
 
 def read_records(
     landing: DataFrame,
-    source: SourceConfig,
+    settings: SourceConfig,
     checkpoints: Checkpoints,
     decoding: Decoding | None = None,
 ) -> Reading:
     """Read landing rows in one pass, and count what was read in groups."""
-    parsed = checkpoints.add(parse(landing, source, decoding=decoding))
-    parsed, groups = _bounded(parsed, source.max_kinds, checkpoints)
-    schemas = read_schemas(landing, source, _examples(groups), decoding)
+    parsed = checkpoints.add(parse(landing, settings, decoding=decoding))
+    parsed, groups = _bounded(parsed, settings.max_kinds, checkpoints)
+    schemas = read_schemas(landing, settings, _examples(groups), decoding)
     if schemas.no_starts:
         # What stands before the payload is not a schema: such messages are read whole.
         starts = literals(schemas.no_starts)
         text = "CAST(value AS string)"
         hashed = start_hash(text, parts_of(text))
         # None of them was written with a registry: those have schemas.
-        again = parse(landing.where(f"{hashed} IN ({starts})"), source, whole=True)
+        again = parse(landing.where(f"{hashed} IN ({starts})"), settings, whole=True)
         cut = parsed.where(f"NOT coalesce(cut_hash IN ({starts}), false)")
         parsed = checkpoints.add(cut.unionByName(again))
-        parsed, groups = _bounded(parsed, source.max_kinds, checkpoints)
-        schemas = read_schemas(landing, source, _examples(groups), decoding)
+        parsed, groups = _bounded(parsed, settings.max_kinds, checkpoints)
+        schemas = read_schemas(landing, settings, _examples(groups), decoding)
     return Reading(
+        settings,
+        decoding,
         with_schema_ids(parsed.drop("cut_hash"), schemas),
         schemas_carried(groups),
         schemas,

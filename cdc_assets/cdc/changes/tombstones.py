@@ -8,53 +8,43 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.parse import IDENTITY, parse
-from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.registry.decode import Decoding
+from cdc_assets.cdc.changes.reading import Reading
 from cdc_assets.cdc.sqltext import case, literal, with_columns
 
 
-def settle_tombstones(
-    lake: Lake,
-    name: str,
-    parsed: DataFrame,
-    before: DataFrame | None,
-    first: date,
-    decoding: Decoding | None = None,
-) -> DataFrame:
-    """Tell tombstones that follow their own delete from lone ones (D11).
+def history_of_keys(reading: Reading, landing_before: DataFrame | None) -> DataFrame:
+    """The records that share topic, partition and key bytes with a tombstone.
 
     Args:
-        parsed: records of some days from `first` on.
-        before: what landed on the day before `first`; None where nothing did.
-        decoding: how records are decoded that were written with a schema registry.
+        reading: the records of some days.
+        landing_before: what landed on the day before them; None where nothing did.
 
     Returns:
-        `IDENTITY` of each tombstone, `follows_delete`, and its `table_name`: what its topic's
-        name says, else the topic's only table (null where that has none or several).
+        `IDENTITY, message_key, kind, op, table_name, reason` of these, and of the tombstones
+        without a key, which follow nothing.
     """
-    source = lake.config.source(name)
-    slim = parsed.select(*IDENTITY, "message_key", "kind", "op", "table_name", "reason")
+    slim = reading.parsed.select(*IDENTITY, "message_key", "kind", "op", "table_name", "reason")
     tombstones = slim.where("kind = 'tombstone' AND reason IS NULL AND length(message_key) > 0")
     place = ["topic", "partition", "message_key"]
     history = slim.join(tombstones.select(*place).distinct(), place, "left_semi").unionByName(
         slim.where("kind = 'tombstone' AND coalesce(length(message_key), 0) = 0")
     )
-    if before is not None:
-        keys = tombstones.selectExpr("topic", "partition", "message_key AS key").distinct()
-        of_keys = before.join(keys, ["topic", "partition", "key"], "left_semi")
-        read = parse(of_keys.to(before.schema), source, whole=True, decoding=decoding)
-        earlier = read.select(*slim.columns)
-        history = history.unionByName(earlier)
-    return judge_tombstones(history, _topic_tables(lake, name, parsed, first), first)
+    if landing_before is None:
+        return history
+    keys = tombstones.selectExpr("topic", "partition", "message_key AS key").distinct()
+    rows = landing_before.join(keys, ["topic", "partition", "key"], "left_semi")
+    rows = rows.to(landing_before.schema)
+    read = parse(rows, reading.settings, whole=True, decoding=reading.decoding)
+    return history.unionByName(read.select(*slim.columns))
 
 
-def judge_tombstones(history: DataFrame, topics: DataFrame, first: date) -> DataFrame:
+def classify_tombstones(history: DataFrame, topics: DataFrame, first: date) -> DataFrame:
     """Each tombstone of `history` from `first` on against the nearest record before it (D11).
 
     Args:
-        history: parsed records: all that share topic, partition and key bytes with a tombstone,
-            and the tombstones without a key, which follow nothing.
+        history: as :func:`history_of_keys` gives it.
         topics: as :func:`tables_by_topic` gives them.
+        first: tombstones of earlier days are left out.
 
     Returns:
         `IDENTITY`, `follows_delete`, `tombstone_table`, and `nearest_offset`, where the nearest
@@ -91,27 +81,17 @@ def judge_tombstones(history: DataFrame, topics: DataFrame, first: date) -> Data
     )
 
 
-def _topic_tables(lake: Lake, name: str, parsed: DataFrame, first: date) -> DataFrame:
-    """As :func:`tables_by_topic`, with what the lake has seen before `first`."""
-    seen = _rows_seen(parsed)
-    identifier = lake.stage(name, "changes")
-    if lake.exists(identifier):
-        past = lake.spark.table(identifier).where(F.col("landing_date") < F.lit(first))
-        seen = seen.unionByName(past.select("topic", "table_name", "landing_date"))
-    return _by_topic(seen)
+def tables_by_topic(parsed: DataFrame, earlier: DataFrame | None) -> DataFrame:
+    """`topic`, `seen`: the tables of each topic and the day each was first seen.
 
-
-def tables_by_topic(parsed: DataFrame) -> DataFrame:
-    """`topic`, `seen`: the tables of each topic and the day each was first seen."""
-    return _by_topic(_rows_seen(parsed))
-
-
-def _rows_seen(parsed: DataFrame) -> DataFrame:
+    Args:
+        parsed: the records of some days.
+        earlier: `topic, table_name, landing_date` of changes before these.
+    """
     rows = parsed.where("kind = 'row' AND reason IS NULL")
-    return rows.select("topic", "table_name", "landing_date")
-
-
-def _by_topic(seen: DataFrame) -> DataFrame:
+    seen = rows.select("topic", "table_name", "landing_date")
+    if earlier is not None:
+        seen = seen.unionByName(earlier)
     return (
         seen.where("table_name IS NOT NULL")
         .groupBy("topic", "table_name")

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes.message_schemas import KnownSchemas
+from cdc_assets.cdc.changes.message_schemas import NO_SCHEMAS, KnownSchemas
 from cdc_assets.cdc.changes.parse import with_texts
 from cdc_assets.cdc.changes.reading import Reading, read_records
 from cdc_assets.cdc.config import WITH_DATABASES, LandingConfig, RegistryConfig, SourceConfig
@@ -292,7 +292,7 @@ def _count(
     """Count what was read: two jobs, side by side."""
     parsed = checkpoints.add(_slim(reading.parsed))
     counting = pool.submit(_counted_records, parsed)
-    schemas = reading.landed_schemas(source)
+    schemas = reading.joined_schemas(NO_SCHEMAS)
     members = _counted_members(parsed, schemas, source)
     return _Counted(source, schemas, counting.result(), members)
 

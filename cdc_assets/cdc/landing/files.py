@@ -13,12 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.config import local_path
+from cdc_assets.cdc.config import Config, local_path
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.expected import expect
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
@@ -31,6 +32,7 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _IGNORED = ("_", ".")  # how names start that are passed over, as Spark and Hadoop do
 _TEXTS = (".jsonl", ".jsonl.gz")
 LANDED = (*_TEXTS, ".parquet")  # how landed files end
+NO_DAY = date(1970, 1, 1)  # of a file that lies in no day's folder
 _PARQUET_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 _NO_TIMESTAMP = -1  # what Kafka's clients give for a record without one
 _END_OF_TIME_MS = 253_402_300_800_000  # year 10000: no DATE, no Python datetime goes there
@@ -431,3 +433,34 @@ def unreadable(
         "nothing of this day was landed. Deliver the file again, or move it away",
         path,
     )
+
+
+def read_file(
+    spark: SparkSession, file: Path, name: str, config: Config | None = None
+) -> DataFrame:
+    """The landing rows of one file (`LANDING`), in its order; `landing_date` is never null.
+
+    Of a file outside a day's folder each record has the day of its timestamp, else today, in the
+    configuration's time zone; without a configuration `NO_DAY`.
+
+    Raises:
+        LandingError: the file is of another kind, or can't be opened.
+    """
+    path = str(file.resolve())
+    is_text = path.endswith((".jsonl", ".jsonl.gz"))
+    if not is_text and not path.endswith(".parquet"):
+        raise LandingError(
+            name, f"{path} is not a landed file; expected *.jsonl, *.jsonl.gz or *.parquet", path
+        )
+    texts, parquets = ((path,), ()) if is_text else ((), (path,))
+    rows = read_days(spark, name, [LandedDay(NO_DAY, texts, parquets, fingerprint="")])
+    days = [F.col("landing_date")]
+    if config is not None:
+        zone = F.lit(config.timezone)
+        days.append(
+            F.convert_timezone(F.lit("UTC"), zone, F.col("timestamp").cast("timestamp_ntz")).cast(
+                "date"
+            )
+        )
+    days.append(F.lit(NO_DAY if config is None else config.today()))
+    return rows.withColumn("landing_date", F.coalesce(*days))

@@ -11,6 +11,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from cdc_assets.cdc.changes import inputs
+from cdc_assets.cdc.changes.figures import ChangesFigures, day_figures
 from cdc_assets.cdc.changes.findings import (
     CHECKS,
     QUARANTINE_CHECKS,
@@ -20,7 +21,7 @@ from cdc_assets.cdc.changes.findings import (
     quarantine_findings,
 )
 from cdc_assets.cdc.changes.metadata import changes_day, examples_table, summary_line
-from cdc_assets.cdc.changes.stage import count_by, create_tables, make_changes
+from cdc_assets.cdc.changes.stage import create_tables, make_changes
 from cdc_assets.cdc.findings import Check, Finding, fault_finding
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
@@ -40,14 +41,14 @@ _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class ChangesFigures:
+class ChangesDays:
     """What is counted of some days, and some quarantined records of each."""
 
-    days: Mapping[date, Mapping[str, Any]]
+    days: Mapping[date, ChangesFigures]
     examples: Mapping[date, Sequence[Row]]
 
 
-class ChangesStage(StageOfTables[ChangesFigures]):
+class ChangesStage(StageOfTables[ChangesDays]):
     """One pass over the landing of some days fills four tables, `changes` last."""
 
     name = "changes"
@@ -116,23 +117,21 @@ class ChangesStage(StageOfTables[ChangesFigures]):
         make_changes(lake, self.source, known, {day: self.inputs(known, day) for day in to_make})
         return {day: MadeDay(day in to_make, details=day in earlier) for day in days}
 
-    def figures(
-        self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]
-    ) -> ChangesFigures:
+    def figures(self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]) -> ChangesDays:
         """Counts and examples, mostly from `facts`."""
         lake = self.sized(lake, known, "landing", list(made))
-        days = count_by(lake, self.source, list(made))
-        return ChangesFigures(days, quarantine_examples(ParsedDays(lake, self.source, days)))
+        days = day_figures(lake, self.source, list(made))
+        return ChangesDays(days, quarantine_examples(ParsedDays(lake, self.source, days)))
 
-    def counted(self, figures: ChangesFigures) -> str:
+    def counted(self, figures: ChangesDays) -> str:
         """See :meth:`StageOfTables.counted`."""
         return ", ".join(
-            f"{sum(sum(day[table].values()) for day in figures.days.values())} {table}"
+            f"{sum(day.records(table) for day in figures.days.values())} {table}"
             for table in self.checks
         )
 
     def summary(
-        self, known: LakeMetadata, figures: ChangesFigures, made: Mapping[date, MadeDay]
+        self, known: LakeMetadata, figures: ChangesDays, made: Mapping[date, MadeDay]
     ) -> list[str]:
         """See :meth:`Stage.summary`; days that earlier rules made are said."""
         said = super().summary(known, figures, made)
@@ -145,13 +144,11 @@ class ChangesStage(StageOfTables[ChangesFigures]):
             )
         return said
 
-    def day_line(self, figures: ChangesFigures, table: str, day: date) -> str:
+    def day_line(self, figures: ChangesDays, table: str, day: date) -> str:
         """See :meth:`Stage.day_line`."""
         return summary_line(changes_day(figures.days[day])[table])
 
-    def findings(
-        self, lake: Lake, figures: ChangesFigures, table: str
-    ) -> dict[date, list[Finding]]:
+    def findings(self, lake: Lake, figures: ChangesDays, table: str) -> dict[date, list[Finding]]:
         """See :meth:`Stage.findings`; `control` has no check."""
         if table == "control":
             return {}
@@ -165,7 +162,7 @@ class ChangesStage(StageOfTables[ChangesFigures]):
         return {day: [*findings, contract] for day, findings in found.items()}
 
     def day_values(
-        self, lake: Lake, figures: ChangesFigures, table: str, days: Sequence[date]
+        self, lake: Lake, figures: ChangesDays, table: str, days: Sequence[date]
     ) -> dict[date, dict[str, Any]]:
         """See :meth:`StageOfTables.day_values`."""
         values = {day: changes_day(figures.days[day])[table] for day in days}

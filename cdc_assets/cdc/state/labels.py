@@ -13,7 +13,7 @@ from datetime import timedelta
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes.message_schemas import known_schemas
+from cdc_assets.cdc.changes.earlier_days import known_schemas
 from cdc_assets.cdc.sqltext import Query, Sql, literal, literals
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.values import column_types as types

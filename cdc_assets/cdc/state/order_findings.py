@@ -73,7 +73,7 @@ def order_findings(parsed: ParsedDays) -> dict[date, list[Finding]]:
         falls = {day: _falls_of(parsed, day, epochs) for day in parsed.days}
     scattered = scattered_keys(
         lake.spark.table(lake.stage(parsed.source, "changes")),
-        {day: figures[day]["scattered"] for day in parsed.days if figures[day]["scattered"]},
+        {day: figures[day].scattered for day in parsed.days if figures[day].scattered},
         settings.shows_values,
     )
     incomplete = _incomplete(positions)
@@ -162,9 +162,9 @@ def _may_begin(parsed: ParsedDays) -> bool:
     """May an epoch begin on some days, or what a former stream sends land there?"""
     streams: dict[str, set[str]] = {}
     for figures in parsed.figures.values():
-        if figures["falls"]:
+        if figures.falls:
             return True
-        for table, names in figures["streams"].items():
+        for table, names in figures.streams.items():
             streams.setdefault(table, set()).update(names)
     has_several = any(len(names) > 1 for names in streams.values())
     return has_several or has_several_streams(parsed.lake, parsed.source)
@@ -172,7 +172,7 @@ def _may_begin(parsed: ParsedDays) -> bool:
 
 def _falls_of(parsed: ParsedDays, day: date, epochs: SourceEpochs) -> _Falls:
     lake, source = parsed.lake, parsed.source
-    has_falls = parsed.figures[day]["falls"]
+    has_falls = parsed.figures[day].falls
     unexplained = unexplained_falls(lake, source, day, epochs) if has_falls else []
     return _Falls(
         [*unexplained, *overtaken(lake, source, day, epochs)],

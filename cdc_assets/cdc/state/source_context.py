@@ -9,8 +9,9 @@ from datetime import date, timedelta
 
 from pyspark.sql import Row
 
+from cdc_assets.cdc.changes.earlier_days import known_schemas
 from cdc_assets.cdc.changes.facts import ORDER, count_by_epoch, read_facts
-from cdc_assets.cdc.changes.message_schemas import KnownSchemas, known_schemas
+from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.protected import protected_schemas
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.earlier_positions import basis_today, from_earlier, is_earlier, is_vague_today

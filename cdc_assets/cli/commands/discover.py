@@ -64,25 +64,27 @@ def discover(
     from cdc_assets.cli.spark_log import quiet
 
     with quiet(verbose, f"looking at {place}") as (activity, _):
-        from cdc_assets.cli import discover as discovery
-        from cdc_assets.cli import inspect as inspection
+        from cdc_assets.cdc.discovery import landing_place, sources_block
+        from cdc_assets.cli import landing_session
         from cdc_assets.orchestration.interrupts import interruptible
 
-        found_place, config = discovery.resolve(place, config_file, name, registry)
+        found_place, config = landing_place.resolve(place, config_file, name, registry)
         activity.say(STARTING_SPARK)
-        files = discovery.local_files(found_place, days)
-        is_small = files is not None and inspection.is_small(files, limit)
-        with inspection.session(config, is_small) as spark:
+        files = landing_place.local_files(found_place, days)
+        is_small = files is not None and landing_session.is_small(files, limit)
+        with landing_session.session(config, is_small) as spark:
             activity.say(f"reading {place}")
-            found = interruptible(discovery.discover, spark, found_place, days, limit)
+            found = interruptible(landing_place.discover, spark, found_place, days, limit)
     if found_place.kafka is not None:
-        bounds = [f"only the newest {discovery.KAFKA_RECORDS} offsets of each partition were read"]
+        bounds = [
+            f"only the newest {landing_place.KAFKA_RECORDS} offsets of each partition were read"
+        ]
     else:
         bounds = [f"only the newest {days} days were read"] if days else []
     bounds += [f"only {limit} records were read"] if limit else []
     if form is DiscoverForm.yaml:
-        sys.stdout.write(discovery.as_yaml(found, found_place, bounds))
+        sys.stdout.write(sources_block.as_yaml(found, found_place, bounds))
         return
-    output.print_rows((), discovery.as_rows(found, found_place), form.value)
-    for note in discovery.notes(found, found_place, bounds):
+    output.print_rows((), sources_block.as_rows(found, found_place), form.value)
+    for note in sources_block.notes(found, found_place, bounds):
         echo(note, err=True)

@@ -12,7 +12,7 @@ from cdc_assets.cli.options import ConfigFile, Form, Format, Verbose, load
 from cdc_assets.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from cdc_assets.cli.inspect import Rules
+    from cdc_assets.cdc.discovery.rules import Rules
 
 
 def inspect(
@@ -63,12 +63,15 @@ def inspect(
     from cdc_assets.cli.spark_log import quiet
 
     with quiet(verbose, f"looking at {file}") as (activity, _):
-        from cdc_assets.cli import inspect as inspection
+        from cdc_assets.cdc.discovery import inspection
+        from cdc_assets.cli import landing_session
         from cdc_assets.orchestration.interrupts import interruptible
 
         rules = _rules(file, source, format_of, config_file)
         activity.say(STARTING_SPARK)
-        with inspection.session(rules.config, inspection.is_small([file], limit)) as spark:
+        with landing_session.session(
+            rules.config, landing_session.is_small([file], limit)
+        ) as spark:
             activity.say(f"reading {file}")
             rows = interruptible(inspection.inspect_file, spark, file, rules, limit, offset)
     columns: tuple[str, ...] = inspection.COLUMNS
@@ -81,9 +84,9 @@ def inspect(
 
 
 def _rules(file: Path, source: str | None, format_of: str | None, config_file: str | None) -> Rules:
-    from cdc_assets.cli import inspect as inspection
+    from cdc_assets.cdc.discovery.rules import rules_of_format, rules_of_source
 
     if format_of:
-        return inspection.rules_of_format(format_of, file)
+        return rules_of_format(format_of, file)
     config = load(config_file)
-    return inspection.rules_of_source(config, source, file)
+    return rules_of_source(config, source, file)

@@ -65,11 +65,12 @@ def quarantine(
     with output.Activity("reading the quarantine"):
         config = load(config_file)
         import_without_pandas("pyarrow.dataset")
-        from cdc_assets.cli import quarantine as found
+        from cdc_assets.cdc.changes import quarantine_selection
+        from cdc_assets.cli import quarantine as printed
 
-        if reason and (fault := found.reason_fault(reason)):
+        if reason and (fault := quarantine_selection.reason_fault(reason)):
             raise typer.BadParameter(fault, param_hint="'--reason'")
-        if export is not None and (fault := found.export_fault(export)):
+        if export is not None and (fault := quarantine_selection.export_fault(export)):
             raise typer.BadParameter(fault, param_hint="'--export'")
         names = [source] if source else list(config.sources)
         for name in names:
@@ -79,14 +80,14 @@ def quarantine(
                 f"a source's records land again in that source; give --source {' | '.join(names)}",
                 param_hint="'--export'",
             )
-        selection = found.select(config, names, day or first, day or last, reason)
+        selection = quarantine_selection.select(config, names, day or first, day or last, reason)
     if not selection.total:
-        echo(found.why_none(selection, reason), err=True)
+        echo(printed.why_none(selection, reason), err=True)
     elif export:
-        done = found.export(selection, export, limit)
-        for line in found.advice(config, names[0], done, export):
+        done = quarantine_selection.export(selection, export, limit)
+        for line in printed.advice(config, names[0], done, export):
             echo(line, err=True)
     else:
         if limit is None and form is Form.table:
             limit = 20
-        found.print_selection(selection, form.value, limit)
+        printed.print_selection(selection, form.value, limit)

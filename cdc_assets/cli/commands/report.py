@@ -33,12 +33,11 @@ def report(
         if source:
             config.source(source)
         import_without_pandas("pyarrow.dataset")
-        from cdc_assets.cli import report as figures_of_days
-        from cdc_assets.cli import report_page
+        from cdc_assets.cli.report import data, page
 
-        report_page.check_out(out)
-        figures = figures_of_days.gather(config, source, first, last, activity.line)
-        size = report_page.write(figures, out)
+        page.check_out(out)
+        figures = data.gather(config, source, first, last, activity.line)
+        size = page.write(figures, out)
     days = figures.days
     span = f"{days[0]} to {days[-1]}" if len(days) > 1 else str(days[0])
     echo(f"wrote {out}: {size / 1e6:.1f} MB, {span} ({len(days)} made days)", err=True)

@@ -10,6 +10,7 @@ from pyiceberg import types as iceberg
 from pyiceberg.table import Table
 
 from cdc_assets.cdc.config import Config, TableConfig
+from cdc_assets.cdc.discovery.columns import types_of_tables
 from cdc_assets.cdc.errors import CdcError
 from cdc_assets.cdc.lake.commits import KEY, REPORT
 from cdc_assets.cdc.lake.metadata import table_state
@@ -18,7 +19,6 @@ from cdc_assets.cdc.lake.tables import find_table
 from cdc_assets.cdc.state.configured_types import command_to_make, with_lake, with_messages
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cli.doctor.findings import Context, Finding, Status, findings_of
-from cdc_assets.cli.key_columns import types_of_tables
 
 
 def column_types(context: Context) -> Iterator[Finding]:

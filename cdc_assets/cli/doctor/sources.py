@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.config import Config, KafkaConfig, RegistryConfig, local_path
+from cdc_assets.cdc.discovery.columns import columns_of_tables
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored, no_day, see_days
 from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, findings_of
-from cdc_assets.cli.key_columns import columns_of_tables
 from cdc_assets.orchestration.interrupts import interruptible
 
 

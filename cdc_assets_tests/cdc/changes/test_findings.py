@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.changes.findings import ParsedDays, changes_findings, quarantine_examples
-from cdc_assets.cdc.changes.stage import count_by
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.state.order_findings import order_findings
 from cdc_assets_tests import events as ev
@@ -38,7 +38,7 @@ def lake(lake_of: LakeOf, tmp_path: Path, name: str) -> Lake:
 
 
 def test_ordinary_days_are_judged_by_one_job_that_reads_their_facts(lake: Lake, name: str) -> None:
-    figures = count_by(lake, name, DAYS)
+    figures = day_figures(lake, name, DAYS)
     before = lakes.jobs_run(lake)
     parsed = ParsedDays(lake, name, figures)
     findings = changes_findings(parsed, quarantine_examples(parsed), order_findings(parsed))

@@ -13,12 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.config import RegistryConfig
+from cdc_assets.cdc.discovery import inspection
+from cdc_assets.cdc.discovery.rules import rules_of_source
 from cdc_assets.cdc.errors import ConfigError, RegistryError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.registry.avro import SchemaError, read_avro
 from cdc_assets.cdc.registry.client import RegistrySchema, fetch_schemas
 from cdc_assets.cdc.registry.json_schema import read_json_schema
-from cdc_assets.cli import inspect as inspection
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf
@@ -507,7 +508,7 @@ def test_inspect_reads_what_the_registry_decodes(spark: SparkSession, tmp_path: 
     with serving(schemas) as url:
         config = lakes.config_of({"shop": source_at(url, tmp_path, landed)}, tmp_path)
         file = tmp_path / DAY.isoformat() / "part-0.jsonl"
-        rules = inspection.rules_of_source(config, None, file)
+        rules = rules_of_source(config, None, file)
         [row] = inspection.inspect_file(spark, file, rules)
     assert (row["destination"], row["table"]) == ("changes", "public.customers")
 

@@ -15,13 +15,13 @@ import pytest
 import yaml
 
 from cdc_assets.cdc.config import Config, ConfigError
+from cdc_assets.cdc.discovery import landing_place, sources_block
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
 from cdc_assets.cdc.landing.kafka import read_latest
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.stages.landing import LandingStage
-from cdc_assets.cli import discover as discovery
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.e2e.stack import PASSWORD, USER, free_port, wait_for
@@ -491,9 +491,9 @@ def test_a_kafka_source_is_discovered_from_its_latest_records(
         topic.put([record.value], at(ev.DAY), key=(record.key or b"").decode())
     lake = of(lake_of, name, kafka_source(broker, [name]))
     source = lake.config.source(name)
-    place = discovery.Place(name, "topics", None, source=source)
-    found = discovery.discover(lake.spark, place)
-    block = discovery.proposed(found, place)["sources"][name]
+    place = landing_place.Place(name, "topics", None, source=source)
+    found = landing_place.discover(lake.spark, place)
+    block = sources_block.proposed(found, place)["sources"][name]
     assert block["format"] == "debezium"
     assert block["landing"] == {"kafka": {"bootstrap_servers": broker.servers, "topics": [name]}}
     assert list(block["tables"]) == ["public.customers"]

@@ -1,17 +1,13 @@
-"""`cdc-assets discover`: from landings to the `sources:` block that reads them."""
+"""Where `cdc-assets discover` looks: a landing folder, one of its days or files, or topics."""
 
 from __future__ import annotations
 
-import json
 import re
-import sys
-from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-import yaml
 from py4j.protocol import Py4JJavaError
 from pydantic import ValidationError
 from pyspark.errors import PySparkException
@@ -27,22 +23,21 @@ from cdc_assets.cdc.config import (
     parse_config,
 )
 from cdc_assets.cdc.discovery.evidence import Findings, look_at
-from cdc_assets.cdc.discovery.proposals import (
-    Proposal,
-    by_pattern,
-    listed,
-    notes_of,
-    pattern_of,
-    propose,
-)
+from cdc_assets.cdc.discovery.proposals import listed
 from cdc_assets.cdc.errors import ConfigError, LandingError, RegistryError
 from cdc_assets.cdc.java_errors import causes
 from cdc_assets.cdc.lake.errors import is_landing_read
-from cdc_assets.cdc.landing.files import LANDED, day_of, list_day, read_days, unreadable
+from cdc_assets.cdc.landing.files import (
+    LANDED,
+    NO_DAY,
+    day_of,
+    list_day,
+    read_days,
+    read_file,
+    unreadable,
+)
 from cdc_assets.cdc.landing.kafka import read_latest
 from cdc_assets.cdc.landing.kafka_client import failed
-from cdc_assets.cdc.names import TableName
-from cdc_assets.cli.inspect import NO_DAY, read_file
 
 KAFKA_RECORDS = 1000
 REGISTRY = "--registry"
@@ -266,7 +261,7 @@ def discover_rows(rows: DataFrame, place: Place, limit: int | None = None) -> Fi
     if not found.records:
         raise LandingError(place.name, f"{place.landing} holds no records yet")
     if not found.tables and not found.control:
-        if encoded := _encoded(found, place):
+        if encoded := undecoded_note(found, place):
             raise LandingError(
                 place.name,
                 f"no record of {place.landing} is a change event of a known format. {encoded}",
@@ -280,7 +275,7 @@ def discover_rows(rows: DataFrame, place: Place, limit: int | None = None) -> Fi
     return found
 
 
-def _encoded(found: Findings, place: Place) -> str | None:
+def undecoded_note(found: Findings, place: Place) -> str | None:
     """That records were written with a schema registry and are not decoded, and what to do."""
     bad = found.bad.get(_ENCODED)
     if bad is None:
@@ -290,185 +285,3 @@ def _encoded(found: Findings, place: Place) -> str | None:
         return f"{says} and can't be decoded, such as {bad.example}"
     in_yaml = "set landing.registry of the source in cdc.yaml, or " if place.source else ""
     return f"{says}: {in_yaml}name it with {REGISTRY} https://registry:8081"
-
-
-# --- what is printed
-
-
-def proposed(found: Findings, place: Place) -> dict[str, Any]:
-    """The `sources:` block as plain values."""
-    proposals = [p for p in propose(found) if not p.blocked]
-    namespaces = by_pattern(proposals)
-    tables = {
-        **{pattern_of(n, of[0].database): {} for n, of in namespaces.items()},
-        **{p.key: p.config for p in proposals if _is_listed(p, namespaces)},
-    }
-    source = {"format": found.format, "landing": place.landing_block, "tables": tables}
-    return {"sources": {place.name: source}}
-
-
-def as_yaml(found: Findings, place: Place, bounds: Sequence[str] = ()) -> str:
-    """The `sources:` block with all that was judged as comments.
-
-    Args:
-        found: of the place.
-        place: names the source.
-        bounds: what was left unread.
-    """
-    lines = [*_comments(_head(found, place, bounds), ""), "sources:", f"  {_bare(place.name)}:"]
-    source = {"format": found.format, "landing": place.landing_block}
-    lines += _dumped(source, "    ")
-    proposals = propose(found)
-    lines.append("    tables:" if any(not p.blocked for p in proposals) else "    tables: {}")
-    indent, namespaces = "      ", by_pattern(proposals)
-    for namespace, tables in namespaces.items():
-        own = sum(_is_listed(p, namespaces) for p in tables)
-        lines += _comments([_adopts(tables, own)], indent)
-        lines += _dumped({pattern_of(namespace, tables[0].database): {}}, indent)
-    for proposal in proposals:
-        if not (proposal.blocked or _is_listed(proposal, namespaces)):
-            continue
-        notes = [_seen(proposal), *proposal.notes, *_against(proposal, place)]
-        if proposal.blocked:
-            notes = [f"{proposal.table.name}: {proposal.blocked}", *notes]
-            lines += _comments(notes, indent)
-            continue
-        lines += _comments(notes, indent)
-        lines += _dumped({proposal.key: proposal.config}, indent)
-    if place.source:
-        gone = sorted(set(place.source.tables) - set(found.tables))
-        lines += _comments(
-            [f"{name}: in cdc.yaml, but nothing of it landed" for name in gone], "      "
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _is_listed(proposal: Proposal, namespaces: Collection[str]) -> bool:
-    """Whether a table has a line of its own: no pattern has its namespace, or it needs settings."""
-    is_adopted = TableName.parse(proposal.table.name).namespace in namespaces
-    return not is_adopted or proposal.needs_settings
-
-
-def _adopts(tables: Sequence[Proposal], own: int) -> str:
-    records = sum(p.table.records for p in tables)
-    says = f"{len(tables)} tables, {records} records: adopts these and each that lands later"
-    return f"{says}; {own} with settings of their own follow" if own else says
-
-
-def as_rows(found: Findings, place: Place) -> Iterator[dict[str, Any]]:
-    """A JSON object a table: what was seen, the settings proposed, and the notes."""
-    for proposal in propose(found):
-        table = proposal.table
-        yield {
-            "source": place.name,
-            "format": found.format,
-            "landing": place.landing,
-            "table": proposal.key,
-            "records": table.records,
-            "ops": dict(table.ops),
-            "first_day": _shown_day(table.first),
-            "last_day": _shown_day(table.last),
-            "topics": sorted(table.topics),
-            "config": proposal.config,
-            "blocked": proposal.blocked,
-            "notes": [*proposal.notes, *_against(proposal, place)],
-        }
-
-
-def notes(found: Findings, place: Place, bounds: Sequence[str] = ()) -> list[str]:
-    """What is said of the landing as a whole, where no YAML carries it."""
-    return [_one_line(note) for note in _head(found, place, bounds)]
-
-
-def _head(found: Findings, place: Place, bounds: Sequence[str]) -> list[str]:
-    said = [f"{place.name}: {_days(found.first, found.last)} in {place.landing}", *bounds]
-    said += notes_of(found)
-    if place.registry is None and (encoded := _encoded(found, place)):
-        said.append(encoded)
-    if place.registry is not None and (place.registry.username or place.registry.token):
-        said.append("the login of landing.registry is not printed: keep it")
-    if place.source and place.source.format != found.format:
-        said.append(f"cdc.yaml says format {place.source.format}")
-    if place.source:
-        said.append("other settings of this source in cdc.yaml are not repeated here: keep them")
-    elif found.first and found.first != NO_DAY:
-        said.append(f"a new cdc.yaml also needs a line such as: start_date: {found.first}")
-    return said
-
-
-def _seen(proposal: Proposal) -> str:
-    table = proposal.table
-    topics = ", ".join(sorted(table.topics))
-    return (
-        f"{table.records} records ({listed(table.ops)}), {_days(table.first, table.last)}, "
-        f"topic {topics}"
-    )
-
-
-def _against(proposal: Proposal, place: Place) -> list[str]:
-    if place.source is None:
-        return []
-    name = proposal.table.name
-    if name in place.source.tables:
-        return []
-    pattern = place.source.pattern_of(name)
-    if pattern is None:
-        return ["not in cdc.yaml yet"]
-    excluded = place.source.table_patterns[pattern] is None
-    return [f"cdc.yaml {'excludes' if excluded else 'adopts'} it by {pattern}"]
-
-
-def _days(first: date | None, last: date | None) -> str:
-    if first is None or first == NO_DAY:
-        return "no landing day"
-    return str(first) if first == last else f"{first} to {last}"
-
-
-def _shown_day(day: date | None) -> str | None:
-    return None if day is None or day == NO_DAY else str(day)
-
-
-# --- YAML
-
-
-class _Dumper(yaml.SafeDumper):
-    """Block style, lists of plain values in one line, odd names escaped in double quotes."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    style = None if text.isprintable() else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-def _represent_list(dumper: yaml.SafeDumper, values: list[Any]) -> yaml.Node:
-    return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=True)
-
-
-_Dumper.add_representer(str, _represent_text)
-_Dumper.add_representer(list, _represent_list)
-
-
-def _dumped(value: dict[str, Any], indent: str) -> list[str]:
-    # No scalar spans lines (odd texts are escaped), so that indenting them is safe.
-    text = yaml.dump(
-        value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False,
-        width=sys.maxsize,
-    )  # fmt: skip
-    return [indent + line for line in text.rstrip("\n").split("\n")]
-
-
-def _bare(name: str) -> str:
-    """A source's name as a YAML key; words such as `on` need quotes."""
-    return name if yaml.safe_load(name) == name else f'"{name}"'
-
-
-def _comments(texts: Sequence[str], indent: str) -> list[str]:
-    return [f"{indent}# {_one_line(text)}" for text in texts]
-
-
-def _one_line(text: str) -> str:
-    """Texts from data on one line: what is not printable is shown as an escape."""
-    return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

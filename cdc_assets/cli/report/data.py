@@ -6,7 +6,7 @@ its records; where there are none, `Figures.no_records` says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -89,6 +89,11 @@ class Figures:
     seconds: list[Seconds] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     no_records: str = ""
+
+    def is_over_slo(self, row: Mapping[str, Any]) -> bool:
+        """Whether the lag of a table's day is above the source's `lag_slo_ms`."""
+        slo = self.lag_slo_ms.get(row["source"])
+        return row["kind"] == "capture" and slo is not None and row["p95_ms"] > slo
 
 
 def gather(

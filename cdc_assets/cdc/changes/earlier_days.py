@@ -1,0 +1,155 @@
+"""What the lake says of the days before those that are classified, and of the schemas it has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date, timedelta
+
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.changes.classify import EarlierDays
+from cdc_assets.cdc.changes.inputs import FACTS
+from cdc_assets.cdc.changes.key_forms import KeyForm
+from cdc_assets.cdc.changes.keys import tables_in_doubt
+from cdc_assets.cdc.changes.message_schemas import NO_SCHEMAS, KnownSchemas, SchemaOfTable
+from cdc_assets.cdc.changes.reading import Reading
+from cdc_assets.cdc.lake.catalog import Lake, landed_on
+from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values.strict_json import shallow
+
+FirstDays = Mapping[SchemaOfTable, date]
+
+
+def earlier_days(
+    lake: Lake,
+    source: str,
+    reading: Reading,
+    schemas: KnownSchemas,
+    days: Sequence[date],
+    has_landing_before: bool,
+) -> EarlierDays:
+    """What landed before some days; two jobs for each table with keys of several forms.
+
+    Args:
+        lake: has the source's tables.
+        source: the source.
+        reading: the records of these days.
+        schemas: those known before them.
+        days: in order, without a gap.
+        has_landing_before: whether anything landed on the day before them.
+    """
+    first = days[0]
+    joined = reading.joined_schemas(schemas)
+    key_forms = {
+        table: key_form_before(lake, source, table, first, joined)
+        for table in tables_in_doubt(reading.keys, reading.settings, joined)
+    }
+    if not reading.keys.tombstones:
+        return EarlierDays(schemas, key_forms)
+    # Planning the reading of a day that is not there takes as long as that of any other.
+    landing = None
+    if has_landing_before:
+        rows = lake.spark.table(lake.stage(source, "landing"))
+        landing = rows.where(landed_on([first - timedelta(days=1)]))
+    changes = lake.spark.table(lake.stage(source, "changes"))
+    past = changes.where(F.col("landing_date") < F.lit(first))
+    tables = past.select("topic", "table_name", "landing_date")
+    return EarlierDays(schemas, key_forms, landing, tables)
+
+
+def key_form_before(
+    lake: Lake, source: str, table: str, first: date, schemas: KnownSchemas
+) -> KeyForm | None:
+    """The form of a table's keys on its newest day of changes before `first`, if it has one."""
+    settings = lake.config.source(source).tables[table]
+    rows = lake.spark.table(lake.stage(source, "changes")).where(
+        (F.col("landing_date") < F.lit(first))
+        & (F.col("table_name") == table)
+        & F.col("key").isNotNull()
+    )
+    newest = rows.agg(F.max("landing_date").alias("day")).first()
+    if newest is None or newest.day is None:
+        return None
+    on_newest = rows.where(F.col("landing_date") == F.lit(newest.day))
+    found = on_newest.agg(
+        F.collect_set(F.array_sort(F.json_object_keys("key"))).alias("names"),
+        F.expr(f"schema_of_variant_agg({shallow('key')})").alias("kind"),
+    ).first()
+    if found is None or len(found.names) != 1:
+        return None
+    inferred = types.columns_of_inference(found.kind or "")
+    configured = types.columns_of_config(settings.columns)
+    known = types.as_configured(schemas.latest(table, newest.day), configured, is_key=True)
+    # The hash of a value says nothing of its type.
+    columns = (
+        (n, known.get(n) or (None if n in settings.hash else inferred.get(n)))
+        for n in sorted(found.names[0])
+    )
+    return KeyForm(tuple((n, (kind.spark,) if kind else ()) for n, kind in columns))
+
+
+def known_schemas(lake: Lake, source: str, tables: Iterable[str] | None = None) -> KnownSchemas:
+    """Read the table `schemas`; it has a row a table and schema version."""
+    identifier = lake.stage(source, "schemas")
+    if not lake.exists(identifier):
+        return NO_SCHEMAS
+    # A registry's schemas are no table's.
+    frame = lake.spark.table(identifier).where("table_name IS NOT NULL")
+    if tables is not None:
+        frame = frame.where(F.col("table_name").isin(list(tables)))
+    return NO_SCHEMAS.joined(frame.collect(), lake.config.source(source))
+
+
+def corrected_first_days(
+    lake: Lake, source: str, known: KnownSchemas, days: Sequence[date], found: FirstDays
+) -> dict[SchemaOfTable, date | None]:
+    """The schemas that days no longer begin, after their landing was corrected.
+
+    Each with the day that begins it now, None where no day has it: types would else come from
+    records that are gone. A job where there is such a schema.
+
+    Args:
+        lake: has the source's tables.
+        source: the source.
+        known: the schemas as they stand in the lake.
+        days: days that are made again.
+        found: the schemas of these days as they are now.
+    """
+    moved = [
+        key
+        for key, first in known.first_landed.items()
+        if first in days and found.get(key) != first
+    ]
+    if not moved or not _has_facts_of_all(lake, source):
+        return {}
+    elsewhere = _first_uses(lake, source, set(moved), days)
+    firsts = {key: [d for d in (found.get(key), elsewhere.get(key)) if d] for key in moved}
+    return {key: min(candidates, default=None) for key, candidates in firsts.items()}
+
+
+def _first_uses(
+    lake: Lake, source: str, schemas: Collection[SchemaOfTable], without: Sequence[date]
+) -> dict[SchemaOfTable, date]:
+    """The first day on which changes of a table carry a schema, of days but these; a job.
+
+    Args:
+        schemas: tables and ids of message schemas.
+        without: days that are being made again.
+    """
+    rows = (
+        lake.spark.table(lake.stage(source, FACTS))
+        .where(~landed_on(without) & F.col("schema_id").isin(sorted({i for _, i in schemas})))
+        .where("destination = 'changes'")
+        .groupBy("table_name", "schema_id")
+        .agg(F.min("landing_date").alias("first"))
+        .collect()
+    )
+    return {
+        (r.table_name, r.schema_id): r.first for r in rows if (r.table_name, r.schema_id) in schemas
+    }
+
+
+def _has_facts_of_all(lake: Lake, source: str) -> bool:
+    """Whether all days of changes have their facts; those of early versions have none."""
+    changes, recorded = (lake.day_commits(source, t) for t in ("changes", FACTS))
+    return all(day in recorded for day in changes)

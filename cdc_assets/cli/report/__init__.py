@@ -1,0 +1,1 @@
+"""`cdc-assets report`: figures of days as one HTML page."""
