@@ -17,7 +17,7 @@ demo: setup ## the sample days end to end: tables, lag, what was quarantined
 test: setup ## the tests, two files at a time (ARGS="-m 'not slow'" for the quick ones, ARGS="-k lag" to choose)
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-long: setup ## beside them drawn worlds, killed runs and Dagster's own daemon (CDC_SEED=7 draws others)
+test-long: setup ## what is drawn, killed or waits for processes: worlds, faults, daemon (CDC_SEED=7 draws others)
 	$(BIN)/pytest -q -m long -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-cases: setup ## of `make test` only what reads real events, in ../shared/cases (or CDC_CASES=…)

@@ -300,6 +300,7 @@ def test_the_line_in_which_java_says_why_is_shown(said: list[str], line: str) ->
 
 @pytest.mark.slow
 @pytest.mark.process
+@pytest.mark.long
 def test_a_java_that_does_not_start_is_one_line(project: Path) -> None:
     land(project, {"id": 1})
     config = yaml.safe_load((project / "cdc.yaml").read_text("utf-8"))

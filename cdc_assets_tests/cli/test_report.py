@@ -259,7 +259,7 @@ def test_a_lake_of_spark_is_counted_as_spark_counts_it(
     tables = {"public.customers": {"key": ["id"]}}
     lake = lake_of({name: lakes.write_source(tmp_path / name, log.landed, tables=tables)})
     days = [ev.DAY, ev.DAY + timedelta(days=1)]
-    lakes.run_all(lake, name, days)
+    lakes.run_all(lake, name, days, lag=True)
     figures = gather(lake.config, name)
     table = f"{name}.public.customers"
     assert [s.rows for s in figures.sizes] == [2, 1]

@@ -154,7 +154,7 @@ def test_tables_equal_the_database_at_every_cut(live: World, lake_of: LakeOf) ->
         truth = live.cut()
         days = [first + timedelta(days=n) for n in range((today() - first).days + 1)]
         for variant in variants:
-            run_all(lake, variant.prefix, days)
+            run_all(lake, variant.prefix, days, lag=True)
             compare(lake, variant.prefix, variant, days[-1], truth[variant.prefix], what)
         truths.append(truth[PLAIN.prefix])
         ends: dict[tuple[str, int], int] = {}
@@ -263,6 +263,6 @@ def _every_day_of_a_replay(
     assert producer.flush(60) == 0
     source = kafka_source(broker, pattern="again-.*", tables=PLAIN.table_configs())
     lake = lake_of({"again": source}, days[0])
-    run_all(lake, "again", days)
+    run_all(lake, "again", days, lag=True)
     for day, truth in zip(days, truths, strict=True):
         compare(lake, "again", PLAIN, day, truth, f"day {day}")

@@ -173,12 +173,12 @@ def test_the_daily_schedule_asks_only_for_what_the_lake_lacks(
         runs = catch_up_runs(lake.config, name, ended)
         return [(run.first, run.last, set(run.assets)) for run in runs]
 
-    lakes.run_all(lake, name, DAYS[:1])
+    lakes.run_all(lake, name, DAYS[:1], lag=True)
     assert wanted(DAYS[0]) == []
     assert wanted(DAYS[1]) == [(DAYS[1], DAYS[1], set(everything))]
     assert wanted(DAYS[4]) == [(DAYS[1], DAYS[2], set(everything))]
 
-    lakes.run_stages(lake, name, DAYS[1:4])
+    lakes.run_stages(lake, name, DAYS[1:4], lag=True)
     lakes.run_tables(lake, name, DAYS[1:4], ["public.good"])
     assert wanted(DAYS[3]) == [(DAYS[1], DAYS[2], {stuck})]
     # The newest day does not wait for a table that is further behind than a run reaches.
@@ -187,7 +187,7 @@ def test_the_daily_schedule_asks_only_for_what_the_lake_lacks(
         (DAYS[1], DAYS[2], {stuck}),
     ]
 
-    lakes.run_all(lake, name, DAYS[:5])
+    lakes.run_all(lake, name, DAYS[:5], lag=True)
     assert wanted(DAYS[4]) == []
     # A day that is made of other changes than the table was is missing in the table.
     make_changes(lake, name, DAYS[3:4], force=True)
@@ -205,7 +205,7 @@ def test_a_day_that_was_made_while_it_was_open_is_missing_once_it_has_ended(
     folder = tmp_path / "landed"
     ev.write_landing(folder, {today: [ev.created({"id": 1}, offset=1)]})
     lake = lake_of({name: lakes.source_config(folder, tables=TABLES)}, start=today)
-    lakes.run_all(lake, name, [today])
+    lakes.run_all(lake, name, [today], lag=True)
     (run,) = catch_up_runs(lake.config, name, today)
     assert (run.first, run.last) == (today, today)
 
@@ -248,7 +248,7 @@ def test_new_changed_and_late_files_ask_for_their_days_and_all_behind_them(
 
     everything = wanted()
     assert (everything.first, everything.last) == (DAYS[0], DAYS[5])
-    lakes.run_all(lake, name, DAYS)
+    lakes.run_all(lake, name, DAYS, lag=True)
     assert wanted() is None, "what has landed is asked for again"
 
     late = ev.PgLog("shop", "public", "customers", types={"id": "int32", "name": "string"})
@@ -258,7 +258,7 @@ def test_new_changed_and_late_files_ask_for_their_days_and_all_behind_them(
     (tmp_path / "more" / str(DAYS[1]) / "part-0.jsonl").rename(folder / str(DAYS[1]) / "late.jsonl")
     again = wanted()
     assert (again.first, again.last, again.changed) == (DAYS[1], DAYS[5], (DAYS[1],))
-    lakes.run_all(lake, name, lakes.days_of([again.first, again.last]))
+    lakes.run_all(lake, name, lakes.days_of([again.first, again.last]), lag=True)
     assert wanted() is None
     for day in DAYS[1:]:
         rows = lakes.rows_of(lake, name, "public.customers", day)

@@ -251,7 +251,7 @@ def test_a_check_of_some_reasons_is_as_bad_as_their_share(
     tables = {"public.customers": {}}
     limits = {"quarantine_error_percent": 2}
     lake = lake_of({name: source_config(tmp_path, tables=tables, **limits)})
-    run_stages(lake, name, DAYS[:1])
+    run_stages(lake, name, DAYS[:1], lag=True)
     found = {f.name: f for f in changes_found(lake, name, DAYS[:1])[DAYS[0]]}
     severities = {n: found[n].severity for n in ("op_codes_known", "keys_present")}
     assert not any(found[n].passed for n in severities)
@@ -487,7 +487,7 @@ def test_heartbeats_keep_a_quiet_source_alive(lake_of: LakeOf, tmp_path: Path, n
     landed = {DAYS[0]: [beat(DAYS[0], 23.5)], DAYS[1]: [beat(DAYS[1], 12)], DAYS[2]: []}
     ev.write_landing(tmp_path, landed)
     lake = lake_of({name: source_config(tmp_path, max_silence_minutes=60)})
-    run_stages(lake, name, DAYS)
+    run_stages(lake, name, DAYS, lag=True)
     findings = changes_found(lake, name, DAYS)
     alive = {day: f for day in DAYS for f in findings[day] if f.name == "source_alive"}
     assert [alive[day].passed for day in DAYS] == [True, False, False]

@@ -57,7 +57,7 @@ def test_a_source_is_judged_by_its_newest_record_and_now(
     ev.write_landing(tmp_path, {came.date(): [event(0, came)]})
     settings = {"fresh_within_hours": 3, "max_silence_minutes": 90}
     lake = lake_of({name: source_config(tmp_path, **settings)}, start=OLD)
-    run_stages(lake, name, [came.date()])
+    run_stages(lake, name, [came.date()], lag=True)
 
     def verdicts(hours: float) -> dict[str, bool]:
         later = NOW + timedelta(hours=hours)
@@ -85,7 +85,7 @@ def test_a_run_of_old_days_judges_the_newest_data(
     old = datetime.combine(OLD, datetime.min.time(), timezone.utc)
     ev.write_landing(tmp_path, {OLD: [event(0, old)], minute_ago.date(): [event(1, minute_ago)]})
     lake = lake_of({name: source_config(tmp_path, max_silence_minutes=60)}, start=OLD)
-    run_stages(lake, name, [OLD, minute_ago.date()])
+    run_stages(lake, name, [OLD, minute_ago.date()], lag=True)
     SharedSpark.shared = lake
     key = dg.AssetKey([name, "changes"])
     result = dg.materialize(
@@ -113,7 +113,7 @@ def test_the_sensor_records_a_verdict_between_runs_and_no_event_a_tick(
     came = NOW - timedelta(hours=5)
     ev.write_landing(tmp_path, {came.date(): [event(0, came)]})
     lake = lake_of({name: source_config(tmp_path, fresh_within_hours=2)}, start=OLD)
-    run_stages(lake, name, [came.date()])
+    run_stages(lake, name, [came.date()], lag=True)
     key = dg.AssetKey([name, "changes"])
     sensor = build_health_sensor(lake.config)
     assert sensor is not None
@@ -135,7 +135,7 @@ def test_the_sensor_records_a_verdict_between_runs_and_no_event_a_tick(
 
     new = datetime.now(timezone.utc) - timedelta(minutes=1)
     ev.write_landing(tmp_path, {TODAY: [event(1, new)]})
-    run_stages(lake, name, [TODAY], force=True)
+    run_stages(lake, name, [TODAY], force=True, lag=True)
     assert "fresh passes" in tick()
     assert len(instance.get_records_for_run("").records) == 3
 

@@ -210,6 +210,7 @@ def values_in_all_places(folder: Path, mark: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.process
+@pytest.mark.long
 def test_values_that_are_not_to_be_shown_are_in_nothing_that_a_run_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,6 +276,7 @@ def cmdlines() -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.process
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs Linux's /proc")
 def test_secrets_are_in_no_command_line_log_plan_or_record(tmp_path: Path) -> None:
     names = ("S3", "JDBC", "URL", "SALT", "OTHER")

@@ -374,7 +374,7 @@ def odd(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Odd:
     }
     name = "bad_odd"
     lake = lake_of({name: lakes.source_config(folder, tables=tables)})
-    lakes.run_stages(lake, name, DAYS)
+    lakes.run_stages(lake, name, DAYS, lag=True)
     reports, errors = lakes.run_tables(lake, name, DAYS)
     return Odd(lake, name, reports, errors, lines)
 
@@ -583,7 +583,7 @@ def test_a_day_that_landed_anew_must_be_read_before_its_tables(
     ev.write_landing(tmp_path, {DAY: [ev.created({"id": 1}, offset=1)]})
     tables = {"public.customers": {"key": ["id"]}}
     lake = lake_of({name: lakes.source_config(tmp_path, tables=tables)})
-    lakes.run_stages(lake, name, [DAY])
+    lakes.run_stages(lake, name, [DAY], lag=True)
     land(lake, name, [DAY], force=True)
     _, errors = lakes.run_tables(lake, name, [DAY])
     assert isinstance(errors["public.customers", DAY], MissingDayError)
@@ -610,7 +610,7 @@ def test_block_holds_back_the_tables_that_the_quarantine_names_or_all(
     tables = {"public.good": {"key": ["id"]}, "public.bad": {"key": ["id"]}}
     options = {"on_quarantine": "block", "tables": tables}
     lake = lake_of({name: lakes.source_config(tmp_path, **options)})
-    lakes.run_stages(lake, name, DAYS[:2])
+    lakes.run_stages(lake, name, DAYS[:2], lag=True)
     reports, errors = lakes.run_tables(lake, name, DAYS[:2])
     assert set(reports) == {("public.good", DAY)}
     assert set(errors) == {("public.bad", DAY), ("public.good", DAYS[1])}

@@ -36,7 +36,7 @@ TABLES: dict[str, Any] = {"public.t": {"key": ["id"]}}
 
 def made(lake_of: LakeOf, folder: Path, name: str, **options: Any) -> Lake:
     lake = lake_of({name: lakes.source_config(folder, tables=TABLES, **options)})
-    lakes.run_all(lake, name, [DAY])
+    lakes.run_all(lake, name, [DAY], lag=True)
     return lake
 
 
@@ -65,7 +65,7 @@ def test_a_record_beyond_the_size_is_counted_once_and_its_beginning_kept(
     write_parquet(tmp_path / str(DAY), log.landed[DAY])
     source = lakes.source_config(tmp_path, tables=TABLES, max_record_mb=1)
     lake = lake_of({name: source})
-    lakes.run_all(lake, name, [DAY])
+    lakes.run_all(lake, name, [DAY], lag=True)
     assert lakes.rows_of(lake, name, "public.t", DAY) == [{"id": 1, "v": "a"}]
     found = quarantined(lake, name)
     assert [reason for _, reason, _ in found] == ["over_limit", "over_limit"]
@@ -107,7 +107,7 @@ def test_a_row_with_too_many_columns_leaves_none_of_them(
     ev.write_landing(tmp_path, log.landed)
     source = lakes.source_config(tmp_path, tables=TABLES, max_columns=10)
     lake = lake_of({name: source})
-    lakes.run_all(lake, name, [DAY])
+    lakes.run_all(lake, name, [DAY], lag=True)
     assert lakes.rows_of(lake, name, "public.t", DAY) == [{"id": 1, "v": "a"}]
     ((_, reason, detail),) = quarantined(lake, name)
     assert (reason, detail) == (

@@ -18,6 +18,7 @@ by_id = itemgetter("id")
 HISTORIES = int(os.environ.get("CDC_ORDER_HISTORIES", "25"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_table_is_the_databases_at_every_end_of_a_transaction(name: str) -> None:
     shape, wrong = SHAPES[name], []

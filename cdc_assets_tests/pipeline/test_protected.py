@@ -94,7 +94,7 @@ def lakes(lake_of: LakeOf) -> tuple[Lake, dict[str, str]]:
     sources |= {f"protected_{n}": sample_source(n, **tables) for n, tables in PROTECTED.items()}
     lake = lake_of(sources, DAYS[0], hash_salt=SALT)
     for name in sources:
-        run_all(lake, name, DAYS)
+        run_all(lake, name, DAYS, lag=True)
     return lake, plain_names
 
 

@@ -1371,7 +1371,7 @@ def told(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Told:
     reports: lakes.Reports = {}
     errors: dict[tuple[str, date], Exception] = {}
     for source in sources:
-        lakes.run_stages(lake, source, DAYS)
+        lakes.run_stages(lake, source, DAYS, lag=True)
         names = [t for t in sources[source]["tables"] if not t.endswith(".records")]
         made, failed = lakes.run_tables(lake, source, DAYS, names)
         reports.update(made)

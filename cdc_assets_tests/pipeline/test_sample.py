@@ -154,7 +154,7 @@ def samples(lake_of: LakeOf) -> dict[str, Sample]:
         found[name] = Sample(
             lake,
             f"sample_{name}",
-            lakes.run_all(lake, f"sample_{name}", DAYS),
+            lakes.run_all(lake, f"sample_{name}", DAYS, lag=True),
             landed,
             model.classify(config, landed),
             model.tables(config, landed),

@@ -331,6 +331,7 @@ def test_named_instants_overrule_what_would_be_found(settings: list[str]) -> Non
     assert found[DAYS[0]][f"shop.{name}"] == rows(a="old", b="old")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_model_holds_against_drawn_takeovers(kind: str) -> None:
     """Also as each day stands before the next one landed."""

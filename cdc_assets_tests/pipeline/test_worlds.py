@@ -174,7 +174,7 @@ class Runner:
             configs = {name: config for name, (config, _) in sources.items()}
             lake = self.lake_of(configs, DAYS[0])
             for name, (config, own) in sources.items():
-                lakes.run_stages(lake, name, DAYS)
+                lakes.run_stages(lake, name, DAYS, lag=True)
                 _, errors = lakes.run_tables(lake, name, DAYS)
                 for what, found in _of_source(lake, name, config, own, errors):
                     differences[what].append(found)

@@ -85,5 +85,6 @@ def test_a_message_is_read_the_same_with_and_without_its_schema(landing: Any, fo
     with local_checkpoints() as checkpoints:
         fast = read_records(landing, _source(format), checkpoints).parsed
         whole = parse(landing, _source(format), whole=True).select(*fast.columns)
-        assert sorted(map(str, fast.collect())) == sorted(map(str, whole.collect()))
-        assert fast.count() == landing.count()
+        rows = sorted(map(str, fast.collect()))
+        assert rows == sorted(map(str, whole.collect()))
+        assert len(rows) == landing.count()

@@ -74,7 +74,7 @@ def rest_lake(spark: SparkSession, tmp_path: Path) -> Iterator[RestLake]:
 
 def test_a_catalog_that_keeps_references_has_days(rest_lake: RestLake) -> None:
     lake = rest_lake(True)
-    lakes.run_all(lake, "s", DAYS)
+    lakes.run_all(lake, "s", DAYS, lag=True)
     assert lakes.rows_of(lake, "s", TABLE, DAYS[0]) == [{"id": 1}]
     assert len(lakes.rows_of(lake, "s", TABLE, DAYS[1])) == 2
     found = references(lake)
@@ -89,7 +89,7 @@ def test_a_catalog_that_drops_references_is_named_before_a_day_is_lost(rest_lake
     found = references(lake)
     assert found.status is Status.problem
     assert "does not keep branches and tags" in found.found + found.remedy
-    lakes.run_stages(lake, "s", DAYS[:1])
+    lakes.run_stages(lake, "s", DAYS[:1], lag=True)
     _, errors = lakes.run_tables(lake, "s", DAYS[:1])
     error = errors[TABLE, DAYS[0]]
     assert isinstance(error, LakeError)
@@ -102,12 +102,12 @@ def test_tags_and_branches_of_others_are_left_alone(
 ) -> None:
     ev.write_landing(tmp_path, two_days("t").landed)
     lake = lake_of({name: lakes.source_config(tmp_path, tables={TABLE: {"key": ["id"]}})})
-    lakes.run_all(lake, name, DAYS[:1])
+    lakes.run_all(lake, name, DAYS[:1], lag=True)
     own = {"prod-final": "TAG", "ld_of_others": "BRANCH", "2026-13-99": "TAG"}
     for identifier in (lake.state(name, TableName.parse(TABLE)), lake.stage(name, "changes")):
         for reference, kind in own.items():
             lake.spark.sql(f"ALTER TABLE {identifier} CREATE {kind} {quote(reference)}")
-    lakes.run_all(lake, name, DAYS, force=True)
+    lakes.run_all(lake, name, DAYS, force=True, lag=True)
     assert len(lakes.rows_of(lake, name, TABLE, DAYS[1])) == 2
     table = open_table(lake.config, find_table(lake.config, TABLE, name))
     assert sorted(table_state(table).tags) == DAYS
@@ -131,11 +131,11 @@ def test_tables_that_an_earlier_version_named_are_found(
     lake = lake_of({name: lakes.source_config(tmp_path, tables={table: {"key": ["id"]}})})
     with monkeypatch.context() as patch:
         patch.setattr(places, "escape", places.escape_in_upper_case)
-        lakes.run_all(lake, name, DAYS[:1])
-    lakes.run_all(lake, name, DAYS)
+        lakes.run_all(lake, name, DAYS[:1], lag=True)
+    lakes.run_all(lake, name, DAYS, lag=True)
     assert "%2Elist" in lake.state(name, TableName.parse(table))
     found = read_table(lake.config, name, table)
     assert sorted(found["id"].to_pylist()) == [1, 2]
     fresh = lake_of({f"{name}_new": lakes.source_config(tmp_path, tables={table: {"key": ["id"]}})})
-    lakes.run_all(fresh, f"{name}_new", DAYS[:1])
+    lakes.run_all(fresh, f"{name}_new", DAYS[:1], lag=True)
     assert "%2elist" in fresh.state(f"{name}_new", TableName.parse(table))

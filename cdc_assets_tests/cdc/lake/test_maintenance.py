@@ -95,8 +95,8 @@ def upkeep(
     sources = {n: lakes.source_config(folder, **own) for n in ("upkeep_kept", "upkeep_plain")}
     lake = lake_of(sources)
     for days in (DAYS[:2], DAYS[2:5]):
-        lakes.run_all(lake, "upkeep_kept", days)
-    lakes.run_all(lake, "upkeep_plain", DAYS[:5])
+        lakes.run_all(lake, "upkeep_kept", days, lag=True)
+    lakes.run_all(lake, "upkeep_plain", DAYS[:5], lag=True)
     identifier = lake.state("upkeep_kept", TableName.parse(ODD))
     state = lake.read_state(identifier)
     assert state is not None
@@ -174,7 +174,7 @@ def test_a_stage_table_has_its_days_in_one_commit(upkeep: Upkeep) -> None:
 
 
 def test_days_are_up_to_date_after_maintenance(upkeep: Upkeep) -> None:
-    reports = lakes.run_all(upkeep.lake, upkeep.kept, KEPT)
+    reports = lakes.run_all(upkeep.lake, upkeep.kept, KEPT, lag=True)
     assert not any(report.made for report in reports.values())
     for (table, day), report in reports.items():
         state = upkeep.lake.read_state(upkeep.lake.state(upkeep.kept, TableName.parse(table)))
@@ -247,7 +247,7 @@ def test_the_job_records_the_figures_on_each_table_s_page(upkeep: Upkeep) -> Non
 
 def test_new_and_late_days_are_made_as_without_maintenance(upkeep: Upkeep) -> None:
     for source in (upkeep.kept, upkeep.plain):
-        lakes.run_all(upkeep.lake, source, DAYS[5:])
+        lakes.run_all(upkeep.lake, source, DAYS[5:], lag=True)
     assert_same(upkeep, [*KEPT, DAYS[5]])
     place = {"server": "upkeep", "lsn": 10**6}
     keyed = {**place, "types": {"id": "int32", "v": "string"}}
@@ -260,6 +260,6 @@ def test_new_and_late_days_are_made_as_without_maintenance(upkeep: Upkeep) -> No
     text = "".join(ev.kcat_line(record) + "\n" for record in late)
     (upkeep.folder / str(DAYS[4]) / "late.jsonl").write_text(text, "utf-8")
     for source in (upkeep.kept, upkeep.plain):
-        reports = lakes.run_all(upkeep.lake, source, DAYS[4:])
+        reports = lakes.run_all(upkeep.lake, source, DAYS[4:], lag=True)
         assert {day for (_, day), report in reports.items() if report.made} == set(DAYS[4:])
     assert_same(upkeep, [*KEPT, DAYS[5]])

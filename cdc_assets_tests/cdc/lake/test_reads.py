@@ -210,7 +210,7 @@ def test_the_lake_is_read_without_spark(
     log.landing.put(ev.raw(b"{"))
     source = write_source(tmp_path, log.landed, tables={"public.customers": {"key": ["id"]}})
     lake = lake_of({name: source})
-    run_all(lake, name, [first, second])
+    run_all(lake, name, [first, second], lag=True)
 
     def names(as_of: date | None = None, limit: int | None = None) -> list[str]:
         rows = read_table(lake.config, name, "public.customers", as_of, limit)

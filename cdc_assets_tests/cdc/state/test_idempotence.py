@@ -95,13 +95,13 @@ def test_a_second_run_changes_nothing_and_a_forced_one_no_row(
     lake_of: LakeOf, tmp_path: Path, told: Landing, name: str
 ) -> None:
     lake = lake_of({name: lakes.source_config(tmp_path / "files", tables=TABLES)})
-    lakes.run_all(lake, name, DAYS)
+    lakes.run_all(lake, name, DAYS, lag=True)
     before, rows = commits(lake, name), contents(lake, name)
-    again = lakes.run_all(lake, name, DAYS)
+    again = lakes.run_all(lake, name, DAYS, lag=True)
     assert not any(report.made for report in again.values())
     assert commits(lake, name) == before
 
-    lakes.run_all(lake, name, DAYS, force=True)
+    lakes.run_all(lake, name, DAYS, force=True, lag=True)
     assert commits(lake, name)["landing"] != before["landing"]
     assert_same(contents(lake, name), rows)
 
@@ -125,11 +125,11 @@ def test_a_late_file_ends_in_the_lake_that_saw_it_from_the_start(
         (tmp_path / suffix / str(DAYS[1]) / "late.jsonl").write_text(text, "utf-8")
 
     deliver("whole")
-    lakes.run_all(lake, f"{name}_whole", DAYS)
-    lakes.run_all(lake, f"{name}_late", DAYS)
+    lakes.run_all(lake, f"{name}_whole", DAYS, lag=True)
+    lakes.run_all(lake, f"{name}_late", DAYS, lag=True)
     first = commits(lake, f"{name}_late")["public.customers"][str(DAYS[0])]
     deliver("late")
-    lakes.run_all(lake, f"{name}_late", DAYS[1:])
+    lakes.run_all(lake, f"{name}_late", DAYS[1:], lag=True)
     assert_same(contents(lake, f"{name}_late"), contents(lake, f"{name}_whole"))
     assert commits(lake, f"{name}_late")["public.customers"][str(DAYS[0])] == first
     rows = lakes.rows_of(lake, f"{name}_late", "public.customers", DAYS[1])
@@ -141,7 +141,7 @@ def test_making_an_old_day_again_replaces_its_tag_alone(
 ) -> None:
     lake = lake_of({name: lakes.source_config(tmp_path / "files", tables=TABLES)})
     days = DAYS[:3]
-    lakes.run_all(lake, name, days)
+    lakes.run_all(lake, name, days, lag=True)
     before = lakes.refs_of(lake, name, "public.customers")
     rows = lakes.rows_of(lake, name, "public.customers", days[1])
     _, errors = lakes.run_tables(lake, name, [days[1]], ["public.customers"], force=True)
@@ -212,9 +212,9 @@ def test_a_fault_in_what_is_written_leaves_tags_and_main_as_they_were(
     """Also on a day of a late event, which no row of the table is of: the third."""
     lake_of = request.getfixturevalue("lake_of" if way == "rewrite" else "large_lake_of")
     lake = lake_of({name: lakes.source_config(tmp_path / "files", tables=TABLES)})
-    lakes.run_all(lake, name, DAYS[:2])
+    lakes.run_all(lake, name, DAYS[:2], lag=True)
     rows = lakes.rows_of(lake, name, "public.customers", "main")
-    lakes.run_stages(lake, name, DAYS[:3])
+    lakes.run_stages(lake, name, DAYS[:3], lag=True)
     asked = [([DAYS[2]], False), ([DAYS[1]], True)]
     faults = {**FAULTS, **FAULTS_OF_KEPT_ROWS} if way == "rewrite" else FAULTS
     assert_faults_stop(lake, name, way, asked, monkeypatch, faults)
@@ -240,8 +240,8 @@ def test_a_fault_in_a_day_that_is_appended_leaves_tags_and_main_as_they_were(
     ev.write_landing(tmp_path / "files", landing.landed)
     table = {"public.customers": {"key": ["id"]}}
     lake = large_lake_of({name: lakes.source_config(tmp_path / "files", tables=table)})
-    lakes.run_all(lake, name, DAYS[:1])
-    lakes.run_stages(lake, name, DAYS[:2])
+    lakes.run_all(lake, name, DAYS[:1], lag=True)
+    lakes.run_stages(lake, name, DAYS[:2], lag=True)
     assert_faults_stop(lake, name, "append", [([DAYS[1]], False)], monkeypatch)
     _, errors = lakes.run_tables(lake, name, [DAYS[1]], ["public.customers"])
     assert errors == {}
@@ -253,8 +253,8 @@ def test_winners_that_are_lost_before_they_are_written_stop_a_late_day(
     large_lake_of: LakeOf, tmp_path: Path, told: Landing, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = large_lake_of({name: lakes.source_config(tmp_path / "files", tables=TABLES)})
-    lakes.run_all(lake, name, DAYS[:2])
-    lakes.run_stages(lake, name, DAYS[:3])
+    lakes.run_all(lake, name, DAYS[:2], lag=True)
+    lakes.run_stages(lake, name, DAYS[:3], lag=True)
     before, compare = lakes.refs_of(lake, name, CUSTOMERS), apply.compare_with_table
     monkeypatch.setattr(apply, "compare_with_table", lambda *given: compare(*given).where("false"))
     _, errors = lakes.run_tables(lake, name, [DAYS[2]], [CUSTOMERS])
@@ -283,7 +283,7 @@ def test_a_table_that_was_changed_in_parts_is_written_anew_and_back(
     ev.write_landing(tmp_path / "files", landing.landed)
     config = {name: lakes.source_config(tmp_path / "files", tables={CUSTOMERS: {"key": ["id"]}})}
     large, small = large_lake_of(config), lake_of(config)
-    lakes.run_stages(large, name, DAYS)
+    lakes.run_stages(large, name, DAYS, lag=True)
     made = {}
     # Small are few rows and few bytes.
     limits = [(-1, 10**6), (10, 10), (10, 10**6), (-1, 10**6)]
@@ -321,9 +321,9 @@ def test_days_made_at_once_are_those_made_one_by_one(
     tables = {"public.log": {"key": "none"}, "public.customers": {"key": ["id"]}}
     source = lakes.source_config(tmp_path / "files", tables=tables)
     lake = lake_of({f"{name}_once": source, f"{name}_daily": source})
-    lakes.run_stages(lake, f"{name}_once", DAYS[:2])
+    lakes.run_stages(lake, f"{name}_once", DAYS[:2], lag=True)
     for day in DAYS[:2]:
-        lakes.run_stages(lake, f"{name}_daily", [day])
+        lakes.run_stages(lake, f"{name}_daily", [day], lag=True)
     for stage in STAGES:
         got = lakes.stage_rows(lake, f"{name}_once", stage)
         lakes.assert_same_rows(got, lakes.stage_rows(lake, f"{name}_daily", stage), stage)
@@ -342,12 +342,12 @@ def test_days_made_by_other_rules_are_made_again_and_the_run_says_so(
     source = lakes.write_source(tmp_path / "landing", log.landed, tables={table: {"key": ["id"]}})
     lake = lake_of({"rules_of_reading": source})
     day = DAYS[0]
-    made = lakes.run_all(lake, "rules_of_reading", [day])[table, day]
+    made = lakes.run_all(lake, "rules_of_reading", [day], lag=True)[table, day]
     assert (made.made, made.rules_changed) == (True, False)
     assert _made_by_other_rules(lake, "rules_of_reading") == []
 
     other = lake_of({"rules_of_reading": {**source, "position_reset": ["2026-11-01T00:00:00Z"]}})
     assert _made_by_other_rules(other, "rules_of_reading") == [day]
-    again = lakes.run_all(other, "rules_of_reading", [day])[table, day]
+    again = lakes.run_all(other, "rules_of_reading", [day], lag=True)[table, day]
     assert (again.made, again.rules_changed) == (True, True)
     assert _made_by_other_rules(other, "rules_of_reading") == []

@@ -237,7 +237,7 @@ def told(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Told:
     folder = tmp_path_factory.mktemp("landing")
     source = lakes.write_source(folder, landed, tables=tables)
     lake = lake_of({SOURCE: source})
-    lakes.run_stages(lake, SOURCE, DAYS)
+    lakes.run_stages(lake, SOURCE, DAYS, lag=True)
     reports, errors = lakes.run_tables(lake, SOURCE, DAYS)
     return Told(lake, source, landed, reports, errors)
 

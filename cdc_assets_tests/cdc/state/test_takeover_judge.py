@@ -87,6 +87,7 @@ def _facts(topic: str, partition: int, rows: list[Landed]) -> PartitionFacts:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_rows_alone", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_epochs_of_drawn_takeovers_are_those_of_the_model(
