@@ -142,8 +142,8 @@ def rules_fingerprint(config: Config, name: str) -> str:
         rules.append("registry")
     if source.has_databases:
         rules.append("databases")
-    if source.flat_rules is not None:
-        rules.append(source.flat_rules)
+    if source.format_settings:
+        rules.append(source.format_settings)
     if source.emptied_by_statements:
         rules.append(["emptied", *source.emptied_by_statements])
     if source.is_protected:
