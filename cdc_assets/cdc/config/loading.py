@@ -142,8 +142,8 @@ def _anchored(config: Config, base: Path) -> Config:
     if not config.lake.model_copy(update={"warehouse": warehouse}).is_named:
         warehouse = _location(warehouse, base)
     sources = {
-        name: source.model_copy(update={"landing": _anchored_landing(source.landing, base)})
-        for name, source in config.sources.items()
+        source: settings.model_copy(update={"landing": _anchored_landing(settings.landing, base)})
+        for source, settings in config.sources.items()
     }
     lake = LakeConfig.model_validate({**config.lake.model_dump(), "warehouse": warehouse})
     return config.model_copy(update={"lake": lake, "sources": sources})

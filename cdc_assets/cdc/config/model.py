@@ -189,12 +189,12 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _salted(self) -> Config:
-        for name, source in self.sources.items():
-            for text, table in source.tables.items():
+        for source, settings in self.sources.items():
+            for text, table in settings.tables.items():
                 if table.hash and self.hash_salt is None:
                     raise ValueError(
-                        f"hash_salt: is missing; sources.{name}.tables.{text}.hash needs it. Write "
-                        "hash_salt: ${CDC_HASH_SALT} and set the variable to a secret of "
+                        f"hash_salt: is missing; sources.{source}.tables.{text}.hash needs it. "
+                        "Write hash_salt: ${CDC_HASH_SALT} and set the variable to a secret of "
                         f"{_SALT} or more characters. Keep it: with another one all hashes change"
                     )
         return self
@@ -202,12 +202,12 @@ class Config(Settings):
     @model_validator(mode="after")
     def _a_place_each(self) -> Config:
         places = self.lake.places(self.sources)
-        for name, source in self.sources.items():
-            for table in source.tables:
-                if why := places.fault_of(name, table):
-                    fault = f"sources.{name}.tables.{table}: {why}"
+        for source, settings in self.sources.items():
+            for table in settings.tables:
+                if why := places.fault_of(source, table):
+                    fault = f"sources.{source}.tables.{table}: {why}"
                     raise ValueError(fault)
-                places.take(name, table)
+                places.take(source, table)
         return self
 
     @model_validator(mode="after")
@@ -216,7 +216,7 @@ class Config(Settings):
         email = self.alerts.email
         if email is None or email.to or self.alerts.channels != ("email",):
             return self
-        unread = [name for name in self.sources if not self.mail_owners(name)]
+        unread = [source for source in self.sources if not self.mail_owners(source)]
         if unread:
             raise ValueError(
                 f"alerts.email.to: is empty, and no owner of {', '.join(unread)} is an e-mail "
@@ -239,19 +239,19 @@ class Config(Settings):
 
     def hint_of_pattern(self, table: str, sources: Iterable[str]) -> str:
         """What a pattern does with a table that is not configured, as a text to follow another."""
-        for name in sources:
-            own = table.removeprefix(f"{name}.") if table.count(".") > 1 else table
+        for source in sources:
+            own = table.removeprefix(f"{source}.") if table.count(".") > 1 else table
             try:
-                pattern = self.source(name).pattern_of(own)
+                pattern = self.source(source).pattern_of(own)
             except ConfigError:  # no such source
                 continue
             if pattern is None:
                 continue
-            place = f". The entry {pattern} of sources.{name}.tables"
-            if self.sources[name].table_patterns[pattern] is None:
+            place = f". The entry {pattern} of sources.{source}.tables"
+            if self.sources[source].table_patterns[pattern] is None:
                 return f"{place} is false and excludes {own}"
             return (
-                f"{place} adopts {own} once {name}.changes has events of it: "
+                f"{place} adopts {own} once {source}.changes has events of it: "
                 "make a day without --table first"
             )
         return ""
@@ -264,10 +264,10 @@ class Config(Settings):
     def _secrets(self) -> Iterator[str]:
         yield from secrets_in({**self.spark, **self.lake.catalog})
         yield self.hash_salt or ""
-        for source in self.sources.values():
-            if source.landing.kafka is not None:
-                yield from secrets_in(source.landing.kafka.options)
-            if (registry := source.landing.registry) is not None:
+        for settings in self.sources.values():
+            if settings.landing.kafka is not None:
+                yield from secrets_in(settings.landing.kafka.options)
+            if (registry := settings.landing.registry) is not None:
                 yield from (registry.password or "", registry.token or "")
         alerts = self.alerts
         if alerts.webhook is not None:
@@ -305,7 +305,7 @@ class Config(Settings):
         return datetime.now(timezone.utc) < self.end_of(day)
 
     def source(self, name: str) -> SourceConfig:
-        """One source by name.
+        """The settings of a source.
 
         Raises:
             ConfigError: there is no such source.
