@@ -25,8 +25,9 @@ from cdc_assets.cdc.changes.order_facts import (
     transaction,
 )
 from cdc_assets.cdc.changes.protected import FOUND, PROTECTED
-from cdc_assets.cdc.config import WITH_DATABASES, SourceConfig
+from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sql
+from cdc_assets.cdc.envelopes.declared import DECLARED
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
 from cdc_assets.cdc.positions import epoch_of, stream_of, time_in_day
@@ -89,7 +90,7 @@ def _counts(records: DataFrame, source: SourceConfig, epoch: Sql) -> DataFrame:
         (says_new, f"xxhash64(key, new_key, {compared_elements()})"),
     )
     # Of other formats it tells no tables apart (D4).
-    db = "db" if source.format in WITH_DATABASES else "CAST(NULL AS string) AS db"
+    db = "db" if DECLARED[source.format].has_databases else "CAST(NULL AS string) AS db"
     # What can't be read may say anything there: a row for each would be the driver's end.
     is_read = "destination <> 'quarantine'"
     seen = records.selectExpr(

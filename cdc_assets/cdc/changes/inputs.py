@@ -62,8 +62,8 @@ def rules_fingerprint(config: Config, source: str) -> str:
         rules.append("registry")
     if settings.has_databases:
         rules.append("databases")
-    if settings.flat_rules is not None:
-        rules.append(settings.flat_rules)
+    if settings.format_settings:
+        rules.append(settings.format_settings)
     if settings.emptied_by_statements:
         rules.append(["emptied", *settings.emptied_by_statements])
     if settings.is_protected:

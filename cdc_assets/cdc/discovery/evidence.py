@@ -19,8 +19,9 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes.message_schemas import NO_SCHEMAS, KnownSchemas
 from cdc_assets.cdc.changes.parse import with_texts
 from cdc_assets.cdc.changes.reading import Reading, read_records
-from cdc_assets.cdc.config import WITH_DATABASES, LandingConfig, RegistryConfig, SourceConfig
+from cdc_assets.cdc.config import LandingConfig, RegistryConfig, SourceConfig
 from cdc_assets.cdc.envelopes.connect import with_document
+from cdc_assets.cdc.envelopes.declared import DECLARED
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, has_signature
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.names import TableName
@@ -268,7 +269,7 @@ class _Counted:
     @property
     def has_databases(self) -> bool:
         """Are the tables of several databases that have schemas, each read as one (D4)?"""
-        if self.source.format not in WITH_DATABASES or self.source.has_databases:
+        if not DECLARED[self.source.format].has_databases or self.source.has_databases:
             return False
         named = (row for row in self.records if row.table_name is not None)
         # Without a schema a database is the namespace itself.

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from cdc_assets.cdc import positions
-from cdc_assets.cdc.config import PLACEHOLDER
+from cdc_assets.cdc.envelopes.declared import PLACEHOLDER
 from cdc_assets.cdc.envelopes.envelope import (
     Envelope,
     Format,

@@ -4,14 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol
 
-from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.column_types import ColumnTypes
 
 TableAndRow = tuple[str, Mapping[str, Any]]
+
+
+class TableSettings(Protocol):
+    """What reading asks of a table's settings (:class:`cdc_assets.cdc.config.TableConfig`)."""
+
+    @property
+    def key(self) -> tuple[str, ...] | str | None: ...
+    @property
+    def replica_identity(self) -> str: ...
+    @property
+    def columns(self) -> Mapping[str, str]: ...
+
+
+class SourceSettings(Protocol):
+    """What reading asks of a source's settings (:class:`cdc_assets.cdc.config.SourceConfig`).
+
+    The configuration asks formats what it may say of them, so they know it by this alone.
+    """
+
+    @property
+    def format(self) -> str: ...
+    @property
+    def format_settings(self) -> Mapping[str, Any]: ...
+    @property
+    def topic_groups(self) -> Mapping[str, int]: ...
+    @property
+    def has_databases(self) -> bool: ...
+    @property
+    def unavailable_value(self) -> str: ...
+    @property
+    def tables(self) -> Mapping[str, TableSettings]: ...
 
 
 @dataclass(frozen=True)
@@ -46,7 +76,7 @@ class Format:
     second_halves: tuple[str, ...] = ()
     key_row: Callable[[Sql], Sql] | None = None
     columns_choose: bool = False
-    configured: Callable[[SourceConfig], Format] | None = None
+    configured: Callable[[SourceSettings], Format] | None = None
 
 
 def table_and_row(namespace: Any, table: Any, row: Any) -> TableAndRow | None:

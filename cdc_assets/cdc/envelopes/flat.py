@@ -19,7 +19,6 @@ from functools import partial
 from typing import Any
 
 from cdc_assets.cdc import positions
-from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.debezium import (
     EVENT,
     ROW_OPS,
@@ -32,7 +31,13 @@ from cdc_assets.cdc.envelopes.debezium import (
     unread_connector,
     with_event,
 )
-from cdc_assets.cdc.envelopes.envelope import Format, TableAndRow, object_in, table_and_row
+from cdc_assets.cdc.envelopes.envelope import (
+    Format,
+    SourceSettings,
+    TableAndRow,
+    object_in,
+    table_and_row,
+)
 from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.names import namespace_of_database_sql, quote, table_name_sql
 from cdc_assets.cdc.sqltext import (
@@ -430,14 +435,15 @@ def _format(rules: _Rules) -> Format:
     )
 
 
-def _configured(source: SourceConfig) -> Format:
-    fields, headers = source.add_fields, source.add_headers
+def _configured(source: SourceSettings) -> Format:
+    own = source.format_settings
+    fields, prefix = own["add_fields"], own["add_fields_prefix"]
     return _format(
         _Rules(
-            fields=_written(source.add_fields_prefix, fields),
-            headers=_written(source.add_headers_prefix, headers),
-            all_of=None if fields else source.add_fields_prefix,
-            topic=source.table_from_topic,
+            fields=_written(prefix, fields),
+            headers=_written(own["add_headers_prefix"], own["add_headers"]),
+            all_of=None if fields else prefix,
+            topic=own["table_from_topic"],
             groups=source.topic_groups,
             in_databases=source.has_databases,
         )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.canal import CANAL
 from cdc_assets.cdc.envelopes.cassandra import DEBEZIUM_CASSANDRA
 from cdc_assets.cdc.envelopes.dataworks import DATAWORKS
 from cdc_assets.cdc.envelopes.debezium import DEBEZIUM
-from cdc_assets.cdc.envelopes.envelope import Format
+from cdc_assets.cdc.envelopes.envelope import Format, SourceSettings
 from cdc_assets.cdc.envelopes.flat import DEBEZIUM_FLAT
 from cdc_assets.cdc.envelopes.lindorm import LINDORM
 from cdc_assets.cdc.envelopes.maxwell import MAXWELL
@@ -31,7 +30,7 @@ FIRST_HALVES = tuple(op for each in FORMATS.values() for op in each.first_halves
 SECOND_HALVES = tuple(op for each in FORMATS.values() for op in each.second_halves)
 
 
-def format_of(source: SourceConfig) -> Format:
+def format_of(source: SourceSettings) -> Format:
     """The format of a source, as its settings say it is written."""
     own = FORMATS[source.format]
     return own.configured(source) if own.configured else own

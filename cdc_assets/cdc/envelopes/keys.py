@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of
+from cdc_assets.cdc.envelopes.envelope import SourceSettings, TableSettings
 from cdc_assets.cdc.envelopes.formats import FORMATS
 from cdc_assets.cdc.envelopes.headers import header
 from cdc_assets.cdc.sqltext import (
@@ -143,7 +143,7 @@ def _header_text(name: str) -> Sql:
     return case(("size(headers) > 0", plain))
 
 
-def with_raw_keys(records: Query, source: SourceConfig) -> Query:
+def with_raw_keys(records: Query, source: SourceSettings) -> Query:
     """Add `key_raw`, `old_key_raw`, `new_key_raw`, `key_reason` and `key_detail`.
 
     Args:
@@ -233,12 +233,12 @@ def _same_columns(header: Sql) -> Sql:
     return case((f"{is_known} AND {_is_complete(chosen, names)}", f"to_json({chosen})"))
 
 
-def _configured_names(source: SourceConfig) -> Sql:
+def _configured_names(source: SourceSettings) -> Sql:
     """The key columns that the configuration names for the record's table, in order of name."""
     by_key: dict[tuple[str, ...], list[str]] = {}
-    for name, config in source.tables.items():
-        if isinstance(config.key, tuple):
-            by_key.setdefault(config.key, []).append(name)
+    for name, table in source.tables.items():
+        if isinstance(table.key, tuple):
+            by_key.setdefault(table.key, []).append(name)
     branches = (
         (is_one_of("e_table_name", tables), f"array({literals(sorted(key))})")
         for key, tables in by_key.items()
@@ -274,6 +274,6 @@ def _is_complete(row: Sql, names: Sql) -> Sql:
     return f"coalesce({row} IS NOT NULL AND {whole} AND {present}, false)"
 
 
-def key_columns(config: TableConfig) -> tuple[str, ...] | None:
+def key_columns(table: TableSettings) -> tuple[str, ...] | None:
     """The configured key columns, if the configuration names any."""
-    return config.key if isinstance(config.key, tuple) else None
+    return table.key if isinstance(table.key, tuple) else None

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.debezium import (
     event_in,
     event_type,
@@ -25,7 +24,13 @@ from cdc_assets.cdc.envelopes.debezium import (
     with_event,
     with_parts,
 )
-from cdc_assets.cdc.envelopes.envelope import Format, TableAndRow, object_in, table_and_row
+from cdc_assets.cdc.envelopes.envelope import (
+    Format,
+    SourceSettings,
+    TableAndRow,
+    object_in,
+    table_and_row,
+)
 from cdc_assets.cdc.envelopes.extended_json import as_json, id_text
 from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.names import table_name_sql
@@ -173,7 +178,7 @@ def _format(columns: Columns) -> Format:
     )
 
 
-def _configured(source: SourceConfig) -> Format:
+def _configured(source: SourceSettings) -> Format:
     members = {n: tuple(sorted(t.columns.keys() - {ID})) for n, t in source.tables.items()}
     return _format({name: own for name, own in members.items() if own})
 

@@ -34,10 +34,10 @@ def with_adopted_tables(config: Config) -> Config:
     """
     places = taken_places(config)
     sources = {
-        name: _adopting(name, source, _seen(config, name), places)
-        if source.adopts_tables
-        else source
-        for name, source in config.sources.items()
+        source: _adopting(source, settings, _seen(config, source), places)
+        if settings.adopts_tables
+        else settings
+        for source, settings in config.sources.items()
     }
     return config.model_copy(update={"sources": sources})
 
@@ -45,42 +45,44 @@ def with_adopted_tables(config: Config) -> Config:
 def taken_places(config: Config) -> Places:
     """The places of the tables that a configuration lists."""
     places = config.lake.places(config.sources)
-    for name, source in config.sources.items():
-        for table in source.tables:
-            places.take(name, table)
+    for source, settings in config.sources.items():
+        for table in settings.tables:
+            places.take(source, table)
     return places
 
 
-def _adopting(name: str, source: SourceConfig, seen: Iterable[str], places: Places) -> SourceConfig:
+def _adopting(
+    source: str, settings: SourceConfig, seen: Iterable[str], places: Places
+) -> SourceConfig:
     adopted: dict[str, TableConfig] = {}
     # The one that was seen first has a place that two would have; and goes on having it.
     for table in seen:
-        settings = source.table_patterns.get(source.pattern_of(table) or "")
-        if settings is None or table in source.tables:
+        own = settings.table_patterns.get(settings.pattern_of(table) or "")
+        if own is None or table in settings.tables:
             continue
-        if fault := places.fault_of(name, table):
-            said = printable(f"{name}.{table} matches a pattern and is not adopted: {fault}")
+        if fault := places.fault_of(source, table):
+            said = printable(f"{source}.{table} matches a pattern and is not adopted: {fault}")
             log.warning("%s", said)
             continue
-        places.take(name, table)
-        adopted[table] = settings
+        places.take(source, table)
+        adopted[table] = own
     by_name = dict(sorted(adopted.items()))
-    return source.model_copy(update={"tables": {**source.tables, **by_name}})
+    return settings.model_copy(update={"tables": {**settings.tables, **by_name}})
 
 
-def _seen(config: Config, name: str) -> Sequence[str]:
+def _seen(config: Config, source: str) -> Sequence[str]:
     try:
-        return seen_tables(config, name)
-    except Exception as error:  # of as many libraries as there are catalogs
+        return seen_tables(config, source)
+    except Exception as error:  # each catalog has a library and errors of its own
         log.warning(
             "sources.%s.tables: no table is adopted by pattern, because the lake can't be read: %s",
-            name,
+            source,
             first_line(error),
         )
         return ()
 
 
-def seen_tables(config: Config, name: str) -> Sequence[str]:
+def seen_tables(config: Config, source: str) -> Sequence[str]:
     """The tables whose events `changes` of a source has; none where there is no lake yet.
 
     In the order of the first days that have them, those of one day by name.
@@ -93,7 +95,7 @@ def seen_tables(config: Config, name: str) -> Sequence[str]:
     from cdc_assets.cdc.lake.tables import own_table
 
     try:
-        facts = open_table(config, own_table(name, "facts"))
+        facts = open_table(config, own_table(source, "facts"))
     except MissingTableError:
         return ()
     snapshot = facts.current_snapshot()

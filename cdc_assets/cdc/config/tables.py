@@ -1,0 +1,124 @@
+"""`tables:` — how one table is read and shown."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from cdc_assets.cdc.config.fields import Owners, Settings, Tags
+
+RESERVED_PREFIX = "_cdc_"
+
+
+_COLUMN_TYPE = re.compile(
+    r"(?:boolean|int|bigint|float|double|string|binary|date"
+    r"|timestamp(?:_ntz)?(?:\(\s*(?:s|ms|us|ns)\s*\))?"
+    r"|decimal\(\s*([1-9]|[12]\d|3[0-8])\s*,\s*\d+\s*\)"
+    r"|(?:array<|map<\s*string\s*,)(?P<element>.+)>)$"
+)
+
+
+def _is_column_type(kind: str) -> bool:
+    """True for the scalar types, and for arrays and maps of such."""
+    found = _COLUMN_TYPE.match(kind.strip())
+    element = found["element"] if found else None
+    return bool(found) and (not element or _is_column_type(element))
+
+
+class TableConfig(Settings):
+    """How one table is read and shown; every setting has a default."""
+
+    key: tuple[str, ...] | Literal["none", "row"] | None = Field(
+        default=None,
+        description="Key columns; `none` appends, `row` takes the whole old row (FORMATS O14); "
+        "unset takes the message key (D5).",
+    )
+    replica_identity: Literal["unknown", "default", "nothing", "index", "full"] = "unknown"
+    on_drop: Literal["keep", "empty"] | None = Field(
+        default=None, description="As the source's; unset takes that."
+    )
+    columns: dict[str, str] = Field(
+        default_factory=dict,
+        description="Column types; they win over those of messages, by a closed list (R3).",
+    )
+    start_date: date | None = None
+    bucket: int | None = Field(default=None, ge=1, le=10_000)
+    rename: dict[str, str] = Field(
+        default_factory=dict, description="Own columns that must have another name in the lake."
+    )
+    description: str | None = None
+    owners: Owners = Field(default=(), description="In addition to the source's.")
+    tags: Tags = Field(default_factory=dict, description="In addition to the source's.")
+    sensitive: tuple[str, ...] = Field(
+        default=(), description="Columns whose values are in no sample; the lake has them."
+    )
+    exclude: tuple[str, ...] = Field(
+        default=(), description="Columns that stay in `landing`: no other table has them."
+    )
+    hash: tuple[str, ...] = Field(
+        default=(), description="Columns whose values leave `landing` as a salted SHA-256."
+    )
+
+    @field_validator("key", mode="before")
+    @classmethod
+    def _key(cls, value: Any) -> Any:
+        if value is None or value in ("none", "row"):
+            return value
+        if not isinstance(value, list) or not value:
+            raise PydanticCustomError("key_type", "no key")
+        for index, name in enumerate(value):
+            if not isinstance(name, str):
+                raise PydanticCustomError("key_column", "no text", {"index": index})
+            if not name:
+                raise ValueError(f"got {value!r}; every key column is a non-empty text")
+        if len(set(value)) != len(value):
+            raise ValueError(f"got {value!r}; a key column is named twice")
+        return tuple(value)
+
+    @field_validator("columns")
+    @classmethod
+    def _columns(cls, value: dict[str, str]) -> dict[str, str]:
+        lowered = {name: kind.strip().lower() for name, kind in value.items()}
+        for name, kind in lowered.items():
+            if not _is_column_type(kind):
+                raise ValueError(
+                    f"{name}: got type {kind!r}; expected one of boolean, int, bigint, float, "
+                    "double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz, "
+                    "array<…>, map<string,…>"
+                )
+        return lowered
+
+    @field_validator("rename")
+    @classmethod
+    def _rename(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, to in value.items():
+            if to.startswith(RESERVED_PREFIX):
+                raise ValueError(f"{name}: {to!r} starts with {RESERVED_PREFIX}, which is taken")
+        if len(set(value.values())) != len(value):
+            raise ValueError("two columns get the same name")
+        return value
+
+    @model_validator(mode="after")
+    def _protected(self) -> TableConfig:
+        if both := sorted({*self.exclude} & {*self.hash}):
+            raise ValueError(f"exclude and hash both name {', '.join(both)}; keep one")
+        if isinstance(self.key, tuple) and (gone := sorted({*self.exclude} & {*self.key})):
+            raise ValueError(
+                f"exclude names {', '.join(gone)}, a column of the key; name it in hash instead"
+            )
+        return self
+
+    @property
+    def is_protected(self) -> bool:
+        """True where a column is excluded or hashed."""
+        return bool(self.exclude or self.hash)
+
+    @property
+    def lake_columns(self) -> dict[str, str]:
+        """`columns` as the lake has them: a hash is a text."""
+        kept = {name: kind for name, kind in self.columns.items() if name not in self.exclude}
+        return {name: "string" if name in self.hash else kind for name, kind in kept.items()}
