@@ -24,21 +24,25 @@ def earlier_days(
     lake: Lake,
     source: str,
     reading: Reading,
-    schemas: KnownSchemas,
+    stored: KnownSchemas,
     days: Sequence[date],
     has_landing_before: bool,
 ) -> EarlierDays:
-    """What landed before some days; two jobs for each table with keys of several forms.
+    """What landed before some days.
+
+    Two jobs for each table with keys of several forms; one where a schema no longer begins on its
+    first day, because that was landed anew.
 
     Args:
         lake: has the source's tables.
         source: the source.
         reading: the records of these days.
-        schemas: those known before them.
+        stored: the schemas in the lake.
         days: in order, without a gap.
         has_landing_before: whether anything landed on the day before them.
     """
     first = days[0]
+    schemas = stored.moved(corrected_first_days(lake, source, stored, days, reading.first_landed))
     joined = reading.joined_schemas(schemas)
     key_forms = {
         table: key_form_before(lake, source, table, first, joined)

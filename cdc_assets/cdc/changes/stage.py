@@ -24,11 +24,10 @@ from cdc_assets.cdc.changes.earlier_days import (
     earlier_days,
     known_schemas,
 )
-from cdc_assets.cdc.changes.facts import COMMENT, ORDER, count_facts
+from cdc_assets.cdc.changes.facts import COMMENT, count_facts
 from cdc_assets.cdc.changes.inputs import FACTS, PARSED
 from cdc_assets.cdc.changes.message_schemas import SchemaOfTable
 from cdc_assets.cdc.changes.protected import (
-    PROTECTED,
     check_found,
     check_keys,
 )
@@ -137,11 +136,8 @@ def _make_run(
         reading = read_records(landing, settings, checkpoints, decoding)
         check_keys(reading.keys, source, settings)
         stored = known_schemas(lake, source)
-        corrected = corrected_first_days(lake, source, stored, days, reading.first_landed)
         has_landing_before = inputs[days[0]]["landing_before"] is not None
-        earlier = earlier_days(
-            lake, source, reading, stored.moved(corrected), days, has_landing_before
-        )
+        earlier = earlier_days(lake, source, reading, stored, days, has_landing_before)
         verdicts = tombstone_verdicts(reading, earlier)
         if verdicts is not None:
             verdicts = checkpoints.add(verdicts)
@@ -154,8 +150,8 @@ def _make_run(
         first = _used_by_changes(facts)
         move_schemas(lake, source, corrected_first_days(lake, source, stored, days, first))
         add_schemas(lake, source, _with_first_days(classified.new_schemas, first))
-        reached = {fact.destination for fact in facts} - {ORDER, PROTECTED}
-        inputs_of_run = {day: inputs[day] for day in days}
+        reached = {FACTS, *(fact.destination for fact in facts)}
+        run_inputs = {day: inputs[day] for day in days}
         # changes last: with it the day is complete.
         for table, rows in (
             (FACTS, lake.spark.createDataFrame(facts, columns.FACTS)),
@@ -163,8 +159,8 @@ def _make_run(
             ("control", _ordered(control_rows(routed))),
             ("changes", _ordered(change_rows(routed))),
         ):
-            chosen = rows if table in {FACTS, *reached} else _none(lake, identifiers[table])
-            lake.overwrite_days(identifiers[table], chosen, inputs_of_run, current[table].head)
+            chosen = rows if table in reached else _none(lake, identifiers[table])
+            lake.overwrite_days(identifiers[table], chosen, run_inputs, current[table].head)
 
 
 def _used_by_changes(facts: Iterable[Row]) -> FirstDays:

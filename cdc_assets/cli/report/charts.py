@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -61,24 +61,27 @@ def _panel(
     }
 
 
-def _lag_panel(figures: Figures) -> Panel:
+def _worst_lag(figures: Figures) -> str:
     worst = max(
         (row for row in figures.lag_days if row["p95_ms"] is not None),
         key=lambda row: row["p95_ms"],
         default=None,
     )
-    says = (
-        "No lag was measured on these days."
-        if worst is None
-        else f"The worst p95 of a table's day is {worst['p95_ms']:,} ms "
+    if worst is None:
+        return "No lag was measured on these days."
+    return (
+        f"The worst p95 of a table's day is {worst['p95_ms']:,} ms "
         f"({duration(worst['p95_ms'])}, {worst['kind']}): {printable(worst['table'])}, landed on "
         f"{worst['landing_date']}."
     )
+
+
+def _lag_panel(figures: Figures) -> Panel:
     panel = _panel(
         figures,
         "lag",
         "Lag by table and source hour",
-        says,
+        _worst_lag(figures),
         [{"label": figure, "unit": "ms"} for figure in _LAG],
     )
     panel |= {"group": "Kind", "column": "Source hour, UTC"}
@@ -89,17 +92,9 @@ def _lag_panel(figures: Figures) -> Panel:
     names = sorted({row["table"] for row in inside})
     step, panel["columns"] = _hour_columns(start, end, len(names))
     panel["rows"] = [printable(name) for name in names]
-    index = {name: number for number, name in enumerate(names)}
     for kind in KINDS:
-        cells: dict[int, dict[int, list[int]]] = {}
-        for row in (row for row in inside if row["kind"] == kind):
-            column = (row["hour"] - start) // timedelta(hours=step)
-            values = [row[f"{figure}_ms"] for figure in _LAG]
-            of_row = cells.setdefault(index[row["table"]], {})
-            # An hour lands on several days where changes came late: the worst of them counts.
-            known = of_row.get(column, values)
-            of_row[column] = [max(pair) for pair in zip(known, values, strict=True)]
-        panel["groups"].append({"label": kind, "cells": _cells(cells)})
+        kind_rows = [row for row in inside if row["kind"] == kind]
+        panel["groups"].append({"label": kind, "cells": _lag_cells(kind_rows, names, start, step)})
     if step > 1:
         panel["notes"].append(
             f"A column is {step} source hours: the largest value of them. Percentiles of several "
@@ -119,6 +114,21 @@ def _lag_panel(figures: Figures) -> Panel:
     if not inside:
         panel["empty"] = "No lag was measured in the hours of these days."
     return panel
+
+
+def _lag_cells(
+    rows: Iterable[Mapping[str, Any]], names: Sequence[str], start: datetime, step: int
+) -> list[list[Any]]:
+    index = {name: number for number, name in enumerate(names)}
+    cells: dict[int, dict[int, list[int]]] = {}
+    for row in rows:
+        column = (row["hour"] - start) // timedelta(hours=step)
+        values = [row[f"{figure}_ms"] for figure in _LAG]
+        cell_row = cells.setdefault(index[row["table"]], {})
+        # An hour lands on several days where changes came late: the worst of them counts.
+        known = cell_row.get(column, values)
+        cell_row[column] = [max(pair) for pair in zip(known, values, strict=True)]
+    return _cells(cells)
 
 
 def _outside(measured: Sequence[Mapping[str, Any]], inside: Sequence[Mapping[str, Any]]) -> str:
