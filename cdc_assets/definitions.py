@@ -7,13 +7,16 @@ import dagster as dg
 from cdc_assets.cdc.config import Config, load_config
 from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 from cdc_assets.orchestration.assets.build import build_assets
-from cdc_assets.orchestration.executor import threads_executor
-from cdc_assets.orchestration.health import build_health_checks
-from cdc_assets.orchestration.jobs import daily
-from cdc_assets.orchestration.maintenance_job import maintenance_job, maintenance_schedule
-from cdc_assets.orchestration.resources import SparkResource
-from cdc_assets.orchestration.schedules import build_schedules
-from cdc_assets.orchestration.sensors import build_sensors
+from cdc_assets.orchestration.automation.health import build_health_checks
+from cdc_assets.orchestration.automation.maintenance_job import (
+    maintenance_job,
+    maintenance_schedule,
+)
+from cdc_assets.orchestration.automation.schedules import build_schedules
+from cdc_assets.orchestration.automation.sensors import build_sensors
+from cdc_assets.orchestration.execution.executor import threads_executor
+from cdc_assets.orchestration.execution.jobs import daily
+from cdc_assets.orchestration.execution.resources import SparkResource
 
 
 def build_definitions(config: Config) -> dg.Definitions:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cdc_assets.cdc.lag.measurement import KINDS
 from cdc_assets.cli.report.data import Count, Figures, Seconds, Size
-from cdc_assets.orchestration.recorded_runs import Verdict
+from cdc_assets.orchestration.runs.recorded_runs import Verdict
 
 FIRST = date(2026, 10, 25)
 HOSTILE = (

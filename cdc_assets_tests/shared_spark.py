@@ -8,7 +8,7 @@ import dagster as dg
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.orchestration.resources import SparkResource
+from cdc_assets.orchestration.execution.resources import SparkResource
 
 
 class SharedSpark(SparkResource):

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.spark import SHORT_RUN, SMALL_ROWS, SMALL_WORK, build_session
 from cdc_assets.cli import imports
-from cdc_assets.orchestration.interrupts import interruptible
+from cdc_assets.orchestration.execution.interrupts import interruptible
 
 _RECORD_BYTES = 3_500  # of a landed line, with its schema
 _COMPRESSION = 10

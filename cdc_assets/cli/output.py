@@ -31,7 +31,7 @@ from cdc_assets.cli.interrupts import Interrupted
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from cdc_assets.orchestration.progress import Step
+    from cdc_assets.orchestration.execution.progress import Step
 
 FORMATS = ("table", "json", "csv")
 _CELL = 40  # characters of a value in a table

@@ -17,9 +17,9 @@ from cdc_assets.cdc.landing.file_landing import FileLanding
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.orchestration.assets.keys import asset_keys
-from cdc_assets.orchestration.catch_up import catch_up_runs
-from cdc_assets.orchestration.health import MADE, findings_of
-from cdc_assets.orchestration.sensors import days_to_request
+from cdc_assets.orchestration.automation.catch_up import catch_up_runs
+from cdc_assets.orchestration.automation.health import MADE, findings_of
+from cdc_assets.orchestration.automation.sensors import days_to_request
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf

@@ -32,8 +32,8 @@ from cdc_assets.cdc.lake.figures import LAG_COLUMNS
 from cdc_assets.cdc.lake.json_values import json_rows
 from cdc_assets.cli import output
 from cdc_assets.cli.app import app
-from cdc_assets.orchestration import progress
-from cdc_assets.orchestration import run_days as runs
+from cdc_assets.orchestration.execution import progress
+from cdc_assets.orchestration.runs import run_days as runs
 from cdc_assets_tests.paths import REPOSITORY
 
 DAGSTER_YAML = """

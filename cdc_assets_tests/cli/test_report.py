@@ -28,7 +28,7 @@ from cdc_assets.cli.report import charts
 from cdc_assets.cli.report import page as report_page
 from cdc_assets.cli.report.data import Count, Figures, Seconds, Size, gather
 from cdc_assets.cli.report.page import headline, page, page_data
-from cdc_assets.orchestration import recorded_runs
+from cdc_assets.orchestration.runs import recorded_runs
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf

@@ -21,8 +21,8 @@ from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.definitions import build_definitions
 from cdc_assets.orchestration.assets.build import build_assets
-from cdc_assets.orchestration.resources import SparkResource
-from cdc_assets.orchestration.run_days import adopted_since
+from cdc_assets.orchestration.execution.resources import SparkResource
+from cdc_assets.orchestration.runs.run_days import adopted_since
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.lakes import config_of, rows_of, source_config, stage_rows

@@ -20,9 +20,9 @@ import yaml
 from cdc_assets.cdc.config import Config, load_config, parse_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.definitions import build_definitions
-from cdc_assets.orchestration import event_feed, senders
-from cdc_assets.orchestration.event_feed import Position, events_since
-from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
+from cdc_assets.orchestration.automation import event_feed, senders
+from cdc_assets.orchestration.automation.event_feed import Position, events_since
+from cdc_assets.orchestration.execution.jobs import RANGE_END, RANGE_START
 from cdc_assets_tests.lakes import source_config
 from cdc_assets_tests.orchestration.receivers import (
     MailServer,

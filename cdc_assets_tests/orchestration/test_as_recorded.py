@@ -14,8 +14,8 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import AUDIT
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.names import TableName
-from cdc_assets.orchestration import progress
 from cdc_assets.orchestration.assets.build import build_assets
+from cdc_assets.orchestration.execution import progress
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.lakes import land, make_lag, source_config

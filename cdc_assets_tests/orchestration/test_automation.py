@@ -24,10 +24,10 @@ from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.landing.file_landing import FileLanding
 from cdc_assets.definitions import build_definitions
 from cdc_assets.orchestration.assets.keys import asset_keys, table_key
-from cdc_assets.orchestration.catch_up import catch_up_runs
-from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
-from cdc_assets.orchestration.resources import SparkResource
-from cdc_assets.orchestration.sensors import days_to_request
+from cdc_assets.orchestration.automation.catch_up import catch_up_runs
+from cdc_assets.orchestration.automation.sensors import days_to_request
+from cdc_assets.orchestration.execution.jobs import RANGE_END, RANGE_START
+from cdc_assets.orchestration.execution.resources import SparkResource
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf

@@ -23,8 +23,8 @@ from cdc_assets.cdc.lake.rows import read_table
 from cdc_assets.cdc.lake.tables import find_table
 from cdc_assets.cdc.spark import SHORT_RUN
 from cdc_assets.orchestration.assets.keys import table_key
-from cdc_assets.orchestration.catch_up import catch_up_runs
-from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
+from cdc_assets.orchestration.automation.catch_up import catch_up_runs
+from cdc_assets.orchestration.execution.jobs import RANGE_END, RANGE_START
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.e2e.stack import Process, StackError, wait_for

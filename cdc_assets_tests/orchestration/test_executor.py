@@ -11,8 +11,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from cdc_assets.orchestration import progress
-from cdc_assets.orchestration.executor import threads_executor
+from cdc_assets.orchestration.execution import progress
+from cdc_assets.orchestration.execution.executor import threads_executor
 
 WAIT_S = 30
 _meeting = threading.Barrier(2)

@@ -14,7 +14,7 @@ from cdc_assets.cdc.changes.findings import CHECKS
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.definitions import build_definitions
 from cdc_assets.orchestration.assets.build import build_assets
-from cdc_assets.orchestration.health import (
+from cdc_assets.orchestration.automation.health import (
     build_health_checks,
     build_health_sensor,
     findings_of,

@@ -23,7 +23,7 @@ from cdc_assets.cdc.errors import LakeError, first_line
 from cdc_assets.cdc.redaction import without_logins, without_secrets
 from cdc_assets.cdc.spark import SHORT_RUN
 from cdc_assets.definitions import build_definitions
-from cdc_assets.orchestration.failures import failure
+from cdc_assets.orchestration.execution.failures import failure
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.lakes import source_config
 from cdc_assets_tests.orchestration.receivers import web_server

@@ -20,8 +20,8 @@ from cdc_assets.cdc.expected import Expected, expect
 from cdc_assets.cdc.landing.files import list_day, read_days
 from cdc_assets.cdc.spark import SMALL_ROWS
 from cdc_assets.cli import output
-from cdc_assets.orchestration import progress
-from cdc_assets.orchestration.progress import Reading, Step
+from cdc_assets.orchestration.execution import progress
+from cdc_assets.orchestration.execution.progress import Reading, Step
 
 ROWS = SMALL_ROWS + 1000
 

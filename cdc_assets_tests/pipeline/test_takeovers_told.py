@@ -21,7 +21,7 @@ from cdc_assets.cli.doctor.findings import Context, Status
 from cdc_assets.cli.doctor.lake import epochs
 from cdc_assets.orchestration.assets.build import build_assets
 from cdc_assets.orchestration.assets.keys import table_key
-from cdc_assets.orchestration.records import SNAPSHOT
+from cdc_assets.orchestration.assets.records import SNAPSHOT
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 from cdc_assets_tests.conftest import LakeOf

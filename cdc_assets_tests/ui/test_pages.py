@@ -16,7 +16,7 @@ from playwright.sync_api import Locator, Page, expect
 from cdc_assets.cdc.config import load_config
 from cdc_assets.cdc.lake.figures import day_rows
 from cdc_assets.cdc.lake.tables import known_tables
-from cdc_assets.orchestration import health
+from cdc_assets.orchestration.automation import health
 from cdc_assets_tests.e2e.stack import wait_for
 from cdc_assets_tests.ui.dagster_dev import DAYS, SOURCES, DagsterDev
 

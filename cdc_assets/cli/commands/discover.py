@@ -66,7 +66,7 @@ def discover(
     with quiet(verbose, f"looking at {place}") as (activity, _):
         from cdc_assets.cdc.discovery import landing_place, sources_block
         from cdc_assets.cli import landing_session
-        from cdc_assets.orchestration.interrupts import interruptible
+        from cdc_assets.orchestration.execution.interrupts import interruptible
 
         found_place, config = landing_place.resolve(place, config_file, name, registry)
         activity.say(STARTING_SPARK)

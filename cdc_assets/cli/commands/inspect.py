@@ -65,7 +65,7 @@ def inspect(
     with quiet(verbose, f"looking at {file}") as (activity, _):
         from cdc_assets.cdc.discovery import inspection
         from cdc_assets.cli import landing_session
-        from cdc_assets.orchestration.interrupts import interruptible
+        from cdc_assets.orchestration.execution.interrupts import interruptible
 
         rules = _rules(file, source, format_of, config_file)
         activity.say(STARTING_SPARK)

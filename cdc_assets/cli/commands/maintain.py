@@ -41,7 +41,7 @@ def maintain(
         from cdc_assets.cdc.lake.errors import one_line
         from cdc_assets.cdc.lake.maintenance import maintain_table, tables_of
         from cdc_assets.cdc.spark import build_session
-        from cdc_assets.orchestration.interrupts import interruptible
+        from cdc_assets.orchestration.execution.interrupts import interruptible
 
         spark = interruptible(build_session, config)
         try:

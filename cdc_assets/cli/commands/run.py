@@ -104,8 +104,8 @@ def make_days(
     home = Path(os.environ.get("DAGSTER_HOME") or Path.cwd()).absolute()
     log = None if verbose else home / ".dagster" / "spark.log"
     with output.own_stderr(log) as err, output.Progress(LOOKING, err) as shown:
-        from cdc_assets.orchestration import progress
-        from cdc_assets.orchestration import run_days as runs
+        from cdc_assets.orchestration.execution import progress
+        from cdc_assets.orchestration.runs import run_days as runs
 
         try:
             with progress.listen(shown):

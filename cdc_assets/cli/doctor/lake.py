@@ -29,7 +29,7 @@ from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.cdc.state.epochs import SourceEpochs
 from cdc_assets.cdc.state.judge import TABLE as EPOCHS
 from cdc_assets.cli.doctor.findings import Context, Finding, Status
-from cdc_assets.orchestration.interrupts import interruptible
+from cdc_assets.orchestration.execution.interrupts import interruptible
 
 _FREE_BYTES = 5 * 1024**3
 

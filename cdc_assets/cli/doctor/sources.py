@@ -14,7 +14,7 @@ from cdc_assets.cdc.config import Config, KafkaConfig, RegistryConfig, local_pat
 from cdc_assets.cdc.discovery.columns import columns_of_tables
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored, no_day, see_days
 from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, findings_of
-from cdc_assets.orchestration.interrupts import interruptible
+from cdc_assets.orchestration.execution.interrupts import interruptible
 
 
 def landings(context: Context) -> Iterator[Finding]:

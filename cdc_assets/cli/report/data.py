@@ -20,7 +20,7 @@ from cdc_assets.cdc.lake.metadata import made_days
 from cdc_assets.cdc.lake.tables import own_table, state_tables
 
 if TYPE_CHECKING:
-    from cdc_assets.orchestration.recorded_runs import Verdict
+    from cdc_assets.orchestration.runs.recorded_runs import Verdict
 
 # Without --from so many of the newest days.
 NEWEST_DAYS = 30
@@ -230,7 +230,7 @@ def _read_tables(config: Config, name: str, figures: Figures) -> None:
 
 
 def _read_records(config: Config, figures: Figures) -> None:
-    from cdc_assets.orchestration import recorded_runs
+    from cdc_assets.orchestration.runs import recorded_runs
 
     home = recorded_runs.dagster_home()
     if home is None:

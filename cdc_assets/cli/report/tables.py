@@ -11,7 +11,7 @@ from cdc_assets.cdc.names import printable
 from cdc_assets.cli.report.data import Figures
 
 if TYPE_CHECKING:
-    from cdc_assets.orchestration.recorded_runs import Verdict
+    from cdc_assets.orchestration.runs.recorded_runs import Verdict
 
 
 def _table(

@@ -22,12 +22,13 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.errors import lake_error, one_line
 from cdc_assets.cdc.spark import is_lost
 from cdc_assets.cdc.stages.contract import MadeDay, MakeOptions, ReadOnce, Stage
-from cdc_assets.orchestration import progress, records
-from cdc_assets.orchestration.as_recorded import step_records
+from cdc_assets.orchestration.assets import records
+from cdc_assets.orchestration.assets.as_recorded import step_records
 from cdc_assets.orchestration.assets.keys import key_of
-from cdc_assets.orchestration.failures import failure
-from cdc_assets.orchestration.jobs import ALLOW_LOSS, FORCE
-from cdc_assets.orchestration.resources import SparkResource
+from cdc_assets.orchestration.execution import progress
+from cdc_assets.orchestration.execution.failures import failure
+from cdc_assets.orchestration.execution.jobs import ALLOW_LOSS, FORCE
+from cdc_assets.orchestration.execution.resources import SparkResource
 
 StepEvent = dg.MaterializeResult[Any] | dg.AssetMaterialization | dg.AssetCheckEvaluation
 

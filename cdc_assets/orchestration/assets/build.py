@@ -24,8 +24,8 @@ from cdc_assets.orchestration import checks
 from cdc_assets.orchestration.assets import partitions
 from cdc_assets.orchestration.assets.body import Step, StepEvent
 from cdc_assets.orchestration.assets.keys import key_of, table_key
+from cdc_assets.orchestration.execution.resources import SparkResource
 from cdc_assets.orchestration.metadata import dagster_values
-from cdc_assets.orchestration.resources import SparkResource
 
 _AC = dg.AutomationCondition
 # Asks for ended days that are missing, one after another, and for all that stands behind a day

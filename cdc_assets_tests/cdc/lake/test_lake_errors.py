@@ -33,7 +33,7 @@ from cdc_assets.cdc.landing.file_landing import FileLanding
 from cdc_assets.cdc.landing.kafka_client import failed
 from cdc_assets.cdc.spark import add_kafka, build_session, is_lost
 from cdc_assets.definitions import build_definitions
-from cdc_assets.orchestration.sensors import days_to_request
+from cdc_assets.orchestration.automation.sensors import days_to_request
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.lakes import land

@@ -24,7 +24,7 @@ from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state import table_day
 from cdc_assets.cdc.state.findings import table_findings
 from cdc_assets.orchestration.assets.keys import table_key
-from cdc_assets.orchestration.maintenance_job import maintenance_job
+from cdc_assets.orchestration.automation.maintenance_job import maintenance_job
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf

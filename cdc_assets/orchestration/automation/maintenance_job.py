@@ -16,11 +16,11 @@ from cdc_assets.cdc.lake import maintenance
 from cdc_assets.cdc.lake.errors import one_line
 from cdc_assets.cdc.lake.maintenance import Figures
 from cdc_assets.cdc.places import OWN_ASSETS
-from cdc_assets.orchestration import progress
 from cdc_assets.orchestration.assets.keys import STAGES, table_key
-from cdc_assets.orchestration.failures import failure
-from cdc_assets.orchestration.resources import SparkResource
-from cdc_assets.orchestration.schedules import cron_of, status
+from cdc_assets.orchestration.automation.schedules import cron_of, status
+from cdc_assets.orchestration.execution import progress
+from cdc_assets.orchestration.execution.failures import failure
+from cdc_assets.orchestration.execution.resources import SparkResource
 
 # The default: Sunday 04:00, between the daily runs.
 _CRON = "0 4 * * 0"

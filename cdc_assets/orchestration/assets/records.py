@@ -15,13 +15,15 @@ from datetime import date
 from typing import Any
 
 import dagster as dg
-from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
-from dagster._core.event_api import PartitionKeyFilter
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from cdc_assets.cdc.findings import Check, Finding
 from cdc_assets.cdc.stages.contract import Version
 from cdc_assets.orchestration.checks import evaluation
+from cdc_assets.orchestration.internals import (
+    SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION,
+    AssetCheckExecutionRecordStatus,
+    PartitionKeyFilter,
+)
 from cdc_assets.orchestration.metadata import dagster_values
 
 SNAPSHOT, UNCHANGED = "iceberg_snapshot", "unchanged_since_last_made"

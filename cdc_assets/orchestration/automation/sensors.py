@@ -16,10 +16,16 @@ from cdc_assets.cdc.landing.file_landing import FileLanding
 from cdc_assets.cdc.landing.sources import landing_source
 from cdc_assets.cdc.redaction import without_secrets
 from cdc_assets.cdc.stages.changes import ChangesStage
-from cdc_assets.orchestration.alerts import build_alerts_sensor
 from cdc_assets.orchestration.assets.keys import asset_keys
-from cdc_assets.orchestration.health import build_health_sensor
-from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, SOURCE, daily, is_unfinished
+from cdc_assets.orchestration.automation.alerts import build_alerts_sensor
+from cdc_assets.orchestration.automation.health import build_health_sensor
+from cdc_assets.orchestration.execution.jobs import (
+    RANGE_END,
+    RANGE_START,
+    SOURCE,
+    daily,
+    is_unfinished,
+)
 
 _SETTLED_SECONDS = 30  # younger files may still be written
 

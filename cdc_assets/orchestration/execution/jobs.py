@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from cdc_assets.orchestration.executor import threads_executor
+from cdc_assets.orchestration.execution.executor import threads_executor
 
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,

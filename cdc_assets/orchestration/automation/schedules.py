@@ -11,9 +11,15 @@ import dagster as dg
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, ConfigError
-from cdc_assets.orchestration.catch_up import CatchUp, catch_up_runs
-from cdc_assets.orchestration.failures import failure
-from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START, SOURCE, daily, is_unfinished
+from cdc_assets.orchestration.automation.catch_up import CatchUp, catch_up_runs
+from cdc_assets.orchestration.execution.failures import failure
+from cdc_assets.orchestration.execution.jobs import (
+    RANGE_END,
+    RANGE_START,
+    SOURCE,
+    daily,
+    is_unfinished,
+)
 
 
 def build_schedules(config: Config) -> list[dg.ScheduleDefinition]:

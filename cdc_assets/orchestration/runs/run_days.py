@@ -11,22 +11,18 @@ from datetime import date
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
-from dagster._core.execution.api import execute_run
-from dagster._core.remote_origin import RemoteJobOrigin, RemoteRepositoryOrigin
-from dagster._core.workspace.load import location_origins_from_yaml_paths
 
 from cdc_assets.cdc.config import Config, config_path, load_config
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.java import require_java
 from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 from cdc_assets.cdc.names import TableName
-from cdc_assets.orchestration import progress
 from cdc_assets.orchestration.assets.build import build_assets
 from cdc_assets.orchestration.assets.keys import STAGES, asset_keys, table_key
-from cdc_assets.orchestration.health import build_health_checks
-from cdc_assets.orchestration.interrupts import interruptible
-from cdc_assets.orchestration.jobs import (
+from cdc_assets.orchestration.automation.health import build_health_checks
+from cdc_assets.orchestration.execution import progress
+from cdc_assets.orchestration.execution.interrupts import interruptible
+from cdc_assets.orchestration.execution.jobs import (
     ALLOW_LOSS,
     FORCE,
     RANGE_END,
@@ -34,7 +30,14 @@ from cdc_assets.orchestration.jobs import (
     UNFINISHED,
     daily,
 )
-from cdc_assets.orchestration.resources import SparkResource
+from cdc_assets.orchestration.execution.resources import SparkResource
+from cdc_assets.orchestration.internals import (
+    SINGLETON_REPOSITORY_NAME,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+    execute_run,
+    location_origins_from_yaml_paths,
+)
 
 # Tags of a run: the process that makes it, `host:pid`; what it was asked for, in words.
 PROCESS, DAYS, SOURCES, TABLE = "cdc/process", "cdc/days", "cdc/sources", "cdc/table"

@@ -13,10 +13,10 @@ from datetime import date
 from typing import Any
 
 import dagster as dg
-from dagster._core.event_api import EventLogCursor, RunStatusChangeEventType
 
-from cdc_assets.orchestration.jobs import RANGE_END, RANGE_START
-from cdc_assets.orchestration.run_days import failure_reason
+from cdc_assets.orchestration.execution.jobs import RANGE_END, RANGE_START
+from cdc_assets.orchestration.internals import EventLogCursor, RunStatusChangeEventType
+from cdc_assets.orchestration.runs.run_days import failure_reason
 
 _RUNLESS = ""  # Dagster's run id of events that belong to no run
 _ENDED: tuple[RunStatusChangeEventType, ...] = (

@@ -25,9 +25,10 @@ import dagster as dg
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import Check
-from cdc_assets.orchestration import checks, health
+from cdc_assets.orchestration import checks
 from cdc_assets.orchestration.assets.keys import asset_keys, table_key
-from cdc_assets.orchestration.event_feed import (
+from cdc_assets.orchestration.automation import health
+from cdc_assets.orchestration.automation.event_feed import (
     CheckEvaluated,
     Event,
     Position,
@@ -35,8 +36,8 @@ from cdc_assets.orchestration.event_feed import (
     days_of,
     events_since,
 )
-from cdc_assets.orchestration.jobs import daily
-from cdc_assets.orchestration.senders import Channel, Message, SendError, channels_of
+from cdc_assets.orchestration.automation.senders import Channel, Message, SendError, channels_of
+from cdc_assets.orchestration.execution.jobs import daily
 
 EVERY_SECONDS = 60
 # Beyond it the oldest open problems are dropped from the cursor; they may be reported once more.

@@ -16,7 +16,7 @@ from cdc_assets.cdc import markdown
 from cdc_assets.cdc.config import Config, config_path
 from cdc_assets.orchestration.assets.build import build_assets
 from cdc_assets.orchestration.assets.keys import PARSED, STAGES, asset_keys, table_key
-from cdc_assets.orchestration.records import newest_evaluations
+from cdc_assets.orchestration.assets.records import newest_evaluations
 
 _TIMED = [stage for stage in STAGES if stage == "changes" or stage not in PARSED]
 

@@ -14,7 +14,7 @@ from cdc_assets.cdc.java import STARTING_SPARK
 from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import build_session
-from cdc_assets.orchestration import progress
+from cdc_assets.orchestration.execution import progress
 
 # Steps run side by side, and the first one that asks starts Spark, or reads the configuration.
 _STARTING, _READING = Lock(), Lock()

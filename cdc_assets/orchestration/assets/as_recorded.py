@@ -13,9 +13,9 @@ from cdc_assets.cdc.errors import CdcError
 from cdc_assets.cdc.findings import AUDIT, Check, Finding
 from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
 from cdc_assets.cdc.stages.contract import Stage, Version
-from cdc_assets.orchestration import records
+from cdc_assets.orchestration.assets import records
 from cdc_assets.orchestration.checks import recorded_finding
-from cdc_assets.orchestration.jobs import FORCE
+from cdc_assets.orchestration.execution.jobs import FORCE
 
 
 def step_records(

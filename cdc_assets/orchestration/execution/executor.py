@@ -17,30 +17,30 @@ from queue import SimpleQueue
 from typing import Protocol, runtime_checkable
 
 import dagster as dg
-from dagster._core.errors import DagsterExecutionInterruptedError
-from dagster._core.events import DagsterEvent, EngineEventData
-from dagster._core.execution.api import ExecuteRunWithPlanIterable
-from dagster._core.execution.compute_logs import create_compute_log_file_key
-from dagster._core.execution.context.system import (
-    PlanExecutionContext,
-    PlanOrchestrationContext,
-    StepExecutionContext,
-)
-from dagster._core.execution.context_creation_job import PlanExecutionContextManager
-from dagster._core.execution.plan.active import ActiveExecution
-from dagster._core.execution.plan.execute_plan import (
-    _handle_compute_log_setup_error,
-    _handle_compute_log_teardown_error,
-    _trigger_hook,
-    dagster_event_sequence_for_step,
-)
-from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
-from dagster._core.execution.plan.plan import ExecutionPlan
-from dagster._core.execution.retries import RetryMode, get_retries_config
-from dagster._core.executor.base import Executor
 
-from cdc_assets.orchestration import progress
 from cdc_assets.orchestration.assets.keys import key_of
+from cdc_assets.orchestration.execution import progress
+from cdc_assets.orchestration.internals import (
+    ActiveExecution,
+    DagsterEvent,
+    DagsterExecutionInterruptedError,
+    EngineEventData,
+    ExecuteRunWithPlanIterable,
+    ExecutionPlan,
+    Executor,
+    InstanceConcurrencyContext,
+    PlanExecutionContext,
+    PlanExecutionContextManager,
+    PlanOrchestrationContext,
+    RetryMode,
+    StepExecutionContext,
+    compute_log_setup_error,
+    compute_log_teardown_error,
+    create_compute_log_file_key,
+    dagster_event_sequence_for_step,
+    get_retries_config,
+    trigger_hook,
+)
 
 # Steps wait for the driver, for the catalog and for Kafka; of more, each takes the others' cores.
 STEPS_AT_ONCE = 4
@@ -131,7 +131,7 @@ class ThreadsExecutor(Executor):
             try:
                 yield self._capture(job_context, execution_plan, capture)
             except Exception:  # a run goes on without its output where nothing can keep it
-                yield from _handle_compute_log_setup_error(job_context, sys.exc_info())
+                yield from compute_log_setup_error(job_context, sys.exc_info())
             with ThreadPoolExecutor(self._at_once, "step") as pool:
                 run = _Run(job_context, active, pool)
                 with progress.listen(progress.LogLines(run.log_of)):
@@ -139,7 +139,7 @@ class ThreadsExecutor(Executor):
             try:
                 capture.close()
             except Exception:
-                yield from _handle_compute_log_teardown_error(job_context, sys.exc_info())
+                yield from compute_log_teardown_error(job_context, sys.exc_info())
 
     def _capture(
         self, job_context: PlanExecutionContext, plan: ExecutionPlan, capture: ExitStack
@@ -227,7 +227,7 @@ class _Run:
             self.active.verify_complete(self.job, step.step.key)
             skipped = list(self.active.plan_events_iterator(self.job))
             yield from skipped
-            yield from _trigger_hook(step, [*self.of_step.pop(step.step.key), *skipped])
+            yield from trigger_hook(step, [*self.of_step.pop(step.step.key), *skipped])
 
     def _cancel(self) -> None:
         """Cancel what goes on, again and again: a step may be between two jobs of Spark.

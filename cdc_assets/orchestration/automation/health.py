@@ -11,13 +11,6 @@ from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import dagster as dg
-from dagster._core.storage.asset_check_execution_record import (
-    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES as COMPLETED,
-)
-from dagster._core.storage.asset_check_execution_record import (
-    AssetCheckExecutionRecord,
-    AssetCheckExecutionRecordStatus,
-)
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, ConfigError, MissingTableError
@@ -29,6 +22,13 @@ from cdc_assets.cdc.lake.tables import own_table
 from cdc_assets.cdc.redaction import without_secrets
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.orchestration.checks import dagster_severity, evaluation, specs
+from cdc_assets.orchestration.internals import (
+    COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES as COMPLETED,
+)
+from cdc_assets.orchestration.internals import (
+    AssetCheckExecutionRecord,
+    AssetCheckExecutionRecordStatus,
+)
 from cdc_assets.orchestration.metadata import dagster_values
 
 FRESH = Check(

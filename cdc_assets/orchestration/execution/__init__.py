@@ -1,0 +1,1 @@
+"""What runs are made with: the job, its executor, Spark, progress, failures."""

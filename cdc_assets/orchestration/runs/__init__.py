@@ -1,0 +1,1 @@
+"""Runs of the command line, and what Dagster has recorded of runs."""
