@@ -5,8 +5,10 @@ They may move in any version: `pyproject.toml` bounds Dagster's, and tests run a
 
 from __future__ import annotations
 
-# An output with this mark gets no materialization of its own: days are recorded as they are done.
+# The repository of all definitions of this package, for the origin of a run (see below).
 from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
+
+# An output with this mark gets no materialization of its own: days are recorded as they are done.
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
 # Raised in a step when the run is stopped; the executor tells it from a failure.
