@@ -65,7 +65,7 @@ class ChangesFigures:
 
 def day_figures(lake: Lake, source: str, days: Sequence[date]) -> dict[date, ChangesFigures]:
     """The figures of made days of a source."""
-    landed = count_landed(lake, source, days)
+    landed = _count_landed(lake, source, days)
     facts = read_facts(lake, source, days)
     written: dict[date, dict[str, int]] = {day: {} for day in days}
     for table in DESTINATIONS:
@@ -130,7 +130,7 @@ def _label(fact: Row) -> Any:
     return fact.op if fact.destination == "control" else fact.reason
 
 
-def count_landed(lake: Lake, source: str, days: Sequence[date]) -> dict[date, int]:
+def _count_landed(lake: Lake, source: str, days: Sequence[date]) -> dict[date, int]:
     """Records that landed on some days, also those removed since; a day without any is left out."""
     rows = lake.stage_days(source, "landing", days)
     counts = {r.landing_date: r["count"] for r in rows.groupBy("landing_date").count().collect()}

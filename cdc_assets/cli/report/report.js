@@ -1,4 +1,4 @@
-// Draws the charts and tables of the report from the JSON in #data (see report_page.page_data).
+// Draws the charts and tables of the report from the JSON in #data (see page.page_data).
 // Texts go into the page by textContent, and into Plotly, which takes some tags as markup, escaped.
 "use strict";
 (() => {
