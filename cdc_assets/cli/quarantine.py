@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from rich.cells import cell_len, set_cell_size
 
-from cdc_assets.cdc.changes.quarantined import Quarantined, quarantine_by_day, quarantined
+from cdc_assets.cdc.changes.quarantine_rows import Quarantined, quarantine_by_day, quarantined
 from cdc_assets.cdc.changes.reasons import REASONS, remedy
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, MissingTableError

@@ -27,7 +27,7 @@ from cdc_assets.cdc.changes.facts import (
 )
 from cdc_assets.cdc.changes.keys import judge_keys, key_form_before
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas, fresh_schemas, known_schemas
-from cdc_assets.cdc.changes.parse import IDENTITY, KEPT_BYTES
+from cdc_assets.cdc.changes.parse import IDENTITY
 from cdc_assets.cdc.changes.protected import (
     PROTECTED,
     check_found,
@@ -46,6 +46,7 @@ from cdc_assets.cdc.lake.catalog import Lake, landed_on
 from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
 from cdc_assets.cdc.lake.schema_rows import add_schemas, move_schemas
+from cdc_assets.cdc.landing.lines import KEPT_BYTES
 from cdc_assets.cdc.made_of import FACTS
 from cdc_assets.cdc.registry.kept import kept_decoding
 from cdc_assets.cdc.sqltext import with_replaced
