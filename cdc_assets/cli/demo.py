@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from cdc_assets.cdc.changes.quarantined import quarantine_counts
+from cdc_assets.cdc.changes.quarantine_rows import quarantine_counts
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.lake.figures import day_rows, lag_rows
 from cdc_assets.cdc.lake.tables import state_tables

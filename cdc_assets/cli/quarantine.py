@@ -11,8 +11,8 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
+from cdc_assets.cdc.changes.quarantine_rows import Quarantined
 from cdc_assets.cdc.changes.quarantine_selection import STDOUT, Exported, Selection
-from cdc_assets.cdc.changes.quarantined import Quarantined
 from cdc_assets.cdc.changes.reasons import remedy
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.lake.json_values import text_of, texts_of

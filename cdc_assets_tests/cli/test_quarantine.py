@@ -16,7 +16,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from typer.testing import CliRunner, Result
 
-from cdc_assets.cdc.changes import quarantined
+from cdc_assets.cdc.changes import quarantine_rows
 from cdc_assets.cdc.changes.reasons import REASONS, remedy
 from cdc_assets.cdc.lake.commits import INPUTS
 from cdc_assets.cli import output
@@ -454,7 +454,7 @@ def test_bytes_that_quarantine_lacks_are_read_from_the_landing() -> None:
 
 @pytest.mark.parametrize("few", [0, 200])
 def test_many_bytes_are_looked_up_in_one_scan(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quarantined, "_FEW_OFFSETS", few)
+    monkeypatch.setattr(quarantine_rows, "_FEW_OFFSETS", few)
     landed = [bad(b"%d" % n, offset=n, key=None) for n in range(50)]
     make_lake([bad(offset=n, **BARE) for n in range(10, 40)], landed=landed)
     assert [value for _, _, value, _ in exported()] == [str(n) for n in range(10, 40)]

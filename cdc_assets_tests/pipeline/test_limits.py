@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cdc_assets.cdc.changes.parse import KEPT_BYTES, LINE_BYTES
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.rows import read_all_rows
 from cdc_assets.cdc.lake.tables import find_table
+from cdc_assets.cdc.landing.lines import KEPT_BYTES, LINE_BYTES
 from cdc_assets.cdc.registry import client
 from cdc_assets.cdc.registry.avro import (
     DEEPEST,

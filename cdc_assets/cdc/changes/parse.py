@@ -29,6 +29,7 @@ from cdc_assets.cdc.envelopes.keys import (
     with_raw_keys,
 )
 from cdc_assets.cdc.envelopes.statements import namespaces_of, with_emptied
+from cdc_assets.cdc.landing.lines import LINE_BYTES
 from cdc_assets.cdc.registry.decode import Decoding, is_framed, number_in
 from cdc_assets.cdc.sqltext import Query, Sql, case, get, is_one_of, literal, rarely
 from cdc_assets.cdc.values.strict_json import document_in
@@ -38,11 +39,6 @@ IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
 
 _SHOWN, _UTF8 = 60, 4  # characters, and bytes at most of each
 _SET_REGISTRY = "': set landing.registry of the source'"
-
-
-# A landed line that was too long to be landed whole says by this header how long it was.
-LINE_BYTES = "cdc-assets.line-bytes"
-KEPT_BYTES = 1 << 20  # of a record or a line that is too long
 
 
 def with_texts(

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from cdc_assets.cdc.changes.quarantined import Quarantined, quarantine_by_day, quarantined
+from cdc_assets.cdc.changes.quarantine_rows import Quarantined, quarantine_by_day, quarantined
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError, MissingTableError

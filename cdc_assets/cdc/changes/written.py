@@ -9,11 +9,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.classify import Classified
-from cdc_assets.cdc.changes.parse import IDENTITY, KEPT_BYTES
+from cdc_assets.cdc.changes.parse import IDENTITY
 from cdc_assets.cdc.changes.protected import protect
 from cdc_assets.cdc.changes.reading import Reading
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.lake import schemas as columns
+from cdc_assets.cdc.landing.lines import KEPT_BYTES
 from cdc_assets.cdc.sqltext import with_replaced
 
 # What is written of a record, and what finds it in the landing again.

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -45,6 +46,7 @@ from cdc_assets.cdc.lake.commits import (
 )
 from cdc_assets.cdc.lake.errors import is_conflict
 from cdc_assets.cdc.lake.retry import with_retry
+from cdc_assets.cdc.lake.tables import kind_of
 from cdc_assets.cdc.names import TableName, quote
 from cdc_assets.cdc.places import CATALOG, OWN_ASSETS
 from cdc_assets.cdc.sqltext import literal
@@ -99,7 +101,7 @@ def tables_of(lake: Lake, source: str) -> list[str]:
 
 
 def _identifier(lake: Lake, source: str, table: str) -> str:
-    if table in OWN_ASSETS:
+    if kind_of(table).is_own:
         return lake.stage(source, table)
     return lake.state(source, TableName.parse(table))
 
@@ -133,7 +135,8 @@ def maintain_table(
         AuditError: the compacted day has another number of rows; it is not published.
     """
     began = time.monotonic()
-    work = _Work(lake, source, table, dry_run, at or datetime.now(timezone.utc))
+    kind = _StageMaintenance if kind_of(table).is_own else _StateMaintenance
+    work = kind(lake, source, table, dry_run, at or datetime.now(timezone.utc))
     files, size = work.folder()
     figures = replace(work.figures(), files_before=files, bytes_before=size)
     files, size = work.folder()
@@ -141,12 +144,11 @@ def maintain_table(
     return replace(figures, files_after=files, bytes_after=size, seconds=seconds)
 
 
-class _Work:
+class _Maintenance(ABC):
     """The maintenance of one table."""
 
     def __init__(self, lake: Lake, source: str, table: str, dry_run: bool, at: datetime) -> None:
         self.lake, self.source, self.table, self.dry_run = lake, source, table, dry_run
-        self.is_state = table not in OWN_ASSETS
         self.identifier = _identifier(lake, source, table)
         self.settings = lake.config.maintenance
         self.at = at
@@ -157,17 +159,15 @@ class _Work:
         branches = self._stale_branches(self._state())
         if (days or branches) and not self.dry_run:
             self._drop_refs()
-        landed, since = self._landing_to_remove()
-        if landed and not self.dry_run:
-            self._remove_landing(landed, since)
-        day, files, size = self._compact_state() if self.is_state else self._compact_stage()
+        landed = self._remove_landing()
+        day, files, size = self._compact()
         return Figures(
             self.source,
             self.table,
             compacted_day=None if day is None else str(day),
             data_files=files,
             data_bytes=size,
-            days_expired=len(days) + len(landed),
+            days_expired=len(days) + landed,
             branches_dropped=len(branches),
             snapshots_expired=self._expire_snapshots(set(map(str, days)) | branches),
             orphan_files=self._remove_orphans(),
@@ -194,18 +194,13 @@ class _Work:
 
     # --- 1. days and branches
 
+    @abstractmethod
     def _days_to_expire(self, state: TableState) -> list[date]:
-        """Days older than `keep_days`, counted back from the table's newest day.
+        """The days whose tags are dropped for their age."""
 
-        A table without new days therefore keeps its days. The days that making the newest day
-        again reads never expire.
-        """
-        if not self.is_state or not state.tags:
-            return []
-        source = self.lake.config.source(self.source)
-        keep_days = max(source.keep_days, source.late_days + 1)
-        oldest = max(state.tags) - timedelta(days=keep_days)
-        return sorted(day for day in state.tags if day < oldest)
+    def _remove_landing(self) -> int:
+        """Remove landed records for their age; the number of days that had them."""
+        return 0
 
     def _stale_branches(self, state: TableState) -> set[str]:
         before = self._before(self.settings.snapshot_hours)
@@ -235,6 +230,155 @@ class _Work:
 
         with_retry(commit)
 
+    # --- 2. compaction
+
+    @abstractmethod
+    def _compact(self) -> tuple[date | None, int, int]:
+        """Compact the table: the day that is compacted, if it is one; data files and bytes."""
+
+    def _plan(self, snapshot: int) -> tuple[int, int]:
+        """Files and bytes that Iceberg would rewrite by its own criteria."""
+        jvm: Any = self.lake.spark._jvm
+        iceberg = jvm.org.apache.iceberg
+        planner = iceberg.actions.BinPackRewriteFilePlanner(
+            self.lake.handle(self.identifier), iceberg.expressions.Expressions.alwaysTrue(),
+            snapshot, True,
+        )  # fmt: skip
+        planner.init({})
+        groups = planner.plan().groups().iterator()
+        files = size = 0
+        while groups.hasNext():
+            group = groups.next()
+            files += int(group.inputFileNum())
+            size += int(group.inputFilesSizeInBytes())
+        return files, size
+
+    def _rewrite(self, branch: str | None = None) -> None:
+        order = _SORTED.get(self.table)
+        self._call(
+            "rewrite_data_files",
+            options="map('remove-dangling-deletes', 'true')",
+            **({"branch": literal(branch)} if branch else {}),
+            **({"strategy": "'sort'", "sort_order": literal(order)} if order else {}),
+        )
+
+    # --- 3. snapshots
+
+    def _expire_snapshots(self, dropped: set[str]) -> int:
+        """Expire unreferenced snapshots older than `snapshot_hours`; queries may read newer ones.
+
+        Args:
+            dropped: references to ignore; a dry run has not dropped them.
+        """
+        state = self._state()
+        before = self._before(self.settings.snapshot_hours)
+        # Others may have set tags and branches, on stage tables too.
+        kept = {s for name, s in state.refs.items() if name not in {*dropped, "main"}}
+        old = {s.id for s in state.snapshots.values() if s.timestamp_ms < before} - kept
+        expired = self._not_needed(state, old)
+        if expired and not self.dry_run:
+            with_retry(lambda: self._expire(expired))
+        return len(expired)
+
+    @abstractmethod
+    def _not_needed(self, state: TableState, old: set[int]) -> set[int]:
+        """Those of the old snapshots that are safe to expire."""
+
+    def _expire(self, ids: Iterable[int]) -> None:
+        # By id only: expiring by age would remove the history of main, too.
+        expire = self.lake.handle(self.identifier).expireSnapshots().expireOlderThan(0)
+        for snapshot in ids:
+            expire = expire.expireSnapshotId(snapshot)
+        expire.commit()
+
+    # --- 4. files
+
+    def _remove_orphans(self) -> int:
+        """Remove files that no snapshot references: of crashed runs, and replaced metadata."""
+        before = self.at - timedelta(hours=self.settings.orphan_hours)
+        return self._call(
+            "remove_orphan_files",
+            older_than=f"TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}'",
+            dry_run=str(self.dry_run).lower(),
+        )
+
+    def _call(self, procedure: str, **arguments: str) -> int:
+        """Run one of Iceberg's procedures on the table; returns the number of its result rows."""
+        named = {"table": literal(self.identifier), **arguments}
+        listed = ", ".join(f"{name} => {value}" for name, value in named.items())
+        call = f"CALL {quote(CATALOG)}.system.{procedure}({listed})"
+        return len(with_retry(lambda: self.lake.spark.sql(call).collect()))
+
+
+class _StateMaintenance(_Maintenance):
+    """The maintenance of a state table, whose days are tags."""
+
+    def _days_to_expire(self, state: TableState) -> list[date]:
+        """Days older than `keep_days`, counted back from the table's newest day.
+
+        A table without new days therefore keeps its days. The days that making the newest day
+        again reads never expire.
+        """
+        if not state.tags:
+            return []
+        source = self.lake.config.source(self.source)
+        keep_days = max(source.keep_days, source.late_days + 1)
+        oldest = max(state.tags) - timedelta(days=keep_days)
+        return sorted(day for day in state.tags if day < oldest)
+
+    def _compact(self) -> tuple[date | None, int, int]:
+        """Compact the newest ended day; the open day will be made again."""
+        state = self._state()
+        ended = [day for day in state.tags if not self.lake.config.is_open(day)]
+        if not ended:
+            return None, 0, 0
+        day = max(ended)
+        snapshot = state.tags[day]
+        files, size = self._plan(snapshot)
+        if not files:
+            return None, 0, 0
+        if self.dry_run:
+            return day, files, size
+        branch = self.lake.branch(self.identifier, day, base=snapshot, replaces=snapshot)
+        try:
+            self.lake.start(branch)
+            self._rewrite(branch=branch.name)
+            self._audit(branch, snapshot)
+            own = {k: v for k, v in state.day_summary(day).items() if k.startswith("cdc.")}
+            self.lake.publish(branch, {**own, MADE_AS: str(state.made_as(day))})
+        except BaseException:
+            self.lake.drop_branch(branch)
+            raise
+        return day, files, size
+
+    def _audit(self, branch: DayBranch, before: int) -> None:
+        """Check that the compacted day has as many rows as before."""
+        expected = self.lake.at(self.identifier, before).count()
+        rows = self.lake.spark.table(branch.identifier).count()
+        if rows != expected:
+            raise AuditError(
+                f"{self.source}.{self.table}",
+                branch.day,
+                f"compaction left {rows} of {expected} rows; the day stays as it was. Please "
+                "report it, with the versions of Spark and Iceberg",
+            )
+
+    def _not_needed(self, state: TableState, old: set[int]) -> set[int]:
+        return {snapshot for snapshot in old if snapshot != state.refs.get("main")}
+
+
+class _StageMaintenance(_Maintenance):
+    """The maintenance of one of the source's own tables, whose days are partitions."""
+
+    def _days_to_expire(self, state: TableState) -> list[date]:
+        return []
+
+    def _remove_landing(self) -> int:
+        days, since = self._landing_to_remove()
+        if days and not self.dry_run:
+            self._delete_landed(days, since)
+        return len(days)
+
     def _landing_to_remove(self) -> tuple[dict[date, int], int | None]:
         """Days of `landing` older than `landing_keep_days`, each with its number of records.
 
@@ -263,7 +407,7 @@ class _Work:
         found = {day: held[day].records if day in held else 0 for day in days}
         return found, landed.head
 
-    def _remove_landing(self, days: Mapping[date, int], since: int | None) -> None:
+    def _delete_landed(self, days: Mapping[date, int], since: int | None) -> None:
         """Delete whole files; the commit records how many records each day had.
 
         A day that has landed again since it was chosen has records that `changes` has not read:
@@ -292,100 +436,14 @@ class _Work:
                 raise ConcurrentRunError(self.identifier, list(days)) from error
             raise
 
-    # --- 2. compaction
-
-    def _compact_state(self) -> tuple[date | None, int, int]:
-        """Compact the newest ended day; the open day will be made again."""
-        state = self._state()
-        ended = [day for day in state.tags if not self.lake.config.is_open(day)]
-        if not ended:
-            return None, 0, 0
-        day = max(ended)
-        snapshot = state.tags[day]
-        files, size = self._plan(snapshot)
-        if not files:
-            return None, 0, 0
-        if self.dry_run:
-            return day, files, size
-        branch = self.lake.branch(self.identifier, day, base=snapshot, replaces=snapshot)
-        try:
-            self.lake.start(branch)
-            self._rewrite(branch=branch.name)
-            self._audit(branch, snapshot)
-            own = {k: v for k, v in state.day_summary(day).items() if k.startswith("cdc.")}
-            self.lake.publish(branch, {**own, MADE_AS: str(state.made_as(day))})
-        except BaseException:
-            self.lake.drop_branch(branch)
-            raise
-        return day, files, size
-
-    def _compact_stage(self) -> tuple[date | None, int, int]:
+    def _compact(self) -> tuple[date | None, int, int]:
         head = self._state().refs.get("main")
         files, size = (0, 0) if head is None else self._plan(head)
         if files and not self.dry_run:
             self._rewrite()
         return None, files, size
 
-    def _plan(self, snapshot: int) -> tuple[int, int]:
-        """Files and bytes that Iceberg would rewrite by its own criteria."""
-        jvm: Any = self.lake.spark._jvm
-        iceberg = jvm.org.apache.iceberg
-        planner = iceberg.actions.BinPackRewriteFilePlanner(
-            self.lake.handle(self.identifier), iceberg.expressions.Expressions.alwaysTrue(),
-            snapshot, True,
-        )  # fmt: skip
-        planner.init({})
-        groups = planner.plan().groups().iterator()
-        files = size = 0
-        while groups.hasNext():
-            group = groups.next()
-            files += int(group.inputFileNum())
-            size += int(group.inputFilesSizeInBytes())
-        return files, size
-
-    def _rewrite(self, branch: str | None = None) -> None:
-        order = _SORTED.get(self.table)
-        self._call(
-            "rewrite_data_files",
-            options="map('remove-dangling-deletes', 'true')",
-            **({"branch": literal(branch)} if branch else {}),
-            **({"strategy": "'sort'", "sort_order": literal(order)} if order else {}),
-        )
-
-    def _audit(self, branch: DayBranch, before: int) -> None:
-        """Check that the compacted day has as many rows as before."""
-        expected = self.lake.at(self.identifier, before).count()
-        rows = self.lake.spark.table(branch.identifier).count()
-        if rows != expected:
-            raise AuditError(
-                f"{self.source}.{self.table}",
-                branch.day,
-                f"compaction left {rows} of {expected} rows; the day stays as it was. Please "
-                "report it, with the versions of Spark and Iceberg",
-            )
-
-    # --- 3. snapshots
-
-    def _expire_snapshots(self, dropped: set[str]) -> int:
-        """Expire unreferenced snapshots older than `snapshot_hours`; queries may read newer ones.
-
-        Args:
-            dropped: references to ignore; a dry run has not dropped them.
-        """
-        state = self._state()
-        before = self._before(self.settings.snapshot_hours)
-        # Others may have set tags and branches, on stage tables too.
-        kept = {s for name, s in state.refs.items() if name not in {*dropped, "main"}}
-        old = {s.id for s in state.snapshots.values() if s.timestamp_ms < before} - kept
-        if self.is_state:
-            expired = old - {state.refs.get("main")}
-        else:
-            expired = self._repeated_later(state, old)
-        if expired and not self.dry_run:
-            with_retry(lambda: self._expire(expired))
-        return len(expired)
-
-    def _repeated_later(self, state: TableState, old: set[int]) -> set[int]:
+    def _not_needed(self, state: TableState, old: set[int]) -> set[int]:
         """Snapshots that are safe to expire: a later one repeats their day inputs.
 
         Readers use the day inputs in the summaries (:func:`days_made`), not the snapshots: an empty
@@ -409,31 +467,6 @@ class _Work:
 
             with_retry(commit)
         return old
-
-    def _expire(self, ids: Iterable[int]) -> None:
-        # By id only: expiring by age would remove the history of main, too.
-        expire = self.lake.handle(self.identifier).expireSnapshots().expireOlderThan(0)
-        for snapshot in ids:
-            expire = expire.expireSnapshotId(snapshot)
-        expire.commit()
-
-    # --- 4. files
-
-    def _remove_orphans(self) -> int:
-        """Remove files that no snapshot references: of crashed runs, and replaced metadata."""
-        before = self.at - timedelta(hours=self.settings.orphan_hours)
-        return self._call(
-            "remove_orphan_files",
-            older_than=f"TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}'",
-            dry_run=str(self.dry_run).lower(),
-        )
-
-    def _call(self, procedure: str, **arguments: str) -> int:
-        """Run one of Iceberg's procedures on the table; returns the number of its result rows."""
-        named = {"table": literal(self.identifier), **arguments}
-        listed = ", ".join(f"{name} => {value}" for name, value in named.items())
-        call = f"CALL {quote(CATALOG)}.system.{procedure}({listed})"
-        return len(with_retry(lambda: self.lake.spark.sql(call).collect()))
 
 
 def _repeats(state: TableState, head: int) -> bool:

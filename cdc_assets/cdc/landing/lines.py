@@ -14,6 +14,9 @@ from typing import IO, Any
 
 from cdc_assets.cdc.lake.json_values import instant_text, texts_of
 
+# A landed line that was too long to be landed whole says by this header how long it was.
+LINE_BYTES = "cdc-assets.line-bytes"
+KEPT_BYTES = 1 << 20  # of a record or a line that is too long
 _BYTE_ORDER_MARK = "\ufeff".encode()
 # A longer text in a line is no JSON for Spark's parser; it counts in UTF-16, as Java does.
 _TEXT_LIMIT = 20_000_000

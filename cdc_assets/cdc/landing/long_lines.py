@@ -17,10 +17,10 @@ from typing import IO, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_assets.cdc.changes.parse import KEPT_BYTES, LINE_BYTES
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.landing.files import LandedDay, open_landed
+from cdc_assets.cdc.landing.lines import KEPT_BYTES, LINE_BYTES
 
 _BLOCK = 1 << 20  # no line within a block is long
 _DEFLATED = 1032  # bytes that one of a gzip file can stand for, at most

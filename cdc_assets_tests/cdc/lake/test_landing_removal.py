@@ -110,9 +110,9 @@ def test_a_day_that_lands_again_meanwhile_is_not_removed(
 ) -> None:
     lake = four_days(lake_of, tmp_path, name)
     run_all(lake, name, DAYS)
-    choose = maintenance._Work._landing_to_remove
+    choose = maintenance._StageMaintenance._landing_to_remove
 
-    def chosen(work: maintenance._Work) -> tuple[dict[date, int], int | None]:
+    def chosen(work: maintenance._StageMaintenance) -> tuple[dict[date, int], int | None]:
         found = choose(work)
         if found[0]:
             # A run lands the day again, with a late record that `changes` has not read.
@@ -124,7 +124,7 @@ def test_a_day_that_lands_again_meanwhile_is_not_removed(
             land(lake, name, DAYS[:1])
         return found
 
-    monkeypatch.setattr(maintenance._Work, "_landing_to_remove", chosen)
+    monkeypatch.setattr(maintenance._StageMaintenance, "_landing_to_remove", chosen)
     with pytest.raises(ConcurrentRunError):
         maintain_table(lake, name, "landing", at=AT)
     monkeypatch.undo()
@@ -141,10 +141,10 @@ def test_what_a_commit_says_that_comes_between_copying_and_expiring_is_kept(
     lake = four_days(lake_of, tmp_path, name)
     run_all(lake, name, DAYS[:2])
     read = lake.day_commits(name, "landing")
-    state = maintenance._Work._state
+    state = maintenance._StageMaintenance._state
     calls: list[int] = []
 
-    def with_a_commit_behind(work: maintenance._Work) -> Any:
+    def with_a_commit_behind(work: maintenance._StageMaintenance) -> Any:
         found = state(work)
         calls.append(1)
         if found.refs["main"] == read.head and not found.snapshots[read.head].summary.get("x"):
@@ -153,7 +153,7 @@ def test_what_a_commit_says_that_comes_between_copying_and_expiring_is_kept(
         return found
 
     now = datetime.now(timezone.utc)
-    monkeypatch.setattr(maintenance._Work, "_state", with_a_commit_behind)
+    monkeypatch.setattr(maintenance._StageMaintenance, "_state", with_a_commit_behind)
     maintain_table(lake, name, "landing", at=now + timedelta(hours=25))
     monkeypatch.undo()
     for hours in (30, 40, 47):

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdc_assets.cdc.changes.quarantined import quarantine_counts
+from cdc_assets.cdc.changes.quarantine_rows import quarantine_counts
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.errors import (
     ConfigError,
