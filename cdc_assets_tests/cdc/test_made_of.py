@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def lake(lake_of: LakeOf, folder: Path, name: str) -> Lake:
     lake = lake_of({name: lakes.source_config(folder, tables=TABLES)})
-    lakes.run_all(lake, name, DAYS)
+    lakes.run_all(lake, name, DAYS, lag=True)
     return lake
 
 
@@ -90,7 +90,7 @@ def test_a_day_whose_late_file_landed_and_whose_changes_failed_is_asked_for_unti
     (young,) = (f for f in findings_of(lake.config, name) if f.name == MADE.name)
     assert young.passed
 
-    lakes.run_all(lake, name, DAYS)
+    lakes.run_all(lake, name, DAYS, lag=True)
     assert requested(lake, name, folder) is None
     assert catch_up_runs(lake.config, name, DAYS[-1]) == []
     assert _to_make(lake, name) == []
@@ -123,7 +123,7 @@ def test_a_file_with_fewer_records_than_it_landed_with_is_refused_until_it_is_gi
     lake: Lake, folder: Path, name: str
 ) -> None:
     write(folder, DAYS[1], "a.jsonl", [1, 2, 3], first=10)
-    lakes.run_all(lake, name, DAYS)
+    lakes.run_all(lake, name, DAYS, lag=True)
     write(folder, DAYS[1], "a.jsonl", [1], first=10)
     write(folder, DAYS[1], "b.jsonl", [4, 5, 6], first=20)  # the day has more than before
     with pytest.raises(LandingError) as raised:
@@ -199,11 +199,11 @@ def test_a_schema_that_no_record_has_any_more_is_gone_with_it(
         n: lakes.source_config(f, tables=TABLES) for n, f in zip(names, folders, strict=True)
     }
     lake = lake_of(configs)
-    lakes.run_all(lake, names[0], DAYS[:1])
+    lakes.run_all(lake, names[0], DAYS[:1], lag=True)
     first.write_text(text, "utf-8")
     os.utime(first, (datetime.now().timestamp() + 5,) * 2)
     for one in names:
-        lakes.run_stages(lake, one, DAYS[:1])
+        lakes.run_stages(lake, one, DAYS[:1], lag=True)
     schemas = [
         [(r["table_name"], json.loads(r["schema"])) for r in lakes.stage_rows(lake, one, "schemas")]
         for one in names
@@ -229,12 +229,12 @@ def test_a_schema_that_a_later_day_has_too_begins_there(
         path = write(tmp_path, day, "a.jsonl", [])
         path.write_text(line + "\n", "utf-8")
     lake = lake_of({name: lakes.source_config(tmp_path, tables=TABLES)})
-    lakes.run_stages(lake, name, DAYS[:2])
+    lakes.run_stages(lake, name, DAYS[:2], lag=True)
     (row,) = lakes.stage_rows(lake, name, "schemas")
     assert row["first_landed"] == DAYS[0]
     other = ev.created({"id": 0}, offset=0, table=("public", "t"), types={"id": "int32"})
     (tmp_path / str(DAYS[0]) / "a.jsonl").write_text(ev.kcat_line(other) + "\n", "utf-8")
-    lakes.run_stages(lake, name, DAYS[:1])
+    lakes.run_stages(lake, name, DAYS[:1], lag=True)
     found = {
         len(json.loads(r["schema"])["fields"][0]["fields"]): r["first_landed"]
         for r in lakes.stage_rows(lake, name, "schemas")

@@ -192,22 +192,18 @@ def made(lake_of: LakeOf, name: str, folder: Path, log: ev.PgLog, table: dict[st
     return lake
 
 
-def test_a_value_that_was_not_sent_stays_as_it_was(
-    lake_of: LakeOf, tmp_path: Path, name: str
-) -> None:
-    log = ev.PgLog(name, "public", "t", types={"id": "int32", "body": "string", "n": "int32"})
+def not_sent(landing: ev.Landing) -> dict[str, Any]:
+    types = {"id": "int32", "body": "string", "n": "int32"}
+    log = ev.PgLog("values", "public", "not_sent", types=types, landing=landing)
     log.create(id=1, body="long", n=1)
     log.next_day()
     log.update(id=1, body="__debezium_unavailable_value", n=2)
-    lake = made(lake_of, name, tmp_path, log, {"key": ["id"], "hash": ["body"]})
-    (row,) = rows_of(lake, name, "public.t", max(log.landed))
-    assert row == {"id": 1, "body": hash_of("long"), "n": 2}
+    return {"key": ["id"], "hash": ["body"]}
 
 
-def test_null_stays_null_and_a_changed_hashed_key_moves_its_row(
-    lake_of: LakeOf, tmp_path: Path, name: str
-) -> None:
-    log = ev.PgLog(name, "public", "t", types={"id": "string", "mail": "string"})
+def null_and_key(landing: ev.Landing) -> dict[str, Any]:
+    types = {"id": "string", "mail": "string"}
+    log = ev.PgLog("values", "public", "null_and_key", types=types, landing=landing)
     log.create(id="a", mail=None)
     log.create(id="b", mail="b@example.org")
     log.update(id="c", mail="b@example.org", _before={"id": "b", "mail": "b@example.org"})
@@ -215,27 +211,51 @@ def test_null_stays_null_and_a_changed_hashed_key_moves_its_row(
     log.create(id="c", mail="c@example.org")
     log.next_day()
     log.delete(id="a")
-    rules = {"key": ["id"], "hash": ["id", "mail"], "replica_identity": "full"}
-    lake = made(lake_of, name, tmp_path, log, rules)
-    first, second = sorted(log.landed)
+    return {"key": ["id"], "hash": ["id", "mail"], "replica_identity": "full"}
+
+
+def without_schema(landing: ev.Landing) -> dict[str, Any]:
+    log = ev.PgLog("values", "public", "without_schema", landing=landing)
+    log.create(id=1, tags=[1, 2], flag=True, amount=1.5)
+    return {"key": ["id"], "hash": ["tags", "flag", "amount"]}
+
+
+VALUE_DAYS = [ev.DAY, ev.DAY + timedelta(days=1)]
+
+
+@pytest.fixture(scope="module")
+def values(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A table of each story, of its name."""
+    landing, tables = ev.Landing(), {}
+    for story in (not_sent, null_and_key, without_schema):
+        landing.on(ev.DAY)
+        tables[f"public.{story.__name__}"] = story(landing)
+    folder = tmp_path_factory.mktemp("values")
+    ev.write_landing(folder, landing.landed)
+    lake = lake_of({"values": source_config(folder, tables=tables)}, hash_salt=SALT)
+    run_all(lake, "values", VALUE_DAYS)
+    return lake
+
+
+def test_a_value_that_was_not_sent_stays_as_it_was(values: Lake) -> None:
+    (row,) = rows_of(values, "values", "public.not_sent", VALUE_DAYS[1])
+    assert row == {"id": 1, "body": hash_of("long"), "n": 2}
+
+
+def test_null_stays_null_and_a_changed_hashed_key_moves_its_row(values: Lake) -> None:
+    first, second = (rows_of(values, "values", "public.null_and_key", day) for day in VALUE_DAYS)
     assert_same_rows(
-        rows_of(lake, name, "public.t", first),
+        first,
         [
             {"id": hash_of("a"), "mail": None},
             {"id": hash_of("c"), "mail": hash_of("c@example.org")},
         ],
     )
-    assert [row["id"] for row in rows_of(lake, name, "public.t", second)] == [hash_of("c")]
+    assert [row["id"] for row in second] == [hash_of("c")]
 
 
-def test_values_without_a_schema_are_hashed_as_they_were_sent(
-    lake_of: LakeOf, tmp_path: Path, name: str
-) -> None:
-    log = ev.PgLog(name, "public", "t")
-    log.create(id=1, tags=[1, 2], flag=True, amount=1.5)
-    rules = {"key": ["id"], "hash": ["tags", "flag", "amount"]}
-    lake = made(lake_of, name, tmp_path, log, rules)
-    (row,) = rows_of(lake, name, "public.t", max(log.landed))
+def test_values_without_a_schema_are_hashed_as_they_were_sent(values: Lake) -> None:
+    (row,) = rows_of(values, "values", "public.without_schema", VALUE_DAYS[1])
     expected = {"tags": hash_of("[1,2]"), "flag": hash_of("true"), "amount": hash_of("1.5")}
     assert row == {"id": 1, **expected}
 

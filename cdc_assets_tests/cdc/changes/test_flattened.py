@@ -193,22 +193,31 @@ TOLD = {
 }
 
 
+@pytest.fixture(scope="module")
+def ordered(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> list[lakes.Row]:
+    """The changes of a source with a table of each connector, named after it."""
+    landing = Landing()
+    for connector, (source, added, _) in TOLD.items():
+        members = {"connector": connector, "lsn": None, **source, "table": connector}
+        event = ev.created(ROW, table=("public", connector), source=members)
+        for said in ("source.ts_ms", "connector"):
+            listed = ("op", "table", *added, said)
+            landing.put(Smt(fields=listed).applied(event) or event)
+    tables = {f"public.{connector}": {} for connector in TOLD}
+    folder = tmp_path_factory.mktemp("ordered")
+    config = lakes.write_source(folder, landing.landed, "debezium-flat", tables=tables)
+    lake = lake_of({"flat_ordered": config})
+    lakes.run_stages(lake, "flat_ordered", [DAY])
+    lakes.assert_as_model(lake, "flat_ordered", config, landing.landed)
+    return lakes.stage_rows(lake, "flat_ordered", "changes")
+
+
 @pytest.mark.parametrize("connector", TOLD)
 def test_events_are_ordered_by_what_was_added_without_the_connector(
-    lake_of: LakeOf, tmp_path: Path, connector: str
+    ordered: list[lakes.Row], connector: str
 ) -> None:  # O8
-    source, added, elements = TOLD[connector]
-    members = {"connector": connector, "lsn": None, **source}
-    event = ev.created(ROW, table=("public", "t"), source=members)
-    landing = Landing()
-    for listed in (("op", "table", *added, "source.ts_ms"), ("op", "table", *added, "connector")):
-        landing.put(Smt(fields=listed).applied(event) or event)
-    config = lakes.write_source(tmp_path, landing.landed, "debezium-flat", tables={"public.t": {}})
-    name = f"flat_of_{connector}"
-    lake = lake_of({name: config})
-    lakes.run_stages(lake, name, [DAY])
-    lakes.assert_as_model(lake, name, config, landing.landed)
-    positions = [row["position"] for row in lakes.stage_rows(lake, name, "changes")]
+    *_, elements = TOLD[connector]
+    positions = [row["position"] for row in ordered if row["table_name"] == f"public.{connector}"]
     without, told = sorted(positions, key=lambda position: position[-2])
     assert without == [*elements, 0, 0, 1]
     if connector != "vitess":  # whose time is what orders it
