@@ -32,7 +32,7 @@ class DeclaredFormat:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
-DECLARED: Mapping[str, DeclaredFormat] = {
+DECLARED: dict[str, DeclaredFormat] = {
     each.name: each
     for each in (
         DeclaredFormat("debezium", has_databases=True, has_row_keys=True),

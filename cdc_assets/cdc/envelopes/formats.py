@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from cdc_assets.cdc.envelopes.canal import CANAL
 from cdc_assets.cdc.envelopes.cassandra import DEBEZIUM_CASSANDRA
 from cdc_assets.cdc.envelopes.dataworks import DATAWORKS
 from cdc_assets.cdc.envelopes.debezium import DEBEZIUM
+from cdc_assets.cdc.envelopes.declared import DECLARED, DeclaredFormat
 from cdc_assets.cdc.envelopes.envelope import Format, SourceSettings
 from cdc_assets.cdc.envelopes.flat import DEBEZIUM_FLAT
 from cdc_assets.cdc.envelopes.lindorm import LINDORM
@@ -17,7 +16,7 @@ from cdc_assets.cdc.envelopes.ogg import OGG
 from cdc_assets.cdc.sqltext import Sql, case, get, literal
 from cdc_assets.cdc.values.strict_json import DOCUMENT
 
-FORMATS: Mapping[str, Format] = {
+FORMATS: dict[str, Format] = {
     each.name: each
     for each in (
         DATAWORKS, LINDORM, CANAL, MAXWELL, OGG, DEBEZIUM_MONGODB, DEBEZIUM_CASSANDRA, DEBEZIUM,
@@ -28,6 +27,21 @@ FORMATS: Mapping[str, Format] = {
 # The ops, as sent, of the records of an update that is sent as two (FORMATS W2).
 FIRST_HALVES = tuple(op for each in FORMATS.values() for op in each.first_halves)
 SECOND_HALVES = tuple(op for each in FORMATS.values() for op in each.second_halves)
+
+
+def add_format(own: Format, declared: DeclaredFormat) -> None:
+    """Add a format from outside this package, before a configuration that names it is read.
+
+    Args:
+        own: how its events are read.
+        declared: what cdc.yaml may say of a source in it.
+
+    Raises:
+        ValueError: there is a format of that name, or the two have different names.
+    """
+    if own.name != declared.name or own.name in FORMATS:
+        raise ValueError(f"a format can't be added as {own.name}, declared as {declared.name}")
+    FORMATS[own.name], DECLARED[own.name] = own, declared
 
 
 def format_of(source: SourceSettings) -> Format:
