@@ -339,6 +339,7 @@ TABLES = "org.apache.iceberg.spark.Spark3Util"
 METADATA = "org.apache.iceberg.TableMetadataParser"
 STRING = "java.lang.String"
 GENERICS = "org.apache.iceberg.data.IcebergGenerics"
+EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
 _HELD_CLASSES = (
     "functions",
     "PythonUtils",
@@ -346,7 +347,7 @@ _HELD_CLASSES = (
     "py4j",
     "org",
     "org.apache.spark.sql.functions",
-    *(SESSION, TABLES, METADATA, STRING, GENERICS),
+    *(SESSION, TABLES, METADATA, STRING, GENERICS, EXPRESSIONS),
 )
 
 

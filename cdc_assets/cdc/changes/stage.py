@@ -8,7 +8,7 @@ delete. Then three commits: quarantine, control, and last changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
@@ -150,16 +150,17 @@ def _make_run(
         first = _used_by_changes(facts)
         move_schemas(lake, source, corrected_first_days(lake, source, stored, days, first))
         add_schemas(lake, source, _with_first_days(classified.new_schemas, first))
-        reached = {FACTS, *(fact.destination for fact in facts)}
+        reached = {fact.destination for fact in facts} | ({FACTS} if facts else set())
         run_inputs = {day: inputs[day] for day in days}
+        rows: Mapping[str, Callable[[], DataFrame]] = {
+            FACTS: lambda: lake.spark.createDataFrame(facts, columns.FACTS),
+            "quarantine": lambda: quarantine_rows(landing, routed, settings),
+            "control": lambda: _ordered(control_rows(routed)),
+            "changes": lambda: _ordered(change_rows(routed)),
+        }
         # changes last: with it the day is complete.
-        for table, rows in (
-            (FACTS, lake.spark.createDataFrame(facts, columns.FACTS)),
-            ("quarantine", quarantine_rows(landing, routed, settings)),
-            ("control", _ordered(control_rows(routed))),
-            ("changes", _ordered(change_rows(routed))),
-        ):
-            chosen = rows if table in reached else _none(lake, identifiers[table])
+        for table in PARSED:
+            chosen = rows[table]() if table in reached else None
             lake.overwrite_days(identifiers[table], chosen, run_inputs, current[table].head)
 
 
@@ -179,11 +180,6 @@ def _with_first_days(new_schemas: Iterable[Row], first: FirstDays) -> list[Row]:
         for row in new_schemas
         if (row.table_name, row.schema_id) in first
     ]
-
-
-def _none(lake: Lake, identifier: str) -> DataFrame:
-    """No rows of a table."""
-    return lake.spark.table(identifier).where("false")
 
 
 def _ordered(rows: DataFrame) -> DataFrame:

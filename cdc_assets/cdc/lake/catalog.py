@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import date
 from functools import partial
 from typing import Any
@@ -45,7 +45,7 @@ from cdc_assets.cdc.lake.errors import is_conflict
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, quote
 from cdc_assets.cdc.places import CATALOG, earlier_place, own_place, state_place
-from cdc_assets.cdc.spark import METADATA, SESSION, STRING, TABLES, session_for
+from cdc_assets.cdc.spark import EXPRESSIONS, METADATA, SESSION, STRING, TABLES, session_for
 from cdc_assets.cdc.sqltext import literal
 
 _STAGE_FILES = {
@@ -248,7 +248,7 @@ class Lake:
     def overwrite_days(
         self,
         identifier: str,
-        rows: DataFrame,
+        rows: DataFrame | None,
         inputs: Mapping[date, Mapping[str, Any]],
         since: int | None,
     ) -> None:
@@ -257,7 +257,8 @@ class Lake:
         Args:
             identifier: the stage table.
             rows: its columns; every `landing_date` is one of `inputs` (rows of other days
-                are filtered out rather than added to days that are not replaced).
+                are filtered out rather than added to days that are not replaced). None: the days
+                have no row, and Spark plans nothing.
             inputs: the days to replace and what each was made of.
             since: the table's newest commit when it was found that they are to be made
                 (:attr:`DayCommits.head`).
@@ -265,24 +266,68 @@ class Lake:
         Raises:
             ConcurrentRunError: another run wrote one of the days since; nothing is replaced.
         """
-        days = landed_on(inputs)
         summary = json.dumps({str(day): made_of for day, made_of in inputs.items()})
+        if rows is None:
+            self.remove_days(identifier, inputs, {INPUTS: summary}, since)
+            return
+        days = landed_on(inputs)
         options = {
             f"snapshot-property.{INPUTS}": summary,
             "fanout-enabled": "true",
             "isolation-level": "serializable",
             **({} if since is None else {"validate-from-snapshot-id": str(since)}),
         }
+        write = rows.where(days).writeTo(identifier).options(**options)
+        self._commit_days(identifier, inputs, since, lambda: write.overwrite(days))
+
+    def remove_days(
+        self,
+        identifier: str,
+        days: Collection[date],
+        properties: Mapping[str, str],
+        since: int | None,
+    ) -> None:
+        """Remove all rows of some days in one commit of metadata alone.
+
+        Args:
+            identifier: the stage table.
+            days: the days.
+            properties: of the commit.
+            since: the table's newest commit when the days were chosen.
+
+        Raises:
+            ConcurrentRunError: another run wrote one of the days since; nothing is removed.
+        """
+        expressions = self._java(EXPRESSIONS)
 
         def commit() -> None:
-            self.refuse_overtaken(identifier, inputs, since)
-            rows.where(days).writeTo(identifier).options(**options).overwrite(days)
+            on_days = expressions.alwaysFalse()
+            for day in days:
+                is_day = expressions.equal("landing_date", str(day))
+                on_days = getattr(expressions, "or")(on_days, is_day)
+            change = self.handle(identifier).newOverwrite().overwriteByRowFilter(on_days)
+            change = change.conflictDetectionFilter(on_days)
+            change = change.validateNoConflictingData().validateNoConflictingDeletes()
+            if since is not None:
+                change = change.validateFromSnapshot(since)
+            for name, value in properties.items():
+                change = change.set(name, value)
+            change.commit()
+
+        self._commit_days(identifier, days, since, commit)
+
+    def _commit_days(
+        self, identifier: str, days: Iterable[date], since: int | None, commit: Callable[[], None]
+    ) -> None:
+        def checked() -> None:
+            self.refuse_overtaken(identifier, days, since)
+            commit()
 
         try:
-            with_retry(commit)
+            with_retry(checked)
         except JAVA_ERRORS as error:
             if is_conflict(error):
-                raise ConcurrentRunError(identifier, list(inputs)) from error
+                raise ConcurrentRunError(identifier, list(days)) from error
             raise
 
     def refuse_overtaken(self, identifier: str, days: Iterable[date], since: int | None) -> None:

@@ -8,9 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.spark import GENERICS
-
-_EXPRESSIONS = "org.apache.iceberg.expressions.Expressions"
+from cdc_assets.cdc.spark import EXPRESSIONS, GENERICS
 
 
 @contextmanager
@@ -35,7 +33,7 @@ def iceberg_rows(
     if snapshot is not None:
         scan = scan.useSnapshot(snapshot)
     for name, value in (equal or {}).items():
-        scan = scan.where(getattr(jvm, _EXPRESSIONS).equal(name, value))
+        scan = scan.where(getattr(jvm, EXPRESSIONS).equal(name, value))
     if columns:
         scan = scan.select(list(columns))
     found = scan.build()

@@ -30,8 +30,7 @@ from zoneinfo import ZoneInfo
 
 from py4j.protocol import Py4JError
 
-from cdc_assets.cdc.errors import AuditError, ConcurrentRunError
-from cdc_assets.cdc.java_errors import JAVA_ERRORS
+from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import (
     CARRIED,
@@ -44,7 +43,6 @@ from cdc_assets.cdc.lake.commits import (
     days_made,
     is_own_branch,
 )
-from cdc_assets.cdc.lake.errors import is_conflict
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.lake.tables import kind_of
 from cdc_assets.cdc.names import TableName, quote
@@ -413,28 +411,8 @@ class _StageMaintenance(_Maintenance):
         A day that has landed again since it was chosen has records that `changes` has not read:
         nothing is removed then.
         """
-        expressions = getattr(self.lake.spark._jvm, "org.apache.iceberg.expressions.Expressions")
         removed = json.dumps({str(day): records for day, records in days.items()})
-
-        def commit() -> None:
-            self.lake.refuse_overtaken(self.identifier, days, since)
-            on_days = expressions.alwaysFalse()
-            for day in days:
-                on_days = getattr(expressions, "or")(
-                    on_days, expressions.equal("landing_date", str(day))
-                )
-            overwrite = self.lake.handle(self.identifier).newOverwrite()
-            overwrite = overwrite.overwriteByRowFilter(on_days).validateFromSnapshot(since)
-            overwrite = overwrite.conflictDetectionFilter(on_days)
-            overwrite = overwrite.validateNoConflictingData().validateNoConflictingDeletes()
-            overwrite.set(REMOVED, removed).commit()
-
-        try:
-            with_retry(commit)
-        except JAVA_ERRORS as error:
-            if is_conflict(error):
-                raise ConcurrentRunError(self.identifier, list(days)) from error
-            raise
+        self.lake.remove_days(self.identifier, days, {REMOVED: removed}, since)
 
     def _compact(self) -> tuple[date | None, int, int]:
         head = self._state().refs.get("main")
