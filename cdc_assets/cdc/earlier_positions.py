@@ -159,12 +159,12 @@ def changes_from_earlier(kafka_time: Sql) -> dict[str, Sql]:
             own = f"array({', '.join(kept)})" if time is None else NO_ELEMENTS
             elements.append((f"{condition} AND source_elements IS NOT NULL", own))
     xoffset = f"nullif(get(source_elements, 2), {_EARLIER_LAST_ROW}L)"
-    of_maxwell = {
+    maxwell_identity = {
         "ts": "CAST(source_ts_ms div 1000 AS string)",
         "xid": "tx_id",
         "xoffset": f"CAST({xoffset} AS string)",
     }
-    of_postgresql = f"position_basis = '{LSN}' OR lower(connector) = 'postgresql'"
+    is_postgresql = f"position_basis = '{LSN}' OR lower(connector) = 'postgresql'"
     is_earlier_row = f"({is_earlier_sql('position_basis')} OR position_basis IS NULL)"
     return {
         "position": case(*positions, otherwise="position"),
@@ -174,12 +174,12 @@ def changes_from_earlier(kafka_time: Sql) -> dict[str, Sql]:
             (
                 f"{is_earlier_sql('position_basis')} AND lower(connector) = 'maxwell' "
                 "AND tx_id IS NOT NULL",
-                identity_of(of_maxwell),
+                identity_of(maxwell_identity),
             ),
             otherwise="identity",
         ),
         "tx_id": case(
-            (f"{is_earlier_row} AND ({of_postgresql})", "substring_index(tx_id, ':', 1)"),
+            (f"{is_earlier_row} AND ({is_postgresql})", "substring_index(tx_id, ':', 1)"),
             otherwise="tx_id",
         ),
     }

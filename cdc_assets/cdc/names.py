@@ -36,7 +36,7 @@ def is_column_name(name: str) -> bool:
 
 
 # Of a source that reads several databases a namespace is a database and its schema.
-_OF_DATABASE = "__"
+_DATABASE_SEPARATOR = "__"
 
 
 class TableName(NamedTuple):
@@ -59,9 +59,9 @@ class TableName(NamedTuple):
         return cls(namespace.text, table.text)
 
     @classmethod
-    def of_database(cls, database: str, schema: str, table: str) -> TableName:
+    def in_database(cls, database: str, schema: str, table: str) -> TableName:
         """A table of a source that reads several databases (FORMATS D4)."""
-        return cls(f"{database}{_OF_DATABASE}{schema}", table)
+        return cls(f"{database}{_DATABASE_SEPARATOR}{schema}", table)
 
     @classmethod
     def configured(cls, text: str) -> TableName:
@@ -71,7 +71,7 @@ class TableName(NamedTuple):
             ValueError: the text has neither two nor three parts.
         """
         *namespace, table = (part.text for part in _parts(text, 2, 3))
-        return cls(_OF_DATABASE.join(namespace), table)
+        return cls(_DATABASE_SEPARATOR.join(namespace), table)
 
 
 def _part(name: str) -> str:
@@ -134,7 +134,7 @@ class TablePattern(NamedTuple):
         )
         literals = 1 + sum(len(piece) for part in parts for piece in part.pieces[::2])
         is_exact = not any(part.is_wild for part in parts)
-        return cls(_OF_DATABASE.join(namespace), table, literals, is_exact)
+        return cls(_DATABASE_SEPARATOR.join(namespace), table, literals, is_exact)
 
 
 def is_table_pattern(text: str) -> bool:
@@ -156,7 +156,7 @@ def with_database(text: str) -> str | None:
     if len(parts) < 3:
         return None
     *source, database, schema, table = parts
-    return ".".join([*source, str(TableName.of_database(database, schema, table))])
+    return ".".join([*source, str(TableName.in_database(database, schema, table))])
 
 
 def config_key(table: str, database: str | None = None) -> str:
@@ -169,7 +169,7 @@ def config_key(table: str, database: str | None = None) -> str:
     """
     parts: tuple[str, ...] = TableName.parse(table)
     if database is not None:
-        parts = (database, parts[0].removeprefix(database + _OF_DATABASE), parts[1])
+        parts = (database, parts[0].removeprefix(database + _DATABASE_SEPARATOR), parts[1])
     quoted = ('"' + part.replace('"', '""') + '"' for part in parts)
     return ".".join(
         text if _WILDCARD.search(part) else _part(part)
@@ -180,7 +180,7 @@ def config_key(table: str, database: str | None = None) -> str:
 def key_in_database(table: str, database: str) -> str:
     """How cdc.yaml names the table ``schema.table`` of one of several databases."""
     schema, name = TableName.parse(table)
-    return config_key(str(TableName.of_database(database, schema, name)), database)
+    return config_key(str(TableName.in_database(database, schema, name)), database)
 
 
 def _parts(text: str, *counts: int) -> list[_Part]:
@@ -213,8 +213,8 @@ def _split(text: str) -> list[_Part]:
 
 
 def namespace_of_database_sql(database: str, schema: str) -> str:
-    """The namespace of :meth:`TableName.of_database`, of two SQL expressions."""
-    return f"concat({database}, '{_OF_DATABASE}', {schema})"
+    """The namespace of :meth:`TableName.in_database`, of two SQL expressions."""
+    return f"concat({database}, '{_DATABASE_SEPARATOR}', {schema})"
 
 
 def table_name_sql(namespace: str, table: str) -> str:

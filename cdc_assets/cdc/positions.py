@@ -85,7 +85,7 @@ def debezium_basis(connector: Sql) -> Sql:
     return case(*branches, otherwise=literal(SOURCE_TIME))
 
 
-def basis_of_members(of_source: Callable[[str], Sql]) -> Sql:
+def basis_of_members(member: Callable[[str], Sql]) -> Sql:
     """The same of events that do not say their connector: by the members that are there (O8)."""
     telling = {
         LSN: "lsn",
@@ -94,27 +94,27 @@ def basis_of_members(of_source: Callable[[str], Sql]) -> Sql:
         SCN: "scn",
         COMMIT_TS: "commit_ts",
     }
-    branches = ((f"{of_source(n)} IS NOT NULL", literal(basis)) for basis, n in telling.items())
+    branches = ((f"{member(n)} IS NOT NULL", literal(basis)) for basis, n in telling.items())
     return case(*branches, otherwise=literal(SOURCE_TIME))
 
 
-def debezium_elements(basis: Sql, of_source: Callable[[str], Sql], file: Sql) -> Elements:
+def debezium_elements(basis: Sql, member: Callable[[str], Sql], file: Sql) -> Elements:
     """The source elements of a Debezium or Lindorm event (O2, O8).
 
     Args:
         basis: :func:`debezium_basis`.
-        of_source: the text of a member of the event's `source`.
+        member: the text of a member of the event's `source`.
         file: its member `file`, null where that is no JSON string.
     """
 
     def number(name: str) -> Sql:
-        return whole(of_source(name))
+        return whole(member(name))
 
     file_number = f"regexp_extract({file}, '([0-9]+)$', 1)"
     members = {
         LSN: [number("lsn")],
         BINLOG: [whole(f"nullif({file_number}, '')"), number("pos")],
-        COMMIT_LSN: _lsn_parts(of_source("commit_lsn")),
+        COMMIT_LSN: _lsn_parts(member("commit_lsn")),
         SCN: [number("scn")],
         COMMIT_TS: [number("commit_ts")],
         ORDINAL: [number("ts_ms"), number("ord")],
@@ -128,18 +128,18 @@ def debezium_elements(basis: Sql, of_source: Callable[[str], Sql], file: Sql) ->
 
 
 def debezium_identity(
-    basis: Sql, of_source: Callable[[str], Sql], transaction: Sql, total_order: Sql
+    basis: Sql, member: Callable[[str], Sql], transaction: Sql, total_order: Sql
 ) -> Sql:
     """What identifies a Debezium event beside its ordering elements (O8), as :func:`identity_of`.
 
     Args:
         basis: :func:`debezium_basis`.
-        of_source: the text of a member of the event's `source`.
+        member: the text of a member of the event's `source`.
         transaction: its transaction's id.
         total_order: its place in that.
     """
     members = {
-        name: case((f"{basis} = {literal(of)}", of_source(name)))
+        name: case((f"{basis} = {literal(of)}", member(name)))
         for of, names in _IDENTIFYING.items()
         for name in names
     }
@@ -173,9 +173,9 @@ def stream_element(basis: Sql, ordered: Sql, says_order: Sql, last_commit: Sql) 
 
 def stream_of(connector: Sql, server: Sql, db: Sql) -> Sql:
     """Whose positions an event has (O11), as JSON; null where it lacks connector or server."""
-    of_databases = f"lower({connector}) IN ({literals(CONNECTORS[COMMIT_LSN])})"
+    has_databases = f"lower({connector}) IN ({literals(CONNECTORS[COMMIT_LSN])})"
     names = case(
-        (of_databases, f"array(lower({connector}), {server}, coalesce({db}, ''))"),
+        (has_databases, f"array(lower({connector}), {server}, coalesce({db}, ''))"),
         otherwise=f"array(lower({connector}), {server})",
     )
     return case((f"{connector} <> '' AND {server} <> ''", f"to_json({names})"))
@@ -249,9 +249,9 @@ def _lsn_parts(lsn: Sql) -> list[Sql]:
         # conv() fails above 64 bits; longer parts are no LSN.
         hexadecimal = f"regexp_extract({lsn}, {literal(_HEX_PARTS)}, {number})"
         digits = f"regexp_extract({hexadecimal}, '^0*(.{{1,15}})$', 1)"
-        of_hex = whole(f"conv(nullif({digits}, ''), 16, 10)")
+        hexadecimal_part = whole(f"conv(nullif({digits}, ''), 16, 10)")
         decimal = whole(lsn) if number == 1 else "0L"
-        return case((f"{lsn} RLIKE '^[0-9]{{1,18}}$'", decimal), otherwise=of_hex)
+        return case((f"{lsn} RLIKE '^[0-9]{{1,18}}$'", decimal), otherwise=hexadecimal_part)
 
     return [part(number) for number in (1, 2, 3)]
 
@@ -397,17 +397,17 @@ def in_epoch(position: Sql, epoch: Sql) -> Sql:
     return f"concat(array({epoch}), {position})"
 
 
-def on_basis(position: Sql, basis: Sql, of_table: Mapping[int, str]) -> Sql:
+def on_basis(position: Sql, basis: Sql, table_bases: Mapping[int, str]) -> Sql:
     """A position whose basis is not its table's, moved below all of its epoch (O8).
 
     Args:
         position: with its epoch.
         basis: what the position's elements are.
-        of_table: the basis of the table in each epoch.
+        table_bases: the basis of the table in each epoch.
     """
     own = (
         f"(get({position}, 0) = {epoch}L AND {basis} = {literal(name)})"
-        for epoch, name in of_table.items()
+        for epoch, name in table_bases.items()
     )
     below = (
         f"concat(slice({position}, 1, 1), array({_OTHER_BASIS}L), "
@@ -416,12 +416,12 @@ def on_basis(position: Sql, basis: Sql, of_table: Mapping[int, str]) -> Sql:
     return case((" OR ".join(own) or "false", position), otherwise=below)
 
 
-def of_other_basis(position: Sequence[int]) -> list[int]:
+def on_other_basis(position: Sequence[int]) -> list[int]:
     """A position whose basis is not its table's, as :func:`on_basis` moves it."""
     return [position[0], _OTHER_BASIS, *position[1:]]
 
 
-def of_removal(position: Sql) -> Sql:
+def removal_position(position: Sql) -> Sql:
     """The position of what an event takes from the key that it leaves, beside its own row (O4)."""
     return (
         f"concat(slice({position}, 1, size({position}) - 1), array(element_at({position}, -1) - 1))"
@@ -437,7 +437,7 @@ def is_all_after(lowest: Sequence[int], highest: Sequence[int]) -> bool:
     """Do positions from `lowest` on stand after those up to `highest`, and what is placed beside?
 
     Events without a position (:func:`directly_after`) and what an event takes away
-    (:func:`of_removal`) differ from another event in their tails alone.
+    (:func:`removal_position`) differ from another event in their tails alone.
     """
     elements = min(len(lowest), len(highest)) - len(TAIL)
     return list(lowest[:elements]) > list(highest[:elements])

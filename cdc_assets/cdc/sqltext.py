@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 Sql = str  # an expression of columns
 
 # How the text of a JSON number or list begins, and others that are not those of texts alone.
-_OF_NO_TEXT = ", ".join(str(ord(character)) for character in "-0123456789[")
+_NO_TEXT = ", ".join(str(ord(character)) for character in "-0123456789[")
 _WORDS = "'true', 'false', 'Infinity'"
 
 
@@ -61,7 +61,7 @@ def lookup(text: Sql, table: Mapping[str, str]) -> Sql:
     return case(*((f"{text} = {literal(name)}", literal(to)) for name, to in table.items()))
 
 
-def rarely(condition: Sql, value: Sql) -> Sql:
+def interpreted_if(condition: Sql, value: Sql) -> Sql:
     """The value where a condition holds that few records meet, else null.
 
     Spark interprets a lambda: what stands in one is not part of the code that is compiled for all.
@@ -104,7 +104,10 @@ def was_text(text: Sql, value: Sql, path: str = "$") -> Sql:
     """
     return case(
         (f"startswith({text}, '{{')", f"NOT {is_object(value, path)}"),
-        (f"ascii({text}) IN ({_OF_NO_TEXT}) OR {text} IN ({_WORDS})", is_text(get(value, path))),
+        (
+            f"ascii({text}) IN ({_NO_TEXT}) OR {text} IN ({_WORDS})",
+            is_text(get(value, path)),
+        ),
         otherwise=f"{text} IS NOT NULL",
     )
 

@@ -72,7 +72,7 @@ class Lake:
         self.config = config
         self._large = large or spark
 
-    def sized(self, rows: int | None) -> Lake:
+    def for_rows(self, rows: int | None) -> Lake:
         """The lake in the session that suits work on so many rows; None: on many."""
         chosen = self._large if rows is None else session_for(self._large, self.config, rows)
         return Lake(chosen, self.config, self._large)

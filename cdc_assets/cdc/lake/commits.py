@@ -165,8 +165,8 @@ def days_made(commits: Iterable[tuple[int, Mapping[str, str]]]) -> dict[date, Da
             records = int(summary.get("added-records", 0))
             days[date.fromisoformat(day)] = DayCommit(snapshot, inputs, records)
         for day, count in json.loads(summary.get(REMOVED, "{}")).items():
-            of_day = days.get(date.fromisoformat(day), DayCommit(0))
-            days[date.fromisoformat(day)] = replace(of_day, removed=count)
+            commit = days.get(date.fromisoformat(day), DayCommit(0))
+            days[date.fromisoformat(day)] = replace(commit, removed=count)
     return days
 
 

@@ -91,7 +91,7 @@ class FileLanding(LandingSource[LandedDay]):
         changed = stale_days(landed, {day.day: _inputs(day.fingerprint) for day in found})
         new = [day for day in found if force or day.day in changed]
         if new:
-            lake = lake.sized(sum(day.bytes for day in new) // _RECORD_BYTES)
+            lake = lake.for_rows(sum(day.bytes for day in new) // _RECORD_BYTES)
             with self._unreadable_files():
                 self._write(lake, landed, new, changed, allow_loss)
         return found
@@ -108,12 +108,12 @@ class FileLanding(LandingSource[LandedDay]):
             ) from error
 
     def _refuse_kafka_days(self, landed: Landed, days: Sequence[date]) -> None:
-        if of_kafka := [
+        if kafka_days := [
             str(day) for day in days if day in landed and "kafka" in landed[day].inputs
         ]:
             raise LandingError(
                 self.source,
-                f"{', '.join(of_kafka)} landed from Kafka before, and is not replaced by files. "
+                f"{', '.join(kafka_days)} landed from Kafka before, and is not replaced by files. "
                 "Give the source of the files another name",
             )
 

@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import Config, local_path
 from cdc_assets.cdc.errors import LandingError
-from cdc_assets.cdc.expected import expect
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
 from cdc_assets.cdc.lake.schemas import LANDING
+from cdc_assets.cdc.reading_progress import expect
 from cdc_assets.cdc.sqltext import Query, Sql, case, get, struct, was_text, whole
 from cdc_assets.cdc.values.strict_json import DOCUMENT, with_strict_json
 

@@ -33,7 +33,7 @@ def landing_findings(
     """
     landed = figures.offsets
     commits = lake.day_commits(source, "landing")
-    recorded = {day: KafkaDay.of_inputs(day, commit.inputs) for day, commit in commits.items()}
+    recorded = {day: KafkaDay.from_inputs(day, commit.inputs) for day, commit in commits.items()}
     findings = {}
     for day in days:
         day_before, offsets = day - ONE_DAY, landed.get(day, {})

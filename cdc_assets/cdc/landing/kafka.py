@@ -33,8 +33,8 @@ def read_offsets(
     add_kafka(spark)
     wanted = [
         (topic, partition, start, end, day)
-        for day, of_day in ranges.items()
-        for (topic, partition), (start, end) in of_day.items()
+        for day, partitions in ranges.items()
+        for (topic, partition), (start, end) in partitions.items()
         if end > start
     ]
     if not wanted:
@@ -63,11 +63,11 @@ def read_offsets(
         records = reader.load()
     days = spark.createDataFrame(
         wanted,
-        "of_topic string, of_partition int, first bigint, after bigint, landing_date date",
+        "wanted_topic string, wanted_partition int, first bigint, after bigint, landing_date date",
     )
     within = (
-        (F.col("topic") == F.col("of_topic"))
-        & (F.col("partition") == F.col("of_partition"))
+        (F.col("topic") == F.col("wanted_topic"))
+        & (F.col("partition") == F.col("wanted_partition"))
         & (F.col("offset") >= F.col("first"))
         & (F.col("offset") < F.col("after"))
     )

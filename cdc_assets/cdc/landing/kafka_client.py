@@ -236,12 +236,12 @@ class Explained:
             raise failed(self._source, self._config, error) from None
 
     def _is_others(self, error: Exception) -> bool:
-        if self._lake is None or any(map(_is_of_kafka, causes(error))):
+        if self._lake is None or any(map(_is_kafka_error, causes(error))):
             return False
         return is_lost(error) or lake_error(error, self._lake.config) is not None
 
 
-def _is_of_kafka(cause: Cause) -> bool:
+def _is_kafka_error(cause: Cause) -> bool:
     return _is_data_loss(cause) or any(
         name.startswith(("org.apache.kafka.", "org.apache.spark.sql.kafka010."))
         for name in cause.classes

@@ -22,7 +22,6 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import KafkaConfig
 from cdc_assets.cdc.errors import LandingError
-from cdc_assets.cdc.expected import expect
 from cdc_assets.cdc.lake import schemas
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import local_checkpoints
@@ -39,6 +38,7 @@ from cdc_assets.cdc.landing.kafka_plan import (
     plan,
 )
 from cdc_assets.cdc.landing.source import LANDING, LandingSource, stale_days
+from cdc_assets.cdc.reading_progress import expect
 
 Recorded = Mapping[date, KafkaDay]
 
@@ -73,7 +73,7 @@ class KafkaLanding(LandingSource[KafkaDay]):
                 does not say otherwise.
         """
         recorded = {
-            d: known for d, c in landed.items() if (known := KafkaDay.of_inputs(d, c.inputs))
+            d: known for d, c in landed.items() if (known := KafkaDay.from_inputs(d, c.inputs))
         }
         wanted = list(days) if force else stale_days(landed, self.inputs(days))
         if not allow_loss:
@@ -237,11 +237,11 @@ def _only(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFrame:
     """The rows of some partitions, below an offset each."""
     wanted = rows.sparkSession.createDataFrame(
         [(topic, partition, end) for (topic, partition), end in below.items()],
-        "of_topic string, of_partition int, below bigint",
+        "wanted_topic string, wanted_partition int, below bigint",
     )
     is_wanted = (
-        (F.col("topic") == F.col("of_topic"))
-        & (F.col("partition") == F.col("of_partition"))
+        (F.col("topic") == F.col("wanted_topic"))
+        & (F.col("partition") == F.col("wanted_partition"))
         & (F.col("offset") < F.col("below"))
     )
     wanted_rows = rows.join(F.broadcast(wanted), is_wanted, "left_semi")

@@ -51,7 +51,7 @@ class KafkaDay:
         }
 
     @classmethod
-    def of_inputs(cls, day: date, inputs: Mapping[str, Any]) -> KafkaDay | None:
+    def from_inputs(cls, day: date, inputs: Mapping[str, Any]) -> KafkaDay | None:
         """A recorded day, or None where the day was landed from files."""
         if "kafka" not in inputs:
             return None

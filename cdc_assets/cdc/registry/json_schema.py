@@ -1,9 +1,9 @@
-"""A JSON Schema of a registry → what Kafka Connect would say of its values.
+"""A JSON Schema of a registry → Kafka Connect's schema of its values.
 
-Confluent's converter writes what JSON has no type for into ``connect.type``, ``connect.version``
-and ``connect.parameters``, the name of a type into ``title``, the place of a field into
-``connect.index``, and an optional value as ``oneOf`` of null and its type. Values are JSON as they
-are, so that what a schema does not say is read as without one.
+Confluent's converter writes types that JSON lacks into ``connect.type``, ``connect.version`` and
+``connect.parameters``, the name of a type into ``title``, the place of a field into
+``connect.index``, and an optional value as ``oneOf`` of null and its type. Values are plain JSON:
+what a schema leaves open is read as without a schema.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def read_json_schema(text: str) -> dict[str, Any]:
 
 
 class _Reader:
-    """Reads the parts of a document; types are counted, each where it is referred to."""
+    """Reads the parts of a document; counts types at each use."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._types = 0
 
     def read(self, schema: Any, above: tuple[str, ...]) -> dict[str, Any]:
-        """An empty schema where nothing is known of the values."""
+        """Kafka Connect's schema; an empty one if nothing is known of the values."""
         if not isinstance(schema, dict):
             return {}
         self._types += 1
@@ -74,8 +74,8 @@ class _Reader:
         inner = (*above, "")
         values = schema.get("additionalProperties")
         if kind == "object" and (connect == "map" or (values and "properties" not in schema)):
-            of_values = self.read(values, inner)
-            return {"type": "map", "keys": {"type": "string"}, "values": of_values}
+            values_schema = self.read(values, inner)
+            return {"type": "map", "keys": {"type": "string"}, "values": values_schema}
         if kind == "object":
             members = schema.get("properties")
             fields = [
@@ -93,7 +93,7 @@ class _Reader:
 
 
 def _index(member: tuple[str, Any]) -> int:
-    """Where a field stands; those that do not say it stay in the order of the schema."""
+    """The place of a field; 0 without one, which keeps the order of the schema."""
     own = member[1] if isinstance(member[1], dict) else {}
     index = own.get("connect.index")
     return index if isinstance(index, int) else 0
@@ -108,7 +108,7 @@ def _place(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _at(reference: str, document: Mapping[str, Any]) -> Any:
-    """What a pointer such as ``#/definitions/Row`` names within the document."""
+    """The part of the document at a pointer such as ``#/definitions/Row``."""
     if not reference.startswith("#/"):
         raise SchemaError(f"the schema: {reference} names another schema, which is not read")
     found: Any = document

@@ -16,21 +16,21 @@ class Expected:
     bytes: int | None = None  # of files
 
 
-_of_thread = threading.local()  # `expected`: of the work of this thread
+_local = threading.local()  # `expected`: of the work of this thread
 
 
 @contextmanager
 def expecting() -> Iterator[Expected]:
     """What this thread says by :func:`expect` for the length of the block."""
-    _of_thread.expected = expected = Expected()
+    _local.expected = expected = Expected()
     try:
         yield expected
     finally:
-        _of_thread.expected = None
+        _local.expected = None
 
 
 def expect(rows: int | None = None, bytes: int | None = None) -> None:
     """Say what the next Spark stages of this thread read, in place of what was said before."""
-    expected = getattr(_of_thread, "expected", None)
+    expected = getattr(_local, "expected", None)
     if expected is not None:
         expected.rows, expected.bytes = rows, bytes
