@@ -49,7 +49,7 @@ from cdc_assets.cdc.names import TableName, quote
 from cdc_assets.cdc.places import CATALOG, OWN_ASSETS
 from cdc_assets.cdc.sqltext import literal
 
-# The order in which the stages write: the merge of a table then reads only its part of a file.
+# The sort order of the stages: a state table's merge then reads only its part of a file.
 _SORTED = {
     table: ", ".join(quote(c) for c in ("table_name", "topic", "partition", "offset"))
     for table in ("changes", "control")
@@ -117,19 +117,18 @@ def maintain_table(
 ) -> Figures:
     """Maintain one table.
 
-    Safe at the same time as a run, but better avoided: where both commit to the same day, the
-    second commit fails.
+    Safe during a run, but better avoided: if both commit to the same day, the second commit fails.
 
     Args:
-        lake: the lake, with the configuration of what expires.
+        lake: the lake, with the settings of maintenance.
         source: the source's name.
         table: `public.customers`, or one of the source's own tables.
         dry_run: change nothing, only return the expected figures.
-        at: the instant to which the ages of snapshots and files are measured [default: now].
+        at: the instant from which ages are measured [default: now].
 
     Raises:
-        ConcurrentRunError: a run has made the newest day again meanwhile, or has landed a day
-            again whose landed records were to be removed.
+        ConcurrentRunError: a run has meanwhile made the newest day again, or landed a day again
+            whose records were to be removed.
         AuditError: the compacted day has another number of rows; it is not published.
     """
     began = time.monotonic()
@@ -236,10 +235,9 @@ class _Work:
         with_retry(commit)
 
     def _landing_to_remove(self) -> tuple[dict[date, int], int | None]:
-        """Days of `landing` older than `landing_keep_days`, each with its number of records.
+        """Days of `landing` to remove, each with its number of records, and the commit read.
 
-        And the commit that they were read from. Only days that `changes` has read, and whose
-        following day `changes` has read.
+        Days older than `landing_keep_days` that `changes` has read, as well as the day after.
         """
         keep = self.lake.config.source(self.source).landing_keep_days
         if self.table != "landing" or keep is None:
@@ -266,8 +264,7 @@ class _Work:
     def _remove_landing(self, days: Mapping[date, int], since: int | None) -> None:
         """Delete whole files; the commit records how many records each day had.
 
-        A day that has landed again since it was chosen has records that `changes` has not read:
-        nothing is removed then.
+        Nothing is removed if a day has landed again meanwhile: `changes` has not read its records.
         """
         expressions = getattr(self.lake.spark._jvm, "org.apache.iceberg.expressions.Expressions")
         removed = json.dumps({str(day): records for day, records in days.items()})
@@ -295,7 +292,7 @@ class _Work:
     # --- 2. compaction
 
     def _compact_state(self) -> tuple[date | None, int, int]:
-        """Compact the newest ended day; the open day will be made again."""
+        """Compact the newest ended day; an open day is made again anyway."""
         state = self._state()
         ended = [day for day in state.tags if not self.lake.config.is_open(day)]
         if not ended:
@@ -374,9 +371,9 @@ class _Work:
         """
         state = self._state()
         before = self._before(self.settings.snapshot_hours)
-        # Others may have set tags and branches, on stage tables too.
-        kept = {s for name, s in state.refs.items() if name not in {*dropped, "main"}}
-        old = {s.id for s in state.snapshots.values() if s.timestamp_ms < before} - kept
+        # Users may have set tags and branches, on stage tables too.
+        referenced = {s for name, s in state.refs.items() if name not in {*dropped, "main"}}
+        old = {s.id for s in state.snapshots.values() if s.timestamp_ms < before} - referenced
         if self.is_state:
             expired = old - {state.refs.get("main")}
         else:
@@ -398,8 +395,8 @@ class _Work:
         if not self.dry_run:
             made = days_made((s.id, s.summary) for s in state.snapshots.values())
             carried = {
-                str(day): {"commit": of.snapshot_id, "inputs": of.inputs, "removed": of.removed}
-                for day, of in made.items()
+                str(day): {"commit": c.snapshot_id, "inputs": c.inputs, "removed": c.removed}
+                for day, c in made.items()
             }
             text = json.dumps(carried)
 
@@ -420,7 +417,7 @@ class _Work:
     # --- 4. files
 
     def _remove_orphans(self) -> int:
-        """Remove files that no snapshot references: of crashed runs, and replaced metadata."""
+        """Remove files of crashed runs and old metadata, which no snapshot references."""
         before = self.at - timedelta(hours=self.settings.orphan_hours)
         return self._call(
             "remove_orphan_files",

@@ -6,8 +6,8 @@ that the converter would have written beside them. Bytes and fractions, which JS
 way, become what their JSON text is read as.
 
 Spark accepts bytes that no Avro writer produces: text that is not UTF-8, an `int` of more than 32
-bits (it drops the upper ones), a `boolean` that is neither 0 nor 1. An `int` is therefore decoded as
-a `long` and a `boolean` as its byte, and such values are detected.
+bits (it drops the upper ones), a `boolean` that is neither 0 nor 1. To detect such values, an `int`
+is decoded as a `long` and a `boolean` as its byte.
 """
 
 from __future__ import annotations
@@ -240,9 +240,8 @@ class _Types:
     def _parts(self, schema: Mapping[str, Any], namespace: str, where: str) -> AvroSchema:
         kind = schema["type"]
         if kind == "enum":
-            return AvroSchema(
-                {"type": "enum", "symbols": schema.get("symbols")}, _connect_type("string")
-            )
+            reader = {"type": "enum", "symbols": schema.get("symbols")}
+            return AvroSchema(reader, _connect_type("string"))
         if kind == "fixed":
             reader = {"type": "fixed", "size": schema.get("size")}
             return AvroSchema(reader, _connect_type("bytes"), base64_of)
@@ -260,12 +259,8 @@ class _Types:
             connects.append({**doc, **read.connect, "field": name})
             members[name], misfits[name] = read.in_json, read.is_misfit
         struct = {"type": "struct", "fields": connects, "optional": False}
-        return AvroSchema(
-            {"type": "record", "fields": readers},
-            struct,
-            _record_json(members),
-            _record_misfit(misfits),
-        )
+        reader = {"type": "record", "fields": readers}
+        return AvroSchema(reader, struct, _record_json(members), _record_misfit(misfits))
 
     def _union(self, schema: list[Any], namespace: str, where: str) -> AvroSchema:
         kinds = [kind for kind in schema if not _is_null(kind)]
