@@ -250,6 +250,30 @@ def from_lines(lines: DataFrame) -> DataFrame:
     Args:
         lines: `value` (the line's bytes as text), `landing_date`, `file`.
     """
+    key, value = _bytes("key"), _bytes("payload", "value")
+    columns = {
+        "topic": "_topic",
+        "partition": "_partition",
+        "offset": "_offset",
+        "timestamp": "_timestamp",
+        "timestamp_type": _TIMESTAMP_TYPE,
+        "key": key,
+    }
+    return (
+        _with_is_record(_parsed(lines))
+        .select(
+            *(f"CASE WHEN is_record THEN {sql} END AS {name}" for name, sql in columns.items()),
+            f"CASE WHEN is_record THEN {value} ELSE CAST(value AS binary) END AS value",
+            f"CASE WHEN is_record THEN {_headers()} END AS headers",
+            "landing_date",
+            "file",
+        )
+        .plan()
+    )
+
+
+def _parsed(lines: DataFrame) -> Query:
+    """Add the line's members as `l`, and candidates of its columns; empty lines are left out."""
     # The first character is tested first: a regular expression scans the whole line.
     is_empty = (
         f"ascii(value) IN (0, {ord(' ')}, {ord(chr(13))}) AND value RLIKE '^ *\\\\r{{0,2}}\\\\z'"
@@ -258,7 +282,7 @@ def from_lines(lines: DataFrame) -> DataFrame:
     parsed = with_strict_json(filled, line="value").extend({"l": get("line", DOCUMENT, _LINE)})
     sent = "coalesce(l.ts, l.timestamp)"
     millis = case((f"{sent} RLIKE '^-?[0-9]+$'", whole(sent)))
-    read = parsed.extend(
+    return parsed.extend(
         {
             "_topic": "l.topic",
             "_partition": _count("l.partition", "int"),
@@ -269,7 +293,11 @@ def from_lines(lines: DataFrame) -> DataFrame:
             "_pairs": _header_pairs(),
         }
     )
-    timed = read.extend(
+
+
+def _with_is_record(parsed: Query) -> Query:
+    """Add `_timestamp`, and `is_record`: the line has a valid place in Kafka, and no bytes lost."""
+    timed = parsed.extend(
         {
             "_timestamp": "coalesce("
             f"CASE WHEN _millis >= 0 AND _millis < {_END_OF_TIME_MS} "
@@ -281,28 +309,12 @@ def from_lines(lines: DataFrame) -> DataFrame:
         }
     )
     is_time = f"(_sent IS NULL OR _timestamp IS NOT NULL OR _millis <=> {_NO_TIMESTAMP}L)"
-    judged = timed.extend(
+    return timed.extend(
         {
             "is_record": "coalesce(_topic IS NOT NULL AND _offset IS NOT NULL "
             f"AND _partition IS NOT NULL AND {is_time} AND _fits, false)"
         }
     )
-    key, value = _bytes("key"), _bytes("payload", "value")
-    columns = {
-        "topic": "_topic",
-        "partition": "_partition",
-        "offset": "_offset",
-        "timestamp": "_timestamp",
-        "timestamp_type": _TIMESTAMP_TYPE,
-        "key": key,
-    }
-    return judged.select(
-        *(f"CASE WHEN is_record THEN {sql} END AS {name}" for name, sql in columns.items()),
-        f"CASE WHEN is_record THEN {value} ELSE CAST(value AS binary) END AS value",
-        f"CASE WHEN is_record THEN {_headers()} END AS headers",
-        "landing_date",
-        "file",
-    ).plan()
 
 
 _BYTES = ("payload", "value", "key")
