@@ -1,4 +1,4 @@
-"""How much a thread's work is about to read: said where it is known, for whoever shows progress."""
+"""The expected size of a thread's reads, for progress display."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 @dataclass
 class Expected:
-    """At most what one Spark stage of the work reads; None where nobody knows."""
+    """The most that one Spark stage reads; None if unknown."""
 
     rows: int | None = None
     bytes: int | None = None  # of files
 
 
-_local = threading.local()  # `expected`: of the work of this thread
+_local = threading.local()  # attribute `expected`
 
 
 @contextmanager
 def expecting() -> Iterator[Expected]:
-    """What this thread says by :func:`expect` for the length of the block."""
+    """Collect what this thread passes to :func:`expect` within the block."""
     _local.expected = expected = Expected()
     try:
         yield expected
@@ -30,7 +30,7 @@ def expecting() -> Iterator[Expected]:
 
 
 def expect(rows: int | None = None, bytes: int | None = None) -> None:
-    """Say what the next Spark stages of this thread read, in place of what was said before."""
+    """Set the most that the next Spark stages of this thread read."""
     expected = getattr(_local, "expected", None)
     if expected is not None:
         expected.rows, expected.bytes = rows, bytes
