@@ -81,11 +81,11 @@ def _java_at(java: Path) -> Java:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Java(str(java), f"can't be run ({first_line(error)})", 0)
-    said = done.stderr + done.stdout
-    version = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    output = done.stderr + done.stdout
+    version = re.search(r'version "(\d+)(?:\.(\d+))?', output)
     major = int(version[2] or 0 if version[1] == "1" else version[1]) if version else 0
     # Java prints options from the environment before its version.
-    lines = [line for line in said.splitlines() if 'version "' in line] or said.splitlines()
+    lines = [line for line in output.splitlines() if 'version "' in line] or output.splitlines()
     return Java(str(java), lines[0] if lines else "it printed nothing", major)
 
 
@@ -110,10 +110,10 @@ def _homes_in(folder: Path) -> Iterator[Path]:
 
 def _release(home: Path) -> int | None:
     try:
-        said = (home / "release").read_text(encoding="utf-8", errors="replace")
+        release = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    version = re.search(r'^JAVA_VERSION="(\d+)', said, re.M)
+    version = re.search(r'^JAVA_VERSION="(\d+)', release, re.M)
     major = int(version[1]) if version else 0
     return major if OLDEST <= major <= NEWEST else None
 

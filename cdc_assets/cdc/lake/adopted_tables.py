@@ -61,8 +61,8 @@ def _adopting(
         if own is None or table in settings.tables:
             continue
         if fault := places.fault_of(source, table):
-            said = printable(f"{source}.{table} matches a pattern and is not adopted: {fault}")
-            log.warning("%s", said)
+            message = printable(f"{source}.{table} matches a pattern and is not adopted: {fault}")
+            log.warning("%s", message)
             continue
         places.take(source, table)
         adopted[table] = own

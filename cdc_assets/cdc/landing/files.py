@@ -76,10 +76,7 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
     Raises:
         LandingError: the landing folder is missing, or holds a file of an unknown kind.
     """
-    jvm: Any = spark._jvm
-    jsc: Any = spark._jsc
-    root = jvm.org.apache.hadoop.fs.Path(folder)
-    system = root.getFileSystem(jsc.hadoopConfiguration())
+    root, system = _hadoop_folder(spark, folder)
     if not system.exists(root):
         raise LandingError(
             source,
@@ -87,6 +84,7 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
             f"sources.{source}.landing.files in cdc.yaml",
             folder,
         )
+    jvm: Any = spark._jvm
     day_folder = jvm.org.apache.hadoop.fs.Path(root, str(day))
     texts, sizes, parquets, seen = [], [], [], []
     statuses = system.listStatus(day_folder) if system.exists(day_folder) else []
@@ -111,13 +109,18 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
     return LandedDay(day, tuple(texts), tuple(parquets), _fingerprint(seen), size, tuple(sizes))
 
 
-def list_names(spark: SparkSession, folder: str) -> list[str]:
-    """The names in a landing folder, without ignored ones; one listing."""
+def _hadoop_folder(spark: SparkSession, folder: str) -> tuple[Any, Any]:
+    """Hadoop's path of a folder, and its file system."""
     jvm: Any = spark._jvm
     jsc: Any = spark._jsc
     root = jvm.org.apache.hadoop.fs.Path(folder)
-    found = root.getFileSystem(jsc.hadoopConfiguration()).listStatus(root)
-    names = (str(status.getPath().getName()) for status in found)
+    return root, root.getFileSystem(jsc.hadoopConfiguration())
+
+
+def list_names(spark: SparkSession, folder: str) -> list[str]:
+    """The names in a landing folder, without ignored ones; one listing."""
+    root, system = _hadoop_folder(spark, folder)
+    names = (str(status.getPath().getName()) for status in system.listStatus(root))
     return sorted(name for name in names if not is_ignored(name))
 
 

@@ -15,6 +15,8 @@ from cdc_assets.cdc.landing.kafka_client import Client, Explained
 from cdc_assets.cdc.landing.kafka_plan import Range, TopicPartition
 from cdc_assets.cdc.spark import add_kafka
 
+DayRange = tuple[str, int, int, int, date]  # topic, partition, first offset, end, landing day
+
 
 def read_offsets(
     spark: SparkSession,
@@ -53,7 +55,12 @@ def read_offsets(
     )
     with Explained(source, config):
         records = reader.load()
-    days = spark.createDataFrame(
+    return _landed(records, wanted)
+
+
+def _landed(records: DataFrame, wanted: Sequence[DayRange]) -> DataFrame:
+    """Landing rows of Kafka's records, each with the day of its offset."""
+    days = records.sparkSession.createDataFrame(
         wanted,
         "wanted_topic string, wanted_partition int, first bigint, after bigint, landing_date date",
     )
@@ -77,7 +84,7 @@ def read_offsets(
     )
 
 
-def _offset_options(wanted: Sequence[tuple[str, int, int, int, date]]) -> dict[str, str]:
+def _offset_options(wanted: Sequence[DayRange]) -> dict[str, str]:
     """The partitions to read, from the first day's start to the last day's end."""
     first: dict[str, dict[str, int]] = {}
     last: dict[str, dict[str, int]] = {}

@@ -177,7 +177,7 @@ class _Types:
             items = self.read(schema.get("items"), namespace, f"{where}, items")
             return AvroSchema(
                 {"type": "array", "items": items.reader},
-                {"type": "array", "items": items.connect, **_said(schema)},
+                {"type": "array", "items": items.connect, **_attributes(schema)},
                 items.in_json and _for_each("transform({}, x -> {})", items.in_json),
                 items.is_misfit and _for_each("exists({}, x -> {})", items.is_misfit),
             )
@@ -186,14 +186,14 @@ class _Types:
             connect = {"type": "map", "keys": _connect_type("string"), "values": values.connect}
             return AvroSchema(
                 {"type": "map", "values": values.reader},
-                {**connect, **_said(schema)},
+                {**connect, **_attributes(schema)},
                 values.in_json and _for_each("transform_values({}, (_, x) -> {})", values.in_json),
                 _map_misfit(values.is_misfit),
             )
         if kind in ("record", "error", "enum", "fixed"):
             return self._definition(schema, namespace, where)
         named = self._named(str(kind), namespace, where)
-        return named._replace(connect={**named.connect, **_said(schema)})
+        return named._replace(connect={**named.connect, **_attributes(schema)})
 
     def _named(self, name: str, namespace: str, where: str) -> AvroSchema:
         if name in _PRIMITIVES:
@@ -235,7 +235,7 @@ class _Types:
         # Avro allows one definition of a type; later uses name it.
         reader: Any = full if full in self.defined else {**read.reader, "name": full}
         self.defined.add(full)
-        return read._replace(reader=reader, connect={**read.connect, **_said(schema)})
+        return read._replace(reader=reader, connect={**read.connect, **_attributes(schema)})
 
     def _parts(self, schema: Mapping[str, Any], namespace: str, where: str) -> AvroSchema:
         kind = schema["type"]
@@ -322,22 +322,25 @@ def _connect_type(kind: str) -> dict[str, Any]:
     return {"type": kind, "optional": False}
 
 
-def _said(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _attributes(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes beside the type: Connect's name, version, parameters and doc."""
-    said = {}
+    attributes = {}
     for name in ("name", "version", "parameters", "doc"):
         if (value := schema.get(f"connect.{name}")) is not None:
-            said[name] = value
+            attributes[name] = value
     logical, kind = schema.get("logicalType"), schema.get("type")
     if schema.get("connect.type") in ("int8", "int16"):
-        said["type"] = schema["connect.type"]
-    if "name" not in said and (connect := _LOGICAL.get((str(kind), str(logical)))) is not None:
-        said["name"] = connect
+        attributes["type"] = schema["connect.type"]
+    if (
+        "name" not in attributes
+        and (connect := _LOGICAL.get((str(kind), str(logical)))) is not None
+    ):
+        attributes["name"] = connect
     if logical == "decimal":
-        own = said.get("parameters")
+        own = attributes.get("parameters")
         parameters = {"scale": str(schema.get("scale", 0))}
         # Kafka Connect's converters write 64 where no precision is known.
         if isinstance(schema.get("precision"), int) and schema["precision"] != _NO_PRECISION:
             parameters["connect.decimal.precision"] = str(schema["precision"])
-        said["parameters"] = {**parameters, **(own if isinstance(own, dict) else {})}
-    return said
+        attributes["parameters"] = {**parameters, **(own if isinstance(own, dict) else {})}
+    return attributes

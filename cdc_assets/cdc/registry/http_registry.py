@@ -86,5 +86,5 @@ class HttpRegistry:
             return answer, None
 
     def _refusal(self, path: Sequence[str], answer: requests.Response, body: Any) -> RegistryError:
-        said = body.get("message") if isinstance(body, dict) else answer.text
-        return self.error(path, f"answers {answer.status_code}: {str(said)[:200]}")
+        message = body.get("message") if isinstance(body, dict) else answer.text
+        return self.error(path, f"answers {answer.status_code}: {str(message)[:200]}")

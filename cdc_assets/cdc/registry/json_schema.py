@@ -16,7 +16,7 @@ from cdc_assets.cdc.registry.avro import DEEPEST, MOST_TYPES, OverLimitError, Sc
 
 _TYPES = {"boolean": "boolean", "integer": "int64", "number": "double", "string": "string"}
 _CONNECT = {"float32": "float", "float64": "double"}
-_SAID = {"title": "name", "connect.version": "version", "connect.parameters": "parameters"}
+_ATTRIBUTES = {"title": "name", "connect.version": "version", "connect.parameters": "parameters"}
 
 
 def read_json_schema(text: str) -> dict[str, Any]:
@@ -61,9 +61,9 @@ class _Reader:
         if isinstance(variants, list):
             known = [v for v in variants if v != {"type": "null"}]
             read = self.read(known[0], (*above, "")) if len(known) == 1 else {}
-            return {**read, **_said(schema), "optional": len(known) < len(variants)}
+            return {**read, **_attributes(schema), "optional": len(known) < len(variants)}
         read = self._typed(schema, above)
-        return {**read, **_said(schema)} if read else {}
+        return {**read, **_attributes(schema)} if read else {}
 
     def _typed(self, schema: Mapping[str, Any], above: tuple[str, ...]) -> dict[str, Any]:
         kinds = schema.get("type")
@@ -99,12 +99,14 @@ def _index(member: tuple[str, Any]) -> int:
     return index if isinstance(index, int) else 0
 
 
-def _said(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {to: schema[name] for name, to in _SAID.items() if name in schema}
+def _attributes(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {to: schema[name] for name, to in _ATTRIBUTES.items() if name in schema}
 
 
 def _place(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {to: schema[name] for name, to in _SAID.items() if name in schema and name != "title"}
+    return {
+        to: schema[name] for name, to in _ATTRIBUTES.items() if name in schema and name != "title"
+    }
 
 
 def _at(reference: str, document: Mapping[str, Any]) -> Any:
