@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.changes.stage import make_changes
-from cdc_assets.cdc.landing.stage import land
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.classified import classified
@@ -64,8 +62,8 @@ def test_a_lake_and_the_model_agree(
     found = asdict(classified(spark, landed, format, **options))
 
     lake = lake_of({name: lakes.write_source(tmp_path, landed, format, **options)})
-    land(lake, name, DAYS)
-    make_changes(lake, name, DAYS)
+    lakes.land(lake, name, DAYS)
+    lakes.make_changes(lake, name, DAYS)
     for table, rows in found.items():
         in_lake = lakes.stage_rows(lake, name, table)
         if table == "quarantine":  # the landed file's path
