@@ -85,7 +85,7 @@ def _seen(config: Config, source: str) -> Sequence[str]:
 def seen_tables(config: Config, source: str) -> Sequence[str]:
     """The tables with events in `changes` of a source, by first day and name.
 
-    None where there is no lake yet.
+    Empty if there is no lake yet.
 
     Raises:
         LakeError: the catalog or the table's metadata can't be read.
