@@ -1,7 +1,7 @@
-"""Everything that cdc-assets raises on purpose.
+"""Exceptions of cdc-assets.
 
-Every message says what happened, where, what was got against what was expected, and what
-to do next. The fields stay on the exception as attributes.
+Every message says what happened and where, what was got and expected, and what to do next. The
+fields are attributes of the exception.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from cdc_assets.cdc.redaction import without_logins
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says at first, at most 300 characters; its type where it says nothing."""
-    said = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-    # A name that was not found is no sentence.
-    said = f"{type(error).__name__}: {said}" if isinstance(error, LookupError) else said
-    return without_logins(said)
+    """The first line of an error, at most 300 characters; its type if the message is empty."""
+    line = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    # The message of a LookupError is only the missing key.
+    line = f"{type(error).__name__}: {line}" if isinstance(error, LookupError) else line
+    return without_logins(line)
 
 
 class CdcError(Exception):
-    """Base of all errors that cdc-assets raises on purpose."""
+    """Base class of all errors that cdc-assets raises."""
 
 
 class ConfigError(CdcError):
@@ -50,7 +50,7 @@ class UnknownTableError(CdcError):
 
 
 class JavaError(CdcError):
-    """Raised when there is no Java that Spark can run on; nothing was started."""
+    """Raised when there is no Java that Spark can run on, or Spark does not start."""
 
     def __init__(self, found: str, remedy: str) -> None:
         self.found = found
@@ -59,7 +59,7 @@ class JavaError(CdcError):
 
 
 class LandingError(CdcError):
-    """Raised when a day cannot be landed whole; nothing of that source's day is written."""
+    """Raised when a day cannot be landed whole; nothing of the day is written."""
 
     def __init__(self, source: str, message: str, file: str | None = None) -> None:
         self.source = source
@@ -91,7 +91,7 @@ class MissingDayError(CdcError):
 
 
 class SchemaDriftError(CdcError):
-    """Raised when values or types no longer fit a table and silence would lose data."""
+    """Raised when values or types no longer fit a table and data would be lost."""
 
 
 class AuditError(CdcError):
@@ -108,7 +108,7 @@ class AuditError(CdcError):
 
 
 class LakeError(CdcError):
-    """Raised when the catalog or a commit fails for a reason that a retry does not mend."""
+    """Raised when the catalog or a commit fails and a retry would not help."""
 
 
 class MissingTableError(LakeError):
@@ -116,7 +116,7 @@ class MissingTableError(LakeError):
 
 
 class ConcurrentRunError(LakeError):
-    """Raised when another run wrote the same day meanwhile; what it wrote stays as it is."""
+    """Raised when another run wrote the same day meanwhile; its result stays."""
 
     def __init__(self, table: str, days: Iterable[date]) -> None:
         self.table = table

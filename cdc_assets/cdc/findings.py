@@ -1,8 +1,8 @@
-"""What a check says of a day, and what it found there: plain values, shown by Dagster above.
+"""Checks of a day and their findings, as plain values that Dagster shows.
 
-A check states the healthy condition and is evaluated per day, also in a range run. The audit that
-stops a bad day runs before publishing, inside the step (see :mod:`cdc_assets.cdc.state.stage`);
-findings describe what is made. Each stage has its checks beside it, in a module `findings`.
+A check states the healthy condition and is evaluated per day, also in a range run. Findings
+describe published days; the audit that stops a bad day runs before publishing, inside the step (see
+:mod:`cdc_assets.cdc.state.stage`). Each stage has its checks in its module `findings`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from cdc_assets.cdc import markdown
 
-AUDIT = "audit"  # value of a check whose audit kept a day from being published
-_EXAMPLES = 20  # faults
-_TABLES = 100  # in the values of a finding
+AUDIT = "audit"  # value of a check whose audit stopped a day
+_EXAMPLES = 20  # most faults shown
+_TABLES = 100  # most tables in the values of a finding
 
 
 class Severity(Enum):
-    """How bad it is when a check fails."""
+    """The severity of a failed check."""
 
     WARN = "WARN"
     ERROR = "ERROR"
@@ -28,7 +28,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """A check's name, what it says is true, and how bad it is when it is not."""
+    """A check: its name, healthy condition, and severity if it fails."""
 
     name: str
     description: str
@@ -37,7 +37,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found on a day.
+    """The result of a check on a day.
 
     `values` are numbers, texts, mappings of these, a `datetime` or
     :class:`~cdc_assets.cdc.markdown.Markdown`. `severity` overrides the check's own. `description`
@@ -52,7 +52,7 @@ class Finding:
 
 
 def fault_finding(name: str, faults: Sequence[str]) -> Finding:
-    """A finding that passes where there is no fault; the first faults are its examples."""
+    """A finding that passes without faults; the first faults are its examples."""
     values: dict[str, Any] = {"faults": len(faults)}
     if faults:
         values["examples"] = markdown.bullets(faults[:_EXAMPLES])
@@ -60,6 +60,6 @@ def fault_finding(name: str, faults: Sequence[str]) -> Finding:
 
 
 def largest(counts: Mapping[str, int]) -> dict[str, int]:
-    """The tables with the highest figures: data alone decides how many tables there are."""
+    """The tables with the highest figures; the number of tables in the data is unbounded."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return dict(sorted(ordered[:_TABLES]))

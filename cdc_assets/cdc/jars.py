@@ -1,4 +1,4 @@
-"""The jars that Spark gets besides its own: their SHA-256, and that those used have it."""
+"""The SHA-256 of the jars added to Spark, and its check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cdc_assets.cdc.errors import ConfigError
 
-# Of each file as Maven repositories have it, by artifact and version.
+# By artifact and version, of the files in Maven repositories.
 SHA256 = {
     "iceberg-spark-runtime-4.1_2.13-1.12.0": (
         "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82"
@@ -33,25 +33,25 @@ def artifact_of(package: str) -> str:
 
 
 def ivy_folder(spark: Mapping[str, str]) -> Path:
-    """Where Spark puts what it fetches, by the settings under `spark`."""
+    """The folder of jars that Spark fetches, by the settings under `spark`."""
     own = spark.get("spark.jars.ivy") or spark.get("jars.ivy")
     return Path(own) if own else Path.home() / ".ivy2.5.2"
 
 
 def fetched_jar(package: str, ivy: Path) -> Path:
-    """Where Ivy keeps the jar of a package."""
+    """The path of a package's jar in Ivy's folder."""
     organisation = package.split(":")[0]
     return ivy / "jars" / f"{organisation}_{artifact_of(package)}.jar"
 
 
 def check_jars(files: Iterable[Path]) -> None:
-    """See that jars whose SHA-256 is known have it; others are the user's own.
+    """Check the SHA-256 of known jars; others are the user's own.
 
     Raises:
-        ConfigError: a file is another one, damaged or exchanged.
+        ConfigError: a file is damaged or replaced.
     """
     for file in files:
-        # Also as Ivy names them: <organisation>_<artifact>-<version>.jar.
+        # Ivy prefixes the organisation: <organisation>_<artifact>-<version>.jar.
         known = next((a for a in SHA256 if file.stem == a or file.stem.endswith(f"_{a}")), None)
         if known is None or not file.is_file():
             continue

@@ -1,7 +1,7 @@
-"""Java exceptions by class: what Py4J and Spark raise, as its chain of causes.
+"""Java exceptions raised by Py4J and Spark, as their chain of causes.
 
-The text of such an exception is a stack trace, and its wording changes with versions and
-locales; the kind of a failure is in the classes and codes of its causes.
+The text of such an exception is a stack trace, and its wording changes with versions and locales;
+the classes and codes of its causes identify the failure.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Cause:
     parameters: Mapping[str, str] = field(default_factory=dict)  # of the condition
 
     def is_a(self, *names: str) -> bool:
-        """True where it is of one of these classes, or extends one."""
+        """True if it is one of these classes, or extends one."""
         return any(name in self.classes for name in names)
 
     @property
     def kind(self) -> str:
-        """The class, and Spark's error condition where it has one."""
+        """The class, and Spark's error condition if it has one."""
         name = self.classes[0].rpartition(".")[2]
         return f"{name} [{self.condition}]" if self.condition else name
 
@@ -48,9 +48,9 @@ class Cause:
 
 
 def causes(error: BaseException) -> list[Cause]:
-    """The throwables behind an exception, outermost first; none where Java raised nothing.
+    """The throwables behind an exception, outermost first; empty without one.
 
-    A JVM that has exited answers no question about its exceptions: the chain ends there.
+    If the JVM has exited, the chain is incomplete.
     """
     found: list[Cause] = []
     try:
@@ -62,24 +62,24 @@ def causes(error: BaseException) -> list[Cause]:
 
 
 def root_cause(error: BaseException, with_values: bool = True) -> str:
-    """One line: the innermost cause of a Java exception; the first line of any other.
+    """The innermost cause of a Java exception in one line; the first line of other exceptions.
 
-    Spark's words repeat the value that they are about: without values, only its kind is said.
+    Spark's messages repeat values of the data: without values, only the kind of the cause.
     """
     chain = causes(error) if isinstance(error, JAVA_ERRORS) else []
     if not with_values:
-        said = chain[-1].kind if chain else type(error).__name__
-        return f"{said} (what it says may hold values of this source, which shows none)"
+        kind = chain[-1].kind if chain else type(error).__name__
+        return f"{kind} (what it says may hold values of this source, which shows none)"
     return str(chain[-1]) if chain else first_line(error)
 
 
 def _throwable_behind(error: BaseException | None) -> Any:
-    """Java's throwable of an exception, or of one that it was raised from."""
+    """The Java throwable of an exception or of its Python causes."""
     while error is not None:
         if isinstance(error, Py4JJavaError):
             return error.java_exception
-        # PySpark keeps the throwable of an exception that it has a Python class for, else only
-        # the exception of its cause.
+        # PySpark has the throwable if it has a Python class for the exception, else only the
+        # exception of its cause.
         for captured in (error, getattr(error, "_cause", None)):
             if (origin := getattr(captured, "_origin", None)) is not None:
                 return origin
@@ -114,7 +114,7 @@ def _cause_of(throwable: Any) -> Cause:
 
 
 def _types_of(throwable: Any) -> tuple[tuple[str, ...], set[str]]:
-    """Names of the classes of a throwable, its own first, and of the interfaces they name."""
+    """The class names of a throwable, its own first, and the interfaces they implement."""
     classes: list[str] = []
     interfaces: set[str] = set()
     kind = throwable.getClass()

@@ -1,7 +1,7 @@
-"""Markdown for Dagster's pages, of values that come from data.
+"""Markdown for Dagster's pages, with values from data.
 
-Dagster renders Markdown in the browser of whoever looks at it: an image in a row would be fetched
-from there, a link would lead there. Every value goes through :func:`literal`.
+Dagster renders Markdown in the reader's browser: an image in a value would be fetched there, a link
+could be followed. Every value goes through :func:`literal`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-# Words and numbers: nothing in them means anything to Markdown.
+# Words and numbers: they have no meaning in Markdown.
 _PLAIN = re.compile(r"[^\W_]+(?: [^\W_]+)*|-?[0-9]+(?:\.[0-9]+)?|•••")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
 _CELL, _LINE = 80, 300
@@ -23,22 +23,22 @@ class Markdown(str):
 
 
 def literal(value: Any, width: int = _CELL) -> str:
-    """A value as it is, on one line, cut to a width; no markup, no link, no image comes of it.
+    """A value on one line, cut to a width, without markup, links or images.
 
-    All but plain words and numbers becomes code spans. In these alone neither markup nor the
-    addresses that GitHub's Markdown makes links of (`www.…`, e-mail) are looked for.
-    Control characters, line breaks and marks of direction become a space.
+    Everything but plain words and numbers becomes code spans, the only place where GitHub's
+    Markdown finds neither markup nor addresses (`www.…`, e-mail). Control characters, line breaks
+    and marks of direction become a space.
     """
     text = _UNSEEN.sub(" ", "" if value is None else str(value))
     text = text if len(text) <= width else text[: width - 1] + "…"
     if not text.strip() or _PLAIN.fullmatch(text):
         return text.strip()
-    # A bar would end a table's cell, also inside a code span.
+    # A bar would end a table's cell, even inside a code span.
     return "&#124;".join(_code(part) if part else "" for part in text.split("|"))
 
 
 def plain(text: str) -> str:
-    """Markdown of :func:`literal` values as the text that it shows."""
+    """The text shown by Markdown of :func:`literal` values."""
     shown = re.sub(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", _inner, text)
     return shown.replace("&#124;", "|")
 
@@ -49,28 +49,31 @@ def _inner(span: re.Match[str]) -> str:
     return text[1:-1] if is_padded else text
 
 
-# Signs of prose that make neither a link, an image nor HTML.
+# Prose without the signs of links, images and HTML.
 _PROSE = re.compile(r"[\w\s.,;:()'%/+&?=°…-]*")
 _ADDRESS = re.compile(r"www\.|://", re.I)
 
 
 def sentence(text: str) -> str:
-    """A text as it is, on one line: prose stays prose, all else becomes code as in `literal`."""
+    """A text on one line: prose is unchanged, other text becomes code as in :func:`literal`."""
     text = _UNSEEN.sub(" ", text)
     is_prose = _PROSE.fullmatch(text) and not _ADDRESS.search(text)
     return text.strip() if is_prose else literal(text, max(len(text), 1))
 
 
 def _code(text: str) -> str:
-    longest = max((len(ticks) for ticks in re.findall("`+", text)), default=0)
-    fence = "`" * (longest + 1)
-    # One space at each end belongs to the fence, unless there are only spaces.
+    fence = "`" * (_longest_ticks(text) + 1)
+    # Markdown strips one space at each end, unless there are only spaces.
     pad = " " if text.strip() and (text[0] in " `" or text[-1] in " `") else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 
 
+def _longest_ticks(text: str) -> int:
+    return max((len(ticks) for ticks in re.findall("`+", text)), default=0)
+
+
 def table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int = _CELL) -> Markdown:
-    """A table; names and cells are shown as they are, cut to a width."""
+    """A table of literal names and cells, cut to a width."""
 
     def line(cells: Iterable[str]) -> str:
         return "| " + " | ".join(cells) + " |"
@@ -81,12 +84,11 @@ def table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int = _CEL
 
 
 def bullets(lines: Iterable[str]) -> Markdown:
-    """A list, a line each, shown as it is."""
+    """A list of literal lines."""
     return Markdown("\n".join(f"- {literal(line, _LINE)}" for line in lines))
 
 
 def sql(statement: str) -> Markdown:
-    """A statement in a block of its own, ready to be copied."""
-    longest = max((len(ticks) for ticks in re.findall("`+", statement)), default=0)
-    fence = "`" * max(3, longest + 1)
+    """A code block with a statement, ready to be copied."""
+    fence = "`" * max(3, _longest_ticks(statement) + 1)
     return Markdown(f"{fence}sql\n{statement}\n{fence}")

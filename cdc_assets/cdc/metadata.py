@@ -1,7 +1,7 @@
-"""What is shown of any stage's day: plain values, which Dagster's pages plot and render.
+"""Materialization metadata common to all stages: plain values that Dagster plots and renders.
 
-Beside numbers and texts a value is :class:`~cdc_assets.cdc.markdown.Markdown`, a `datetime`, or
-one of the types of this module. Names that begin with `dagster/` are known to Dagster.
+A value is a number, a text, :class:`~cdc_assets.cdc.markdown.Markdown`, a `datetime`, or one of the
+types of this module. Dagster defines the names that begin with `dagster/`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ OPS = ("c", "u", "d", "r", "t")
 
 
 class Location(str):
-    """Where a table's files are."""
+    """The location of a table's files."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table, and those of them that are its key."""
+    """The columns of a table and their key columns."""
 
     schema: StructType
     keys: Sequence[str] = ()
@@ -38,7 +38,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Lineage:
-    """For each column of an asset the columns of its parent that it comes from."""
+    """The parent's columns that each column of an asset comes from."""
 
     parent: tuple[str, ...]  # the key of the asset
     columns: Mapping[str, Sequence[str]]
@@ -50,13 +50,13 @@ def column_lineage(
     known: Sequence[str],
     origins: Mapping[str, Sequence[str]],
 ) -> Lineage:
-    """Which columns of the parent each column comes from.
+    """The parent's columns that each column comes from.
 
     Args:
         schema: the asset's columns.
-        parent: the key of the asset that they come from.
-        known: the parent's columns; a column comes from the one of its name.
-        origins: the parent's columns by a column that has another name there; ``*`` for all others.
+        parent: the key of the parent asset.
+        known: the parent's columns; a column comes from the one of the same name.
+        origins: the parent's columns for columns of other names; ``*`` for all others.
     """
     named = {name: [name] for name in known}
     found = {**named, **origins}
@@ -67,7 +67,7 @@ _TIMES = ("source_ts_ms", "processed_ts_ms", "kafka_ts_ms")
 
 
 def stage_lineage(source: str, table: str, schema: StructType) -> Lineage | None:
-    """The lineage of a source's own table; None for the landing, which has no table before it."""
+    """The lineage of a source's own table; None for the landing, which has no parent."""
     if table == "landing":
         return None
     origins: dict[str, Sequence[str]]
@@ -83,7 +83,7 @@ def stage_lineage(source: str, table: str, schema: StructType) -> Lineage | None
 
 
 def query(identifier: str, day: date, kind: TableKind) -> Markdown:
-    """SQL for Spark that reads a day, ready to be copied."""
+    """Spark SQL that reads a day, ready to be copied."""
     clause = kind.sql_clause.format(day=day)
     return markdown.sql(f"SELECT *\nFROM {identifier}\n{clause}")
 
@@ -91,7 +91,7 @@ def query(identifier: str, day: date, kind: TableKind) -> Markdown:
 def stage_day(
     identifier: str, location: str, day: date, held: DayFiles, seconds: float
 ) -> dict[str, Any]:
-    """What all stages show of a day: where it is, its size in the lake, how long it took."""
+    """Metadata of a stage's day: query, location, files, bytes and duration."""
     return {
         "query": query(identifier, day, STAGE),
         "location": Location(location),
@@ -102,5 +102,5 @@ def stage_day(
 
 
 def counts(what: str, known: Iterable[str], counted: Mapping[str, int]) -> dict[str, int]:
-    """A number each; what did not occur is 0, so that a plot over the days has its good days."""
+    """A count per name, 0 for known ones that did not occur, so that plots show good days too."""
     return {f"{what}_{name}": n for name, n in {**dict.fromkeys(known, 0), **counted}.items()}

@@ -11,19 +11,18 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-# The configuration needs names, and no command should wait for PySpark to read it.
+# The configuration imports this module, and must load without PySpark.
 if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
 
-# What a catalog level or a folder can't hold: separators, the escape itself, control
-# characters, and what makes a file URI of a path.
+# Characters that a catalog level or a folder can't have: separators, the escape itself, control
+# characters, and those with a meaning in file URIs.
 _UNSAFE = re.compile(r'[./%\\:?#*"<>|\x00-\x1f\x7f]')
 
 
-# Iceberg's metadata columns, and the columns that Spark's MERGE adds: tables that have one of these
-# can't be merged, and those with the first can't even be read.
-_TAKEN = {
+# Iceberg's metadata columns make a table unreadable, the columns of Spark's MERGE unmergeable.
+_RESERVED = {
     *("_file", "_pos", "_deleted", "_spec_id", "_partition"),
     *("_row_id", "_last_updated_sequence_number"),
     *("__row_from_source", "__row_from_target", "__row_id", "__row_operation"),
@@ -31,12 +30,12 @@ _TAKEN = {
 
 
 def is_column_name(name: str) -> bool:
-    """False for the names that a column of an Iceberg table can't have (empty, or taken)."""
-    return bool(name) and name not in _TAKEN
+    """False for names that a column of an Iceberg table can't have (empty or reserved)."""
+    return bool(name) and name not in _RESERVED
 
 
-# Of a source that reads several databases a namespace is a database and its schema.
-_OF_DATABASE = "__"
+# Between database and schema, in a namespace of a source that reads several databases.
+_DATABASE_SEPARATOR = "__"
 
 
 class TableName(NamedTuple):
@@ -50,7 +49,7 @@ class TableName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """Read ``namespace.table``; a part that holds a dot stands in double quotes.
+        """Read ``namespace.table``; a part with a dot is in double quotes.
 
         Raises:
             ValueError: the text has not exactly two parts.
@@ -59,19 +58,19 @@ class TableName(NamedTuple):
         return cls(namespace.text, table.text)
 
     @classmethod
-    def of_database(cls, database: str, schema: str, table: str) -> TableName:
+    def in_database(cls, database: str, schema: str, table: str) -> TableName:
         """A table of a source that reads several databases (FORMATS D4)."""
-        return cls(f"{database}{_OF_DATABASE}{schema}", table)
+        return cls(f"{database}{_DATABASE_SEPARATOR}{schema}", table)
 
     @classmethod
     def configured(cls, text: str) -> TableName:
-        """As :meth:`parse`, also of ``database.schema.table``.
+        """As :meth:`parse`; also reads ``database.schema.table``.
 
         Raises:
             ValueError: the text has neither two nor three parts.
         """
         *namespace, table = (part.text for part in _parts(text, 2, 3))
-        return cls(_OF_DATABASE.join(namespace), table)
+        return cls(_DATABASE_SEPARATOR.join(namespace), table)
 
 
 def _part(name: str) -> str:
@@ -81,7 +80,7 @@ def _part(name: str) -> str:
 
 
 class _Part(NamedTuple):
-    """A part of a table's name; wildcards stand outside quotes only."""
+    """A part of a table's name; quoted parts have no wildcards."""
 
     text: str
     is_quoted: bool
@@ -101,10 +100,10 @@ _REGEX = {"*": ".*", "?": "."}
 
 
 class TablePattern(NamedTuple):
-    """A table name in which ``*`` stands for any text of a part and ``?`` for one character.
+    """A table name with wildcards: ``*`` matches any text of a part, ``?`` one character.
 
-    `namespace` and `table` are regular expressions; `literals` counts the characters that are no
-    wildcards, the dot between the parts included.
+    `namespace` and `table` are regular expressions; `literals` counts the other characters,
+    including the dot between the parts.
     """
 
     namespace: str
@@ -113,16 +112,14 @@ class TablePattern(NamedTuple):
     is_exact: bool
 
     def matches(self, name: TableName) -> bool:
-        """Whether both parts match; upper and lower case differ."""
+        """Whether both parts match, case-sensitively."""
         pairs = ((self.namespace, name.namespace), (self.table, name.table))
         return all(re.fullmatch(pattern, part, re.DOTALL) for pattern, part in pairs)
 
     @classmethod
     @cache
     def parse(cls, text: str) -> TablePattern:
-        """Read ``namespace.table`` with wildcards outside quotes; without any it is one table.
-
-        ``database.schema.table``, too.
+        """Read ``namespace.table`` or ``database.schema.table`` with wildcards outside quotes.
 
         Raises:
             ValueError: the text has neither two nor three parts.
@@ -134,7 +131,7 @@ class TablePattern(NamedTuple):
         )
         literals = 1 + sum(len(piece) for part in parts for piece in part.pieces[::2])
         is_exact = not any(part.is_wild for part in parts)
-        return cls(_OF_DATABASE.join(namespace), table, literals, is_exact)
+        return cls(_DATABASE_SEPARATOR.join(namespace), table, literals, is_exact)
 
 
 def is_table_pattern(text: str) -> bool:
@@ -143,33 +140,29 @@ def is_table_pattern(text: str) -> bool:
 
 
 def parts_in(text: str) -> int:
-    """How many parts a table's name has; 0 where it is none."""
+    """The number of parts of a table's name; 0 for an invalid one."""
     return len(_split(text))
 
 
 def with_database(text: str) -> str | None:
-    """``database.schema.table``, also behind a source's name, as the lake names that table.
-
-    None for a name of fewer parts.
-    """
+    """The lake's name of ``[source.]database.schema.table``; None for fewer parts."""
     parts = [part.text for part in _split(text)]
     if len(parts) < 3:
         return None
     *source, database, schema, table = parts
-    return ".".join([*source, str(TableName.of_database(database, schema, table))])
+    return ".".join([*source, str(TableName.in_database(database, schema, table))])
 
 
 def config_key(table: str, database: str | None = None) -> str:
-    """A table as cdc.yaml names it: a part that holds a wildcard stands in quotes.
+    """A table's key in cdc.yaml: parts with a wildcard are quoted.
 
     Args:
         table: ``namespace.table``.
-        database: whose schema the namespace is, of a source that reads several: the first of
-            three parts.
+        database: the first of three parts, for a source that reads several databases.
     """
     parts: tuple[str, ...] = TableName.parse(table)
     if database is not None:
-        parts = (database, parts[0].removeprefix(database + _OF_DATABASE), parts[1])
+        parts = (database, parts[0].removeprefix(database + _DATABASE_SEPARATOR), parts[1])
     quoted = ('"' + part.replace('"', '""') + '"' for part in parts)
     return ".".join(
         text if _WILDCARD.search(part) else _part(part)
@@ -178,9 +171,9 @@ def config_key(table: str, database: str | None = None) -> str:
 
 
 def key_in_database(table: str, database: str) -> str:
-    """How cdc.yaml names the table ``schema.table`` of one of several databases."""
+    """The key in cdc.yaml of the table ``schema.table`` of one of several databases."""
     schema, name = TableName.parse(table)
-    return config_key(str(TableName.of_database(database, schema, name)), database)
+    return config_key(str(TableName.in_database(database, schema, name)), database)
 
 
 def _parts(text: str, *counts: int) -> list[_Part]:
@@ -213,12 +206,12 @@ def _split(text: str) -> list[_Part]:
 
 
 def namespace_of_database_sql(database: str, schema: str) -> str:
-    """The namespace of :meth:`TableName.of_database`, of two SQL expressions."""
-    return f"concat({database}, '{_OF_DATABASE}', {schema})"
+    """The namespace of :meth:`TableName.in_database` as SQL; the arguments are SQL expressions."""
+    return f"concat({database}, '{_DATABASE_SEPARATOR}', {schema})"
 
 
 def table_name_sql(namespace: str, table: str) -> str:
-    """``namespace.table`` of two SQL expressions, spelled as :class:`TableName` does."""
+    """`str(TableName)` as SQL; the arguments are SQL expressions."""
 
     def part(name: str) -> str:
         odd = f"contains({name}, '.') OR contains({name}, '\"')"
@@ -234,7 +227,7 @@ def quote(*parts: str) -> str:
 
 
 def ddl_of(kind: DataType) -> str:
-    """A type as DDL with every member's name quoted, so that equal types are equal texts."""
+    """A type as DDL with quoted member names; equal types have equal DDL."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, ArrayType):
@@ -257,22 +250,21 @@ def column(name: str, of: str | None = None) -> Column:
 def escape(name: str) -> str:
     """A name safe as a catalog level and a folder: unsafe characters become ``%xx``.
 
-    In lower case, as engines that fold the names they ask for find no others. ``.`` and ``..``
-    can't survive, so a name can't leave the warehouse.
+    The escapes are in lower case, for engines that fold names. ``.`` and ``..`` are escaped, so a
+    name can't leave the warehouse.
     """
     return _UNSAFE.sub(lambda found: f"%{ord(found.group()):02x}", name)
 
 
 def escape_in_upper_case(name: str) -> str:
-    """As earlier versions escaped it."""
+    """The escape of earlier versions."""
     return _UNSAFE.sub(lambda found: f"%{ord(found.group()):02X}", name)
 
 
 def printable(text: str) -> str:
-    """A text on one line, whose control characters, marks of direction and the like are spelled.
+    """A text on one line, with control characters and marks of direction escaped.
 
-    Sent to a terminal or a log they would move the cursor, turn the text round or begin a line
-    that looks like one of the program's.
+    In a terminal or a log they could move the cursor, reverse text or fake a line of the program.
     """
     if text.isprintable():
         return text
@@ -280,7 +272,7 @@ def printable(text: str) -> str:
 
 
 def json_path(name: str, root: str = "$") -> str | None:
-    """The VARIANT path of a member, or None where Spark's path syntax can't spell it."""
+    """The VARIANT path of a member, or None if Spark's path syntax can't express it."""
     if not name:
         return None
     if '"' not in name:

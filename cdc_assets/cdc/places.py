@@ -1,4 +1,4 @@
-"""Where each table is in the lake: namespace levels and a name, of no two tables the same."""
+"""The place of each table in the lake: namespace levels and a name, unique per table."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def own_place(source: str, stage: str) -> Place:
 
 
 def state_place(source: str, table: TableName, flat: bool) -> Place:
-    """A state table; flat: in one namespace level."""
+    """A state table; `flat`: in one namespace level."""
     return _place(flat, *map(escape, (source, table.namespace, table.table)))
 
 
 def earlier_place(source: str, table: TableName, flat: bool) -> Place:
-    """Where earlier versions made a state table: their escapes had letters in upper case."""
+    """A state table's place in earlier versions, whose escapes were in upper case."""
     return _place(flat, *map(escape_in_upper_case, (source, table.namespace, table.table)))
 
 
@@ -32,25 +32,25 @@ def _place(flat: bool, source: str, namespace: str, table: str) -> Place:
 
 
 class Places:
-    """The places that are taken, and by which table.
+    """The taken places, and the table at each.
 
     Args:
         sources: their names.
         flat: whether state tables are in one namespace level.
-        folds_case: whether the catalog does not tell upper and lower case apart.
+        folds_case: whether the catalog ignores case.
     """
 
     def __init__(self, sources: Iterable[str], flat: bool, folds_case: bool) -> None:
         self._flat, self._folds_case = flat, folds_case
         self._taken = {
-            self._same(own_place(name, stage)): f"{name}.{stage}"
-            for name in sources
+            self._same(own_place(source, stage)): f"{source}.{stage}"
+            for source in sources
             for stage in OWN_ASSETS
         }
         self._own = dict(self._taken)
 
     def fault_of(self, source: str, table: str) -> str | None:
-        """Why a table can't have its place, as a text to follow its name; None where it has it."""
+        """Why a table can't have its place, as text behind its name; None if it can."""
         place = state_place(source, TableName.parse(table), self._flat)
         if not self._flat and self._same(place[:-1]) in self._own:
             return (

@@ -1,19 +1,18 @@
-"""The order of events (FORMATS O1–O16): what makes a position, per connector.
+"""The order of events (FORMATS O1–O16): positions, per connector.
 
 A position is an array of BIGINT of one length per basis, compared element by element: the source
-elements that order changes, partition, offset, place within the record. DataWorks' alone have the
-half of a split update before the partition. Its *basis* names what the elements are, such as
+elements that order changes, partition, offset, place within the record. DataWorks' positions also
+have the half of a split update before the partition. The *basis* names the elements, such as
 ``lsn,partition,offset,place``; positions of different bases can't be compared, so a table has one
-basis an epoch (:func:`on_basis`). The merge puts the epoch in front (:func:`epoch_of`).
+basis per epoch (:func:`on_basis`). The merge puts the epoch in front (:func:`epoch_of`).
 
-An *effective* position is that of an event without one of its own (a snapshot read, a lone
-tombstone): the highest position that landed before it for its key, followed by
-``[-1, day, partition, offset]``, so that it sorts directly after. Where nothing landed
-before it the tail stands alone and sorts below every position, whose first element is 0
-or more.
+An *effective* position belongs to an event without a position (a snapshot read, a lone tombstone):
+the highest position that landed before it for its key, followed by
+``[-1, day, partition, offset]``, so that it sorts directly after. If nothing landed before it, the
+tail alone sorts below every position, as their first element is 0 or more.
 
-What only *identifies* a change is no part of its position: it tells a redelivered copy from another
-change (:func:`identity_of`, O15).
+Elements that only *identify* a change are not in its position: they tell a redelivered copy from
+another change (:func:`identity_of`, O15).
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ _OTHER_BASIS = -2  # below every source element; -1 marks an effective position
 
 @dataclass(frozen=True)
 class Elements:
-    """The source elements that order an event (O8): ARRAY<BIGINT>; SQL expressions.
+    """The source elements that order an event (O8), as SQL expressions.
 
-    `own` has a null for each that is missing; `basis` names the members of the source that they
-    are; `stand_in` (BIGINT) is the source time, which takes their place where they are absent or
-    all 0, unless the Kafka timestamp does (`KAFKA_PLACED`).
+    `own` (ARRAY<BIGINT>) has a null for each missing element; `basis` names their members of the
+    source; `stand_in` (BIGINT) is the source time, which replaces elements that are all absent or
+    0, unless the Kafka timestamp does (`KAFKA_PLACED`).
     """
 
     own: Sql
@@ -58,12 +57,13 @@ CONNECTORS = {
     COMMIT_TS: ("ticdc",),
     ORDINAL: ("mongodb",),
 }
-# Where these say nothing, no clock of the source does: it tells when a statement began (O8).
+# The Kafka timestamp replaces their missing elements: their source time is the statement's start
+# (O8).
 KAFKA_PLACED = (BINLOG, KAFKA_TIME)
-# Their databases check keys at the end of a statement or transaction: two rows may hold a key for a
-# moment (O16). What is flattened may say no connector, but which elements it has.
+# Their databases check keys at the end of a statement or transaction: two rows may share a key
+# until then (O16). Flattened events may lack the connector, but have its elements.
 KEYS_CHECKED_LATE = (LSN, COMMIT_LSN, SCN)
-# What of a Debezium event's `source` orders or identifies it, beside `ts_ms`.
+# Members of a Debezium event's `source` that order or identify it, beside `ts_ms`.
 SOURCE_MEMBERS = (
     "lsn", "sequence", "pos", "row", "gtid", "commit_lsn", "change_lsn", "event_serial_no",
     "commit_scn", "scn", "rs_id", "ssn", "lcr_position", "commit_ts", "ord",
@@ -77,7 +77,7 @@ NO_ELEMENTS = "CAST(array() AS array<bigint>)"
 
 
 def debezium_basis(connector: Sql) -> Sql:
-    """Which members of the source say the order of a connector's events (O2)."""
+    """The members of the source that order a connector's events (O2)."""
     branches = (
         (f"lower({connector}) IN ({literals(names)})", literal(basis))
         for basis, names in CONNECTORS.items()
@@ -85,36 +85,36 @@ def debezium_basis(connector: Sql) -> Sql:
     return case(*branches, otherwise=literal(SOURCE_TIME))
 
 
-def basis_of_members(of_source: Callable[[str], Sql]) -> Sql:
-    """The same of events that do not say their connector: by the members that are there (O8)."""
-    telling = {
+def basis_of_members(member: Callable[[str], Sql]) -> Sql:
+    """:func:`debezium_basis` of events without a connector, by the members they have (O8)."""
+    signs = {
         LSN: "lsn",
         BINLOG: "pos",
         COMMIT_LSN: "commit_lsn",
         SCN: "scn",
         COMMIT_TS: "commit_ts",
     }
-    branches = ((f"{of_source(n)} IS NOT NULL", literal(basis)) for basis, n in telling.items())
+    branches = ((f"{member(n)} IS NOT NULL", literal(basis)) for basis, n in signs.items())
     return case(*branches, otherwise=literal(SOURCE_TIME))
 
 
-def debezium_elements(basis: Sql, of_source: Callable[[str], Sql], file: Sql) -> Elements:
+def debezium_elements(basis: Sql, member: Callable[[str], Sql], file: Sql) -> Elements:
     """The source elements of a Debezium or Lindorm event (O2, O8).
 
     Args:
         basis: :func:`debezium_basis`.
-        of_source: the text of a member of the event's `source`.
-        file: its member `file`, null where that is no JSON string.
+        member: the text of a member of the event's `source`.
+        file: its member `file`; null unless it is a JSON string.
     """
 
     def number(name: str) -> Sql:
-        return whole(of_source(name))
+        return whole(member(name))
 
     file_number = f"regexp_extract({file}, '([0-9]+)$', 1)"
     members = {
         LSN: [number("lsn")],
         BINLOG: [whole(f"nullif({file_number}, '')"), number("pos")],
-        COMMIT_LSN: _lsn_parts(of_source("commit_lsn")),
+        COMMIT_LSN: _lsn_parts(member("commit_lsn")),
         SCN: [number("scn")],
         COMMIT_TS: [number("commit_ts")],
         ORDINAL: [number("ts_ms"), number("ord")],
@@ -128,19 +128,19 @@ def debezium_elements(basis: Sql, of_source: Callable[[str], Sql], file: Sql) ->
 
 
 def debezium_identity(
-    basis: Sql, of_source: Callable[[str], Sql], transaction: Sql, total_order: Sql
+    basis: Sql, member: Callable[[str], Sql], transaction: Sql, total_order: Sql
 ) -> Sql:
-    """What identifies a Debezium event beside its ordering elements (O8), as :func:`identity_of`.
+    """The identity of a Debezium event beside its ordering elements (O8), as :func:`identity_of`.
 
     Args:
         basis: :func:`debezium_basis`.
-        of_source: the text of a member of the event's `source`.
+        member: the text of a member of the event's `source`.
         transaction: its transaction's id.
-        total_order: its place in that.
+        total_order: its place in the transaction.
     """
     members = {
-        name: case((f"{basis} = {literal(of)}", of_source(name)))
-        for of, names in _IDENTIFYING.items()
+        name: case((f"{basis} = {literal(identified)}", member(name)))
+        for identified, names in _IDENTIFYING.items()
         for name in names
     }
     is_numbered = f"{transaction} IS NOT NULL AND {total_order} IS NOT NULL"
@@ -156,13 +156,14 @@ def last_commit(basis: Sql, sequence: Sql) -> Sql:
 
 
 def stream_element(basis: Sql, ordered: Sql, says_order: Sql, last_commit: Sql) -> Sql:
-    """What falls by a redelivery or a new server alone (O11): ARRAY<BIGINT>.
+    """Elements that fall only by a redelivery or a new server (O11): ARRAY<BIGINT>.
 
-    Null where an event has nothing of the kind. An LSN falls, too, and so does Oracle's SCN.
+    Null for an event without such elements. LSNs and Oracle's SCNs fall for other reasons, too.
 
     Args:
-        basis: what the source elements are.
-        ordered: these, as they are compared; `says_order`: one of them says something.
+        basis: the basis of the source elements.
+        ordered: these, as they are compared.
+        says_order: whether one of them is present and not 0.
         last_commit: :func:`last_commit`.
     """
     return case(
@@ -172,20 +173,20 @@ def stream_element(basis: Sql, ordered: Sql, says_order: Sql, last_commit: Sql) 
 
 
 def stream_of(connector: Sql, server: Sql, db: Sql) -> Sql:
-    """Whose positions an event has (O11), as JSON; null where it lacks connector or server."""
-    of_databases = f"lower({connector}) IN ({literals(CONNECTORS[COMMIT_LSN])})"
+    """The stream of an event's positions (O11), as JSON; null without connector or server."""
+    has_databases = f"lower({connector}) IN ({literals(CONNECTORS[COMMIT_LSN])})"
     names = case(
-        (of_databases, f"array(lower({connector}), {server}, coalesce({db}, ''))"),
+        (has_databases, f"array(lower({connector}), {server}, coalesce({db}, ''))"),
         otherwise=f"array(lower({connector}), {server})",
     )
     return case((f"{connector} <> '' AND {server} <> ''", f"to_json({names})"))
 
 
 def identity_of(members: Mapping[str, Sql]) -> Sql:
-    """Texts as a JSON object by their names; null where all are null."""
+    """Texts as a JSON object by their names; null if all are null."""
     listed = ", ".join(f"{literal(name)}, {members[name]}" for name in sorted(members))
-    is_there = f"coalesce({', '.join(members.values())}) IS NOT NULL"
-    return case((is_there, f"to_json(named_struct({listed}))"))
+    has_any = f"coalesce({', '.join(members.values())}) IS NOT NULL"
+    return case((has_any, f"to_json(named_struct({listed}))"))
 
 
 def transaction_of(basis: Sql, tx_id: Sql, transaction: Sql) -> Sql:
@@ -196,7 +197,7 @@ def transaction_of(basis: Sql, tx_id: Sql, transaction: Sql) -> Sql:
         tx_id: the source's `txId`.
         transaction: the id of the event's `transaction`.
     """
-    # PostgreSQL's is `571:53195832`, of which the LSN differs within one transaction.
+    # PostgreSQL's is `571:53195832`; the LSN behind the colon differs within one transaction.
     own = f"coalesce({tx_id}, substring_index({transaction}, ':', 1))"
     return case(
         (f"{basis} = '{LSN}'", own),
@@ -209,24 +210,16 @@ def wide_number(digits: Sql) -> list[Sql]:
     """A decimal text of up to 39 digits as three elements of 13 digits (O10); nulls if unfit."""
     padded = f"lpad({digits}, {_NUMBER_WIDTH * _NUMBER_PARTS}, '0')"
     is_number = f"{digits} RLIKE '^[0-9]{{1,39}}$'"
+    starts = (1 + part * _NUMBER_WIDTH for part in range(_NUMBER_PARTS))
     return [
-        case(
-            (
-                is_number,
-                whole(f"substring({padded}, {1 + i * _NUMBER_WIDTH}, {_NUMBER_WIDTH})"),
-            )
-        )
-        for i in range(_NUMBER_PARTS)
+        case((is_number, whole(f"substring({padded}, {start}, {_NUMBER_WIDTH})")))
+        for start in starts
     ]
 
 
 def elements_of(parts: Sequence[Sql], basis: str, stand_in: Sql) -> Elements:
     """The elements of a format that has one basis."""
-    return Elements(
-        own=f"array({', '.join(parts)})",
-        basis=literal(basis),
-        stand_in=stand_in,
-    )
+    return Elements(f"array({', '.join(parts)})", literal(basis), stand_in)
 
 
 def ordered(elements: Sql) -> Sql:
@@ -235,7 +228,7 @@ def ordered(elements: Sql) -> Sql:
 
 
 def _element(value: Sql) -> Sql:
-    """No null and nothing below 0: -1 marks an effective position."""
+    """A number of 0 or more, 0 for null: -1 marks an effective position."""
     return f"greatest(coalesce({value}, 0L), 0L)"
 
 
@@ -249,9 +242,9 @@ def _lsn_parts(lsn: Sql) -> list[Sql]:
         # conv() fails above 64 bits; longer parts are no LSN.
         hexadecimal = f"regexp_extract({lsn}, {literal(_HEX_PARTS)}, {number})"
         digits = f"regexp_extract({hexadecimal}, '^0*(.{{1,15}})$', 1)"
-        of_hex = whole(f"conv(nullif({digits}, ''), 16, 10)")
+        hexadecimal_part = whole(f"conv(nullif({digits}, ''), 16, 10)")
         decimal = whole(lsn) if number == 1 else "0L"
-        return case((f"{lsn} RLIKE '^[0-9]{{1,18}}$'", decimal), otherwise=of_hex)
+        return case((f"{lsn} RLIKE '^[0-9]{{1,18}}$'", decimal), otherwise=hexadecimal_part)
 
     return [part(number) for number in (1, 2, 3)]
 
@@ -261,10 +254,7 @@ def _lsn_parts(lsn: Sql) -> list[Sql]:
 
 @dataclass(frozen=True)
 class Placed:
-    """The position of an event and its basis; SQL expressions of landing columns and these.
-
-    Args of :func:`placed`; `position` is ARRAY<BIGINT>, `basis` STRING.
-    """
+    """The position (ARRAY<BIGINT>) of an event and its basis (STRING), as SQL expressions."""
 
     position: Sql
     basis: Sql
@@ -283,12 +273,12 @@ def placed(
 
     Args:
         elements: its source elements, :func:`ordered`.
-        says_order: whether any of them says something: not all are absent or 0 (O8).
-        basis: which members of the source they are.
-        source_time: what stands in for them, ms.
-        kafka_time: what stands in where no clock of the source tells the order, ms.
-        place: that of the row within its record.
-        half: 0 or 1 of a format with split updates.
+        says_order: whether any of them is present and not 0 (O8).
+        basis: the basis of the elements.
+        source_time: replaces the elements, ms.
+        kafka_time: replaces the elements if no source time gives the order, ms.
+        place: the place of the row within its record.
+        half: 0 or 1 in a format with split updates.
     """
     is_kafka = f"{basis} IN ({literals(KAFKA_PLACED)})"
     ordering = case(
@@ -296,7 +286,7 @@ def placed(
         (is_kafka, f"array({_element(kafka_time)})"),
         otherwise=f"array({_element(source_time)})",
     )
-    stands_in = case((is_kafka, literal(KAFKA_TIME)), otherwise=literal(SOURCE_TIME))
+    time_basis = case((is_kafka, literal(KAFKA_TIME)), otherwise=literal(SOURCE_TIME))
     tail = [
         *((f"CAST({half} AS bigint)",) if half is not None else ()),
         *("CAST(partition AS bigint)", "CAST(offset AS bigint)", f"CAST({place} AS bigint)"),
@@ -304,7 +294,7 @@ def placed(
     names = ",".join(["", *((HALF,) if half is not None else ()), *TAIL])
     return Placed(
         f"concat({ordering}, array({', '.join(tail)}))",
-        f"concat({case((says_order, basis), otherwise=stands_in)}, {literal(names)})",
+        f"concat({case((says_order, basis), otherwise=time_basis)}, {literal(names)})",
     )
 
 
@@ -315,13 +305,13 @@ def place_of(row_number: Sql, writes: Sql) -> Sql:
 
 def is_late_checked(basis: Sql, connector: Sql) -> Sql:
     """True for events of databases that check keys at the end of a statement (O16)."""
-    names = [name for of in KEYS_CHECKED_LATE for name in CONNECTORS[of]]
-    bases = [",".join([of, *TAIL]) for of in KEYS_CHECKED_LATE]
+    names = [name for late in KEYS_CHECKED_LATE for name in CONNECTORS[late]]
+    bases = [",".join([late, *TAIL]) for late in KEYS_CHECKED_LATE]
     return f"({is_one_of(basis, bases)} OR {is_one_of(f'lower({connector})', names)})"
 
 
 def has_whole_rows(basis: Sql, connector: Sql, is_full: bool) -> Sql:
-    """True for events whose `before`, where there is one, is the whole old row (O16).
+    """True for events whose `before`, if any, is the whole old row (O16).
 
     Args:
         is_full: PostgreSQL's replica identity is FULL.
@@ -334,12 +324,12 @@ def has_whole_rows(basis: Sql, connector: Sql, is_full: bool) -> Sql:
 
 
 def is_kafka_placed(basis: Sql) -> Sql:
-    """True where the Kafka timestamp stands in for source elements; `basis` is a position's."""
+    """True if the Kafka timestamp replaces source elements; `basis` is a position's."""
     return f"startswith({basis}, '{KAFKA_TIME},')"
 
 
 def stands_in(basis: str) -> bool:
-    """Is it a time that orders positions of this basis, which may stand in for source elements?"""
+    """Whether a time orders positions of this basis, as it may replace source elements."""
     times = (SOURCE_TIME, KAFKA_TIME)
     return basis in times or basis.startswith(
         tuple(f"{time},{behind}" for time in times for behind in (TAIL[0], HALF))
@@ -347,36 +337,36 @@ def stands_in(basis: str) -> bool:
 
 
 def start_of_day(day: Sql, timezone: str) -> Sql:
-    """When a day begins in a time zone, ms UTC."""
+    """The start of a day in a time zone, ms UTC."""
     return f"unix_millis(to_utc_timestamp(CAST({day} AS timestamp), {literal(timezone)}))"
 
 
 def time_in_day(timezone: str) -> Sql:
-    """When an event of `changes` came to Kafka, or what stands in for it: within its landing day.
+    """The Kafka timestamp of an event of `changes` or its replacement, ms, within its landing day.
 
-    No clock that is fast, and no record without a time, is of another day (O11).
+    A fast clock or a missing time does not move an event to another day (O11).
 
     Args:
-        timezone: that of the days.
+        timezone: the time zone of the days.
     """
     start, end = (start_of_day(day, timezone) for day in ("landing_date", "landing_date + 1"))
     return f"least({time_in_kafka('processed_ts_ms', start)}, {end} - 1)"
 
 
 def time_in_kafka(processed_ts_ms: Sql, *otherwise: Sql) -> Sql:
-    """The Kafka timestamp of an event, or what stands in for it where none landed (O11), ms."""
+    """The Kafka timestamp of an event, or its replacement if none landed (O11), ms."""
     own = "CASE WHEN kafka_ts_ms >= 0 THEN kafka_ts_ms END"
     return f"coalesce({', '.join([own, processed_ts_ms, *otherwise])})"
 
 
 def with_kafka_time(position: Sql, basis: Sql, kafka_time: Sql) -> Sql:
-    """A position in which the Kafka timestamp stands in, with this one (ms)."""
+    """The position with another Kafka timestamp (ms), if that replaces its source elements."""
     raised = f"concat(array({_element(kafka_time)}), slice({position}, 2, size({position})))"
     return case((is_kafka_placed(basis), raised), otherwise=position)
 
 
 def says_order(elements: Column) -> Column:
-    """True where the source's own elements say anything: not all are absent or 0 (O8)."""
+    """True unless all of the source's own elements are absent or 0 (O8)."""
     return F.exists(elements, lambda element: element > 0)
 
 
@@ -384,7 +374,7 @@ def says_order(elements: Column) -> Column:
 
 
 def epoch_of(kafka_ts_ms: Sql, resets: Sequence[datetime]) -> Sql:
-    """The epoch of an event (O11): how many of these instants its Kafka timestamp has reached."""
+    """The epoch of an event (O11): the number of instants that its Kafka timestamp has reached."""
     reached = [
         f"CASE WHEN {kafka_ts_ms} >= {int(instant.timestamp() * 1000)}L THEN 1L ELSE 0L END"
         for instant in resets
@@ -393,21 +383,21 @@ def epoch_of(kafka_ts_ms: Sql, resets: Sequence[datetime]) -> Sql:
 
 
 def in_epoch(position: Sql, epoch: Sql) -> Sql:
-    """A position as a table has it; null for null."""
+    """A position of a table, with the epoch in front; null for null."""
     return f"concat(array({epoch}), {position})"
 
 
-def on_basis(position: Sql, basis: Sql, of_table: Mapping[int, str]) -> Sql:
-    """A position whose basis is not its table's, moved below all of its epoch (O8).
+def on_basis(position: Sql, basis: Sql, table_bases: Mapping[int, str]) -> Sql:
+    """A position, moved below all others of its epoch if its basis is not its table's (O8).
 
     Args:
         position: with its epoch.
-        basis: what the position's elements are.
-        of_table: the basis of the table in each epoch.
+        basis: the position's basis.
+        table_bases: the basis of the table in each epoch.
     """
     own = (
         f"(get({position}, 0) = {epoch}L AND {basis} = {literal(name)})"
-        for epoch, name in of_table.items()
+        for epoch, name in table_bases.items()
     )
     below = (
         f"concat(slice({position}, 1, 1), array({_OTHER_BASIS}L), "
@@ -416,38 +406,38 @@ def on_basis(position: Sql, basis: Sql, of_table: Mapping[int, str]) -> Sql:
     return case((" OR ".join(own) or "false", position), otherwise=below)
 
 
-def of_other_basis(position: Sequence[int]) -> list[int]:
-    """A position whose basis is not its table's, as :func:`on_basis` moves it."""
+def on_other_basis(position: Sequence[int]) -> list[int]:
+    """A position of another basis than its table's, as :func:`on_basis` moves it."""
     return [position[0], _OTHER_BASIS, *position[1:]]
 
 
-def of_removal(position: Sql) -> Sql:
-    """The position of what an event takes from the key that it leaves, beside its own row (O4)."""
+def removal_position(position: Sql) -> Sql:
+    """The position at which an event removes the row from the key that it leaves (O4)."""
     return (
         f"concat(slice({position}, 1, size({position}) - 1), array(element_at({position}, -1) - 1))"
     )
 
 
 def elements_in(position: Sql) -> Sql:
-    """Epoch and ordering elements of a table's position: what ties where two are equal."""
+    """Epoch and ordering elements of a table's position; equal ones are a tie."""
     return f"slice({position}, 1, greatest(size({position}) - {len(TAIL)}, 0))"
 
 
 def is_all_after(lowest: Sequence[int], highest: Sequence[int]) -> bool:
-    """Do positions from `lowest` on stand after those up to `highest`, and what is placed beside?
+    """Whether positions from `lowest` on follow those up to `highest`, whatever their tails.
 
-    Events without a position (:func:`directly_after`) and what an event takes away
-    (:func:`of_removal`) differ from another event in their tails alone.
+    Effective positions (:func:`directly_after`) and removals (:func:`removal_position`) differ from
+    another event's position in their tails only.
     """
     elements = min(len(lowest), len(highest)) - len(TAIL)
     return list(lowest[:elements]) > list(highest[:elements])
 
 
 def is_one_change(one: Sql, other: Sql, has_halves: bool = False) -> Sql:
-    """Do two effective positions share epoch and source elements, as the parts of a key change?
+    """Whether two effective positions share epoch and source elements, as parts of a key change.
 
-    Never where the source gave no elements: all zeros say nothing. The halves of a split update
-    are parts of one change.
+    False without source elements, that is if all are 0. Both parts of a split update are one
+    change.
     """
     size = f"greatest(size({other}) - {len(TAIL) + has_halves}, 0)"
     elements = f"slice({other}, 1, {size})"
@@ -456,7 +446,7 @@ def is_one_change(one: Sql, other: Sql, has_halves: bool = False) -> Sql:
 
 
 def real_part(effective: Sql) -> Sql:
-    """The position that an effective position stands behind; the position itself otherwise."""
+    """The position that an effective position follows; other positions are unchanged."""
     marker = f"CAST(array_position({effective}, -1L) AS int)"
     return case((f"{marker} > 0", f"slice({effective}, 1, {marker} - 1)"), otherwise=effective)
 
@@ -474,21 +464,21 @@ def directly_after(base: Column, day: Column, partition: Column, offset: Column)
 
 
 def literal_position(position: Sequence[int] | None) -> Column:
-    """A position that the driver knows, null for none."""
+    """A position as a literal; null for None."""
     if position is None:
-        return F.lit(None).cast("array<bigint>")
+        return F.lit(None).cast(_POSITION)
     return F.array(*(F.lit(int(n)).cast("bigint") for n in position))
 
 
 def latest(*positions: Column) -> Column:
-    """The highest of some positions, null where all are."""
+    """The highest of some positions; null if all are."""
     return F.array_max(F.array(*positions))
 
 
 def cut_before() -> Column:
-    """The highest truncate that landed before an event; `cuts` lists those of its day.
+    """The highest truncate that landed before an event; `cuts` lists the day's truncates.
 
-    In the event's own partition at a lower offset, in another one at an earlier Kafka time (O6).
+    Before: at a lower offset of the same partition, or at an earlier Kafka time of another (O6).
     """
     earlier = F.expr(
         "filter(cuts, t -> t.landing_date = landing_date AND CASE WHEN t.topic <=> topic "

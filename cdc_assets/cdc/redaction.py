@@ -1,11 +1,11 @@
-"""What no log, record or message may show: the secrets of a configuration."""
+"""Removal of a configuration's secrets from logs, records and messages."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-# How settings are called whose values are secrets.
+# Names of settings whose values are secrets.
 SECRET_NAME = re.compile(
     r"jaas|password|passwd|secret|token|credential|private|salt|access[.-]?key|\bkey$", re.I
 )
@@ -19,7 +19,7 @@ _PASSED = re.compile(
 
 
 def without_logins(text: str) -> str:
-    """A text in which addresses have no user, and no password behind a question mark."""
+    """A text without users in addresses and passwords in their parameters."""
     return _PASSED.sub(rf"\1{_HIDDEN}", _USER.sub(rf"\1{_HIDDEN}@", text))
 
 

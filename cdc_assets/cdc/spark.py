@@ -37,9 +37,9 @@ PACKAGES = (
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
     "org.xerial:sqlite-jdbc:3.53.2.0",
 )
-# Spark's connector for Kafka and all that it needs, each pinned and fetched by itself: versions of
-# one release are not always all in a repository, and none may pull in another. The connector is of
-# Spark's own minor line; the token provider serves Kerberos delegation tokens only.
+# Spark's connector for Kafka and its dependencies, each pinned and fetched without transitive ones:
+# repositories do not always have all artifacts of a release. The connector is of Spark's own minor
+# line; the token provider serves Kerberos delegation tokens only.
 KAFKA_PACKAGES = (
     "org.apache.kafka:kafka-clients:3.9.1",
     "org.apache.commons:commons-pool2:2.12.1",
@@ -48,9 +48,9 @@ KAFKA_PACKAGES = (
 )
 # Spark's own module; the newest of its minor line that every repository has.
 AVRO_PACKAGES = ("org.apache.spark:spark-avro_2.13:4.1.1",)
-# Up to so many rows planning and compiling take the time, and not reading.
+# Up to this number of rows, planning and compiling take longer than reading.
 SMALL_ROWS = 5_000
-# They are read in one piece, and what runs once is interpreted: half the work on the sample.
+# One task, interpreted instead of compiled: halves the time on the sample.
 SMALL_WORK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -58,31 +58,31 @@ SMALL_WORK = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.iceberg.distribution-mode": "none",
 }
-# For processes that make small days and end: compile fast rather than well.
+# For short processes that make small days: compile fast rather than well.
 SHORT_RUN = {
-    # The small compiler's own room for code, 48 MB, is full at once and swept all the time. A heap
-    # that starts large is not collected as long as it grows.
+    # The C1 compiler's default code cache of 48 MB fills at once and is swept all the time. A heap
+    # that starts large is not collected while it grows.
     "spark.driver.extraJavaOptions": (
         "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:InitialRAMPercentage=8"
     ),
 }
-# Spark walks a document of up to 1,000 nested levels by recursion, from deep within a plan: Java's
-# default stack of 1 MB overflows, which ends the JVM.
+# Spark recurses through documents of up to 1,000 levels from deep within a plan: Java's default
+# stack of 1 MB would overflow and end the JVM.
 _DEEP_STACK = "-Xss16m"
-# What Spark generates to read an event is longer than the 8,000 bytes of bytecode up to which Java
-# compiles a method: reading took half as long again.
+# Spark's generated code for an event exceeds 8,000 bytes, Java's limit for compiled methods:
+# without this flag reading takes half as long again.
 _COMPILE_ALL = "-XX:-DontCompileHugeMethods"
-# Nobody waits for a pause of the collector here: the one of most throughput and least memory.
+# The collector with the most throughput and least memory; pauses do not matter.
 _COLLECT_FAST = "-XX:+UseParallelGC"
-# Spark's classes need more room than Java starts with, and to make it Java collects all it has.
+# Spark's classes exceed Java's initial metaspace, and growing it triggers full collections.
 _CLASS_ROOM = "-XX:MetaspaceSize=256m"
-# Avro's readers make room for a text or an array before they look whether so many bytes follow: a
-# damaged length of 2 GB would end the JVM. Kafka's records are shorter by far.
+# Avro's readers allocate a text or an array before they check its length: a damaged length of 2 GB
+# would end the JVM. Kafka's records are far shorter.
 _AVRO_LIMITS = " ".join(
-    f"-Dorg.apache.avro.limits.{of}.maxLength={most}"
-    for of, most in (("bytes", 1 << 25), ("string", 1 << 25), ("collectionItems", 1 << 22))
+    f"-Dorg.apache.avro.limits.{kind}.maxLength={most}"
+    for kind, most in (("bytes", 1 << 25), ("string", 1 << 25), ("collectionItems", 1 << 22))
 )
-# Each where the user's own flags say nothing of it.
+# Flags, and the pattern of a user's own flag that replaces each.
 _JAVA_FLAGS = (
     (_DEEP_STACK, "-Xss"),
     (_COMPILE_ALL, "DontCompileHugeMethods"),
@@ -99,70 +99,84 @@ _SHORT_NAMES = {
 }
 
 
-def spark_conf(config: Config, with_lake: bool = True) -> dict[str, str]:
-    """All Spark settings: ours, then what cdc.yaml says under `spark` and `lake.catalog`.
+_DEFAULTS = {
+    "spark.driver.memory": "2g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Limits of what Spark keeps of past queries for its pages, with the text of each plan.
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.log.level": "WARN",
+    # Names of settings whose values are hidden; more than Spark's own.
+    "spark.redaction.regex": "(?i)secret|password|token|credential|jaas|access[.-]?key|salt",
+    # The Python call site in every expression makes tasks several times slower to ship than to
+    # run.
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+    # The same on Python's side: five more calls to the JVM for each operation on a column.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # The first lower() by ICU's rules maps all of Unicode: two seconds and 4 GB of garbage for
+    # ASCII names.
+    "spark.sql.icu.caseMappings.enabled": "false",
+}
+_FIXED = {
+    # Results must not depend on the machine's time zone, nor on the case of column names.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.ansi.enabled": "true",
+    # Names and values from data in SQL text are never variables.
+    "spark.sql.variable.substitute": "false",
+    # With Iceberg's extensions, spark.sql(query, args=…) fails without it.
+    "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
+    # A day that can't be read whole must fail, never land in part.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
 
-    Without a lake they are those of a session that only reads landings, which needs no Iceberg.
+
+def spark_conf(config: Config, with_lake: bool = True) -> dict[str, str]:
+    """All Spark settings: the defaults, then those under `spark` and `lake.catalog` in cdc.yaml.
+
+    Without a lake the session only reads landings and needs no Iceberg.
 
     Raises:
         ConfigError: ``CDC_SPARK_JARS`` names a folder without jars.
     """
     own = {conf_name(name): value for name, value in config.spark.items()}
-    for side in ("driver", "executor"):
-        options = f"spark.{side}.extraJavaOptions"
-        for flag, sign in _JAVA_FLAGS:
-            if not re.search(sign, given := own.get(options, "")):
-                own[options] = f"{flag} {given}".strip()
-    driver = "spark.driver.extraJavaOptions"
-    if "ArchiveClassesAtExit" not in own[driver]:
-        own[driver] = f"{own[driver]} {class_archive_options()}".strip()
-    if not _has_own_log(own[driver]):
-        own[driver] = f'{own[driver]} "-Dlog4j2.configurationFile={_LOG}"'
+    own |= _java_options(own)
     master = own.get("spark.master", "local[*]")
     return {
         "spark.app.name": "cdc-assets",
         "spark.master": master,
-        # All of it is in one process: nobody else has to reach its ports, which ask for no secret.
+        # In local mode one process does it all: nobody else has to reach its unprotected ports.
         **(_LOOPBACK if master.startswith("local") else {}),
-        "spark.driver.memory": "2g",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        # What Spark's own pages would show of past queries, with the text of each plan.
-        "spark.sql.ui.retainedExecutions": "10",
-        "spark.ui.retainedJobs": "10",
-        "spark.ui.retainedStages": "10",
-        "spark.ui.retainedTasks": "100",
-        "spark.log.level": "WARN",
-        # Beside Spark's own words, names of settings whose values are not shown.
-        "spark.redaction.regex": "(?i)secret|password|token|credential|jaas|access[.-]?key|salt",
+        **_DEFAULTS,
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
-        # Where in Python each expression was written, kept inside every expression, makes
-        # tasks several times slower to ship than to run.
-        "spark.sql.dataFrameQueryContext.enabled": "false",
-        # The same on Python's side: five more calls to the JVM for each operation on a column.
-        "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # The first lower() by ICU's rules maps all of Unicode: two seconds and 4 GB of garbage, to
-        # compare names that are ASCII.
-        "spark.sql.icu.caseMappings.enabled": "false",
         **_jars(PACKAGES if with_lake else (), own.pop("spark.jars.packages", "")),
         **(_lake_conf(config) if with_lake else {}),
         **own,
-        # Fixed: results must not depend on the machine's zone, nor columns on their case.
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.caseSensitive": "true",
-        "spark.sql.ansi.enabled": "true",
-        # Names and values from data may stand in SQL text; none is a variable's.
-        "spark.sql.variable.substitute": "false",
-        # With Iceberg's extensions, spark.sql(query, args=…) fails without it.
-        "spark.sql.legacy.parameterSubstitution.constantsOnly": "true",
-        # A day that can't be read whole must fail, never land by half.
-        "spark.sql.files.ignoreCorruptFiles": "false",
-        "spark.sql.files.ignoreMissingFiles": "false",
+        **_FIXED,
     }
 
 
+def _java_options(own: Mapping[str, str]) -> dict[str, str]:
+    """Java's options of driver and executors: the user's own and those that they lack."""
+    driver, executor = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
+    options = {side: own.get(side, "") for side in (driver, executor)}
+    for side in options:
+        for flag, sign in _JAVA_FLAGS:
+            if not re.search(sign, options[side]):
+                options[side] = f"{flag} {options[side]}".strip()
+    if "ArchiveClassesAtExit" not in options[driver]:
+        options[driver] = f"{options[driver]} {class_archive_options()}".strip()
+    if not _has_own_log(options[driver]):
+        options[driver] = f'{options[driver]} "-Dlog4j2.configurationFile={_LOG}"'
+    return options
+
+
 def conf_name(name: str) -> str:
-    """The whole name of a setting, as Spark has it."""
+    """The full name of a Spark setting."""
     return _SHORT_NAMES.get(name) or (name if name.startswith("spark.") else f"spark.{name}")
 
 
@@ -186,14 +200,14 @@ def _jars(packages: Sequence[str], extra: str) -> dict[str, str]:
 
 
 def catalog_conf(config: Config) -> dict[str, str]:
-    """The settings of the catalog `lake`: JDBC on SQLite, or what `lake.catalog` says."""
+    """The settings of the catalog `lake`: JDBC on SQLite, or those of `lake.catalog`."""
     name = f"spark.sql.catalog.{CATALOG}"
     common = {
         name: "org.apache.iceberg.spark.SparkCatalog",
         f"{name}.warehouse": config.lake.warehouse,
-        # A cached table hides what another process committed.
+        # A cached table hides commits of other processes.
         f"{name}.cache-enabled": "false",
-        # Of the JDBC catalogs: without it Spark can't ask whether a name is a view.
+        # Without it a JDBC catalog can't tell Spark whether a name is a view.
         f"{name}.jdbc.schema-version": "V1",
     }
     if config.lake.catalog:
@@ -206,32 +220,32 @@ def catalog_conf(config: Config) -> dict[str, str]:
 
 
 def _has_own_log(java_options: str) -> bool:
-    """Whether the user says how Spark logs."""
+    """Whether the user configures Spark's log."""
     folder = os.environ.get("SPARK_CONF_DIR")
-    is_there = folder is not None and (Path(folder) / "log4j2.properties").exists()
-    return is_there or "log4j2.configurationFile" in java_options
+    has_file = folder is not None and (Path(folder) / "log4j2.properties").exists()
+    return has_file or "log4j2.configurationFile" in java_options
 
 
 def build_session(config: Config, with_lake: bool = True) -> SparkSession:
-    """A session for this configuration; the embedded catalog's folder is made if missing.
+    """A session for this configuration; creates the embedded catalog's folder if missing.
 
     Without a lake it starts sooner, and only reads landings.
 
     Raises:
-        LakeError: the folder can't be made.
+        LakeError: the folder can't be created.
         JavaError: there is no Java that Spark can run on, or Spark does not start.
     """
     starts_java = SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ
     if starts_java:
         require_java()
-    # Workers must run this interpreter, or they pick another python3 from PATH.
+    # Workers must run this interpreter instead of the first python3 in PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if with_lake and not config.lake.catalog:
         _make_folder(config.lake.folder)
         _make_private(config.lake.sqlite_file)
     settings = spark_conf(config, with_lake)
     if with_lake:
-        present, fresh = _own_jars(settings)
+        present, missing = _own_jars(settings)
         check_jars(present)
     if starts_java:
         _start_java(settings)
@@ -243,13 +257,13 @@ def build_session(config: Config, with_lake: bool = True) -> SparkSession:
     except (Py4JError, PySparkException) as error:
         raise JavaError(root_cause(error), _START_REMEDY) from None
     _hold_classes(session)
-    if with_lake and fresh:
-        check_jars(fresh)
+    if with_lake and missing:
+        check_jars(missing)
     return session
 
 
 def _own_jars(settings: Mapping[str, str]) -> tuple[list[Path], list[Path]]:
-    """The jars that Spark is given: those that are there, and those that it is about to fetch."""
+    """Spark's additional jars: those present, and those that it is about to fetch."""
     if folder := os.environ.get("CDC_SPARK_JARS"):
         return sorted(Path(folder).glob("*.jar")), []
     ivy = ivy_folder(settings)
@@ -263,8 +277,8 @@ _START_REMEDY = "see the settings under spark in cdc.yaml, and Spark's log"
 def _start_java(settings: Mapping[str, str]) -> None:
     """Start the JVM that PySpark talks to.
 
-    By itself PySpark would write all settings into its command line, where every user of this
-    machine can read them: here they are in a file that this user alone can read.
+    PySpark would write all settings into its command line, which every user of this machine can
+    read; here they are in a private file.
 
     Raises:
         JavaError: it did not start.
@@ -272,13 +286,13 @@ def _start_java(settings: Mapping[str, str]) -> None:
     try:
         gateway = _launched(settings)
     except PySparkRuntimeError:
-        # Its words went to the terminal or the log: once more, to read them.
-        with tempfile.TemporaryFile("w+", errors="replace") as said:
+        # Its output went to the terminal or the log: start it again to capture it.
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
             try:
-                gateway = _launched(settings, {"stdout": said, "stderr": subprocess.STDOUT})
+                gateway = _launched(settings, {"stdout": output, "stderr": subprocess.STDOUT})
             except PySparkRuntimeError:
-                said.seek(0)
-                raise JavaError(first_failure(said), _START_REMEDY) from None
+                output.seek(0)
+                raise JavaError(first_failure(output), _START_REMEDY) from None
     SparkContext._ensure_initialized(gateway=gateway)
 
 
@@ -288,7 +302,7 @@ def _launched(settings: Mapping[str, str], streams: Mapping[str, Any] | None = N
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.writelines(f"{key}={_property(value)}\n" for key, value in settings.items())
-        # Spark leaves its own file of defaults out where another one is named.
+        # With --properties-file alone, Spark would ignore its file of defaults.
         ours = f"--load-spark-defaults --properties-file {shlex.quote(name)}"
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"{ours} {before}"
         return launch_gateway(popen_kwargs=dict(streams or {}))
@@ -301,7 +315,7 @@ def _launched(settings: Mapping[str, str], streams: Mapping[str, Any] | None = N
 
 
 def _property(value: str) -> str:
-    """A value as a file of Java's properties has it."""
+    """A value escaped for a file of Java properties."""
     escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     return re.sub(r"^(?=[ \t\f])", r"\\", escaped)
 
@@ -311,29 +325,29 @@ _making = Lock()
 
 
 def is_small(rows: int) -> bool:
-    """Whether work on so many rows is small: planning it takes longer than reading them."""
+    """Whether planning work on so many rows takes longer than reading them."""
     return rows <= SMALL_ROWS
 
 
 def session_for(spark: SparkSession, config: Config, rows: int) -> SparkSession:
     """The session for work on so many rows: this one, or its twin with settings for small work.
 
-    What cdc.yaml says of such a setting holds for both. Frames of the two must not meet.
+    Settings in cdc.yaml hold for both. Frames of the two sessions can't be combined.
     """
     if not is_small(rows):
         return spark
     with _making:
         if spark not in _small_sessions:
-            said = {conf_name(name) for name in config.spark}
-            small = {name: value for name, value in SMALL_WORK.items() if name not in said}
+            own = {conf_name(name) for name in config.spark}
+            small = {name: value for name, value in SMALL_WORK.items() if name not in own}
             context, twin = spark.sparkContext, spark._jsparkSession.newSession()
             settings = {**spark.conf.getAll, **small}
             _small_sessions[spark] = SparkSession(context, twin, settings)
         return _small_sessions[spark]
 
 
-# PySpark asks the JVM again for a class at every call of a function, and the JVM then looks for it
-# in each jar: a third of the time of a small day.
+# PySpark looks up a class in the JVM at every call of a function, and the JVM searches all jars: a
+# third of the time of a small day. So these classes are cached.
 SESSION = "org.apache.spark.sql.classic.SparkSession"
 TABLES = "org.apache.iceberg.spark.Spark3Util"
 METADATA = "org.apache.iceberg.TableMetadataParser"
@@ -368,8 +382,8 @@ def _make_folder(folder: Path) -> None:
 
 
 def _make_private(file: Path) -> None:
-    """Make the catalog's file, so that others can't read it; SQLite's files beside it follow."""
-    with suppress(OSError):  # SQLite says what is wrong
+    """Create the catalog's file, unreadable for others; SQLite's other files inherit the mode."""
+    with suppress(OSError):  # SQLite reports the fault
         os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o660))
         if (mode := stat.S_IMODE(file.stat().st_mode)) & 0o007:
             file.chmod(mode & ~0o007)
@@ -382,7 +396,7 @@ _LOST = (
 _LOST_ROWS = (
     "CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"  # an executor's local checkpoint, see checkpoints.py
 )
-# The scheduler gives these reasons in the message of its own exception, which has no cause then.
+# Reasons in the message of the scheduler's exception, which then has no cause.
 _LOST_REASONS = (
     "ExecutorLostFailure",
     "executor lost",
@@ -393,11 +407,11 @@ _LOST_REASONS = (
 
 
 def is_lost(error: BaseException | None) -> bool:
-    """True where Spark itself is gone, its driver or executors, and the data is not to blame."""
+    """True if Spark's driver or executors are gone and the data is not to blame."""
     if error is None:
         return False
     is_gone = isinstance(error, (Py4JNetworkError, ConnectionError)) or (
-        isinstance(error, Py4JError) and _is_jvm_dead(patient=not isinstance(error, Py4JJavaError))
+        isinstance(error, Py4JError) and _is_jvm_dead(wait=not isinstance(error, Py4JJavaError))
     )
     return is_gone or _says_lost(causes(error)) or is_lost(error.__cause__)
 
@@ -408,16 +422,16 @@ def _says_lost(chain: Sequence[Cause]) -> bool:
     )
 
 
-def _is_jvm_dead(patient: bool) -> bool:
-    """Py4J says of a dead JVM now this and now that; the process that PySpark started knows.
+def _is_jvm_dead(wait: bool) -> bool:
+    """Whether the process that PySpark started has ended; Py4J's errors vary for a dead JVM.
 
-    Patient: a JVM that has been killed a moment ago may not have ended yet.
+    `wait`: wait a second, as a JVM that was just killed may still run.
     """
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return False
     with suppress(TimeoutExpired):
-        process.wait(1 if patient else 0)
+        process.wait(1 if wait else 0)
     return process.poll() is not None
 
 
@@ -425,10 +439,10 @@ _adding_jars = Lock()
 
 
 def add_kafka(spark: SparkSession) -> None:
-    """Give a session Spark's connector for Kafka, unless it has it.
+    """Add Spark's connector for Kafka to a session, unless it has it.
 
-    The jars are fetched the first time a source needs them, from where `spark.jars.packages`
-    come; or they are in the folder ``CDC_SPARK_JARS``.
+    The jars are in the folder ``CDC_SPARK_JARS``, or are fetched at first use from the repositories
+    of `spark.jars.packages`.
 
     Raises:
         ConfigError: they can't be fetched.
@@ -437,7 +451,7 @@ def add_kafka(spark: SparkSession) -> None:
 
 
 def add_avro(spark: SparkSession) -> None:
-    """Give a session Spark's module for Avro, unless it has it; as :func:`add_kafka`."""
+    """Add Spark's module for Avro to a session, as :func:`add_kafka`."""
     _add_jars(spark, "module for Avro", AVRO_PACKAGES)
 
 
@@ -448,7 +462,7 @@ def _add_jars(spark: SparkSession, what: str, packages: Sequence[str]) -> None:
     with _adding_jars:
         if name not in context.listJars().mkString(" "):
             _fetch_jars(spark, what, packages)
-    # Added jars have a class loader of their own; another thread may have added them.
+    # Added jars have their own class loader, which a thread sets even if another one added them.
     loader = spark._jsparkSession.sharedState().jarClassLoader()
     jvm.java.lang.Thread.currentThread().setContextClassLoader(loader)
 

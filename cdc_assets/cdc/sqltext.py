@@ -1,8 +1,8 @@
 """SQL expressions as text.
 
-A text costs Spark one call from Python and a parse of a millisecond; the same expression built
-from `pyspark.sql.functions` costs a call for every node of it. Names and values from data come
-into a text only through :func:`~cdc_assets.cdc.names.quote` and :func:`literal`.
+A text costs one call from Python and a parse of a millisecond; the same expression built from
+`pyspark.sql.functions` costs a call for every node. Names and values from data enter a text only
+through :func:`~cdc_assets.cdc.names.quote` and :func:`literal`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 
 Sql = str  # an expression of columns
 
-# How the text of a JSON number or list begins, and others that are not those of texts alone.
-_OF_NO_TEXT = ", ".join(str(ord(character)) for character in "-0123456789[")
+# First characters of a JSON number or list, and words that are JSON values or numbers.
+_NO_TEXT = ", ".join(str(ord(character)) for character in "-0123456789[")
 _WORDS = "'true', 'false', 'Infinity'"
 
 
@@ -57,28 +57,28 @@ def case(*branches: tuple[Sql, Sql], otherwise: Sql = "NULL") -> Sql:
 
 
 def lookup(text: Sql, table: Mapping[str, str]) -> Sql:
-    """What a table of texts says of a text; null for one that is not in it."""
+    """The value of a text in a table; null for a text that is not in it."""
     return case(*((f"{text} = {literal(name)}", literal(to)) for name, to in table.items()))
 
 
-def rarely(condition: Sql, value: Sql) -> Sql:
-    """The value where a condition holds that few records meet, else null.
+def interpreted_if(condition: Sql, value: Sql) -> Sql:
+    """The value if a rare condition holds, else null.
 
-    Spark interprets a lambda: what stands in one is not part of the code that is compiled for all.
+    Spark interprets lambdas: the value's expression stays out of the compiled code.
     """
     return f"get(transform(CASE WHEN {condition} THEN array(0) END, _ -> {value}), 0)"
 
 
 def get(value: Sql, path: str = "$", kind: str = "variant") -> Sql:
-    """What stands at a path of a VARIANT, as a type; null where it is absent or does not fit.
+    """The value at a path of a VARIANT, as a type; null if it is absent or does not fit.
 
-    `path` is of names of the formats, never of names from data.
+    `path` has names of the formats, never names from data.
     """
     return f"try_variant_get({value}, {literal(path)}, {literal(kind)})"
 
 
 def whole(text: Sql) -> Sql:
-    """A text as BIGINT; `true`, 1.5 and the like, which a cast of a VARIANT takes, are null."""
+    """A text as BIGINT; null for `true`, 1.5 and the like, which a cast of a VARIANT accepts."""
     return f"try_cast({text} AS bigint)"
 
 
@@ -88,7 +88,7 @@ def base64_of(data: Sql) -> Sql:
 
 
 def is_present(value: Sql) -> Sql:
-    """True for a VARIANT that is there and is not JSON null."""
+    """True for a VARIANT that is neither null nor JSON null."""
     return f"({value} IS NOT NULL AND NOT is_variant_null({value}))"
 
 
@@ -98,26 +98,29 @@ def is_text(value: Sql) -> Sql:
 
 
 def was_text(text: Sql, value: Sql, path: str = "$") -> Sql:
-    """True where a JSON string stands at a path of a VARIANT, whose cast to a text is `text`.
+    """True if a path of a VARIANT has a JSON string; `text` is its cast to a text.
 
-    Only a text that a number, a boolean or a list could have become is asked what it was.
+    Only a text that may be a number, a boolean or a list is checked in the VARIANT.
     """
     return case(
         (f"startswith({text}, '{{')", f"NOT {is_object(value, path)}"),
-        (f"ascii({text}) IN ({_OF_NO_TEXT}) OR {text} IN ({_WORDS})", is_text(get(value, path))),
+        (
+            f"ascii({text}) IN ({_NO_TEXT}) OR {text} IN ({_WORDS})",
+            is_text(get(value, path)),
+        ),
         otherwise=f"{text} IS NOT NULL",
     )
 
 
 def string_of(value: Sql) -> Sql:
-    """The text of a VARIANT that is a JSON string and not empty, else null: 1 is not a name."""
+    """The text of a VARIANT that is a non-empty JSON string, else null."""
     return f"CASE WHEN {is_text(value)} THEN nullif({get(value, '$', 'string')}, '') END"
 
 
 def is_object(value: Sql, path: str = "$") -> Sql:
-    """True for a VARIANT, or what stands at a path of one, that is a JSON object.
+    """True for a VARIANT, or its value at a path, that is a JSON object.
 
-    A cast to a struct asks for that alone, where a cast to a map copies each member.
+    A cast to a struct checks only that; a cast to a map copies each member.
     """
     return f"({get(value, path, 'struct<_: string>')} IS NOT NULL)"
 
@@ -128,27 +131,27 @@ def members_of(value: Sql) -> Sql:
 
 
 def struct(**members: str) -> str:
-    """A struct type; what is asked to be a STRING is what a cast makes of any value."""
+    """A struct type; its STRING members are casts of any value."""
     return f"struct<{', '.join(f'{name}: {kind}' for name, kind in members.items())}>"
 
 
-# Each iteration of Spark's analyzer resolves the next of unresolved steps, and visits all of them.
+# Each iteration of Spark's analyzer resolves one more step and visits all of them.
 _STEPS_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
 class Query:
-    """Steps over the rows of a frame, as SQL text: each a SELECT of what the one before gives.
+    """Steps over the rows of a frame, as SQL text: each is a SELECT from the one before.
 
-    Spark gets some of them at once, in a few calls, where each step of a DataFrame takes a call for
-    each column. (Pipe syntax says the same, and Spark takes a sixth longer to analyze it.)
+    Spark gets several steps at once, in a few calls; a step of a DataFrame takes a call for each
+    column. (Spark takes a sixth longer to analyze pipe syntax.)
     """
 
     frame: DataFrame
-    steps: tuple[tuple[Sql, Sql], ...] = ()  # what is selected, and what stands behind FROM
+    steps: tuple[tuple[Sql, Sql], ...] = ()  # selected columns, and the clause behind FROM
 
     def select(self, *columns: Sql) -> Query:
-        """These columns alone."""
+        """Only these columns."""
         return self._then(", ".join(columns))
 
     def extend(self, columns: Mapping[str, Sql]) -> Query:
@@ -156,17 +159,17 @@ class Query:
         return self._then(f"*, {_listed(columns)}") if columns else self
 
     def explode(self, array: Sql, number: str, element: str) -> Query:
-        """A row for each element of an array, with its place from 0; one of nulls without any."""
+        """A row for each element of an array with its index; a row of nulls for an empty one."""
         return self._then(f"*, posexplode_outer({array}) AS ({number}, {element})")
 
     def replace(self, columns: Mapping[str, Sql]) -> Query:
-        """Put these columns in the place of those of the same names; they stand last."""
+        """Replace columns of the same names; the new ones come last."""
         if not columns:
             return self
         return self._then(f"* EXCEPT ({', '.join(columns)}), {_listed(columns)}")
 
     def drop(self, *names: str) -> Query:
-        """Without these columns."""
+        """Drop these columns."""
         return self._then(f"* EXCEPT ({', '.join(names)})")
 
     def where(self, condition: Sql) -> Query:
@@ -174,17 +177,17 @@ class Query:
         return self._then("*", f"WHERE {condition}")
 
     def aggregate(self, by: Sequence[Sql], columns: Mapping[str, Sql]) -> Query:
-        """A row for each group of rows that agree in `by`: these, and aggregates."""
-        kept = [*by, *([_listed(columns)] if columns else [])]
-        return self._then(", ".join(kept), f"GROUP BY {', '.join(by)}" if by else "")
+        """A row for each group of `by`: these columns, and aggregates."""
+        selected = [*by, *([_listed(columns)] if columns else [])]
+        return self._then(", ".join(selected), f"GROUP BY {', '.join(by)}" if by else "")
 
     def aggregate_sets(
         self, by: Sequence[Sql], each: Sequence[Sql], columns: Mapping[str, Sql]
     ) -> Query:
-        """As :meth:`aggregate`, by `by` and each of some further columns in turn.
+        """Aggregate by `by` and each column of `each` in turn.
 
         Returns:
-            `by`, `nth` (the place of that further column, from 0) and the aggregates.
+            `by`, `nth` (the index of that column in `each`) and the aggregates.
         """
         sets = (f"({', '.join([*by, column])})" for column in each)
         nth = case(*((f"grouping({column}) = 0", str(n)) for n, column in enumerate(each)))
@@ -194,29 +197,29 @@ class Query:
         )
 
     def plan(self) -> DataFrame:
-        """The frame that the steps make; nothing is computed yet."""
+        """The frame of the steps; nothing is computed yet."""
         with named(self.frame) as view:
             source = view
-            for columns, behind in self.steps:
-                source = f"(SELECT {columns} FROM {source} {behind})"
+            for columns, clause in self.steps:
+                source = f"(SELECT {columns} FROM {source} {clause})"
             return self.frame.sparkSession.sql(f"FROM {source}")
 
-    def _then(self, columns: Sql, behind: Sql = "") -> Query:
+    def _then(self, columns: Sql, clause: Sql = "") -> Query:
         if len(self.steps) == _STEPS_AT_ONCE:
-            return Query(self.plan(), ((columns, behind),))
-        return Query(self.frame, (*self.steps, (columns, behind)))
+            return Query(self.plan(), ((columns, clause),))
+        return Query(self.frame, (*self.steps, (columns, clause)))
 
 
 @contextmanager
 def named(frame: DataFrame) -> Iterator[Sql]:
-    """A name by which SQL text reads the frame; no other work of the session has it."""
+    """A temporary view of the frame for SQL text, with a unique name."""
     view = f"cdc_{uuid.uuid4().hex}"
     frame.createOrReplaceTempView(view)
     try:
         yield view
     finally:
-        # PySpark's own call looks for cached plans of the view, which takes as long as planning it;
-        # no view of ours is cached.
+        # PySpark's dropTempView searches for cached plans of the view, which takes as long as
+        # planning it; these views are never cached.
         session: Any = frame.sparkSession._jsparkSession
         session.sessionState().catalog().dropTempView(view)
 
@@ -226,17 +229,17 @@ def _listed(columns: Mapping[str, Sql]) -> Sql:
 
 
 def with_columns(frame: DataFrame, columns: Mapping[str, Sql]) -> DataFrame:
-    """The frame and these new columns, in one step: none sees another."""
+    """The frame and these new columns, in one step; none sees another."""
     return frame.selectExpr("*", *(f"{sql} AS {name}" for name, sql in columns.items()))
 
 
 def with_replaced(frame: DataFrame, columns: Mapping[str, Sql]) -> DataFrame:
-    """The frame with these columns, in the place of those of the same names."""
+    """The frame with columns of the same names replaced."""
     return frame.withColumns({name: F.expr(sql) for name, sql in columns.items()})
 
 
 def few_rows(spark: SparkSession, rows: Iterable[tuple[Any, ...]], **columns: str) -> DataFrame:
-    """A few rows that the driver knows; `columns` are names and types."""
+    """A frame of a few literal rows; `columns` are names and types."""
     listed = ", ".join(f"({', '.join(map(literal, row))})" for row in rows)
     names = ", ".join(columns)
     typed = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in columns.items())

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.sqltext import Query, few_rows, is_one_of, literal, rarely, with_columns
+from cdc_assets.cdc.sqltext import Query, few_rows, interpreted_if, is_one_of, literal, with_columns
 from cdc_assets.cdc.values.strict_json import is_utf8
 
 HOSTILE = [
@@ -68,7 +68,7 @@ def test_texts_from_data_stay_texts_in_steps(spark: SparkSession) -> None:
 
 
 def test_what_few_records_ask_for_is_null_for_the_others(spark: SparkSession) -> None:
-    found = Query(spark.range(3)).select("id", f"{rarely('id = 1', 'id + 10')} AS x").plan()
+    found = Query(spark.range(3)).select("id", f"{interpreted_if('id = 1', 'id + 10')} AS x").plan()
     assert [row.x for row in found.orderBy("id").collect()] == [None, 11, None]
 
 

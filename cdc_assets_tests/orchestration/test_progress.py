@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_assets.cdc.expected import Expected, expect
 from cdc_assets.cdc.landing.files import list_day, read_days
+from cdc_assets.cdc.reading_progress import Expected, expect
 from cdc_assets.cdc.spark import SMALL_ROWS
 from cdc_assets.cli import output
 from cdc_assets.orchestration.execution import progress

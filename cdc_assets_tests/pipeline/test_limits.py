@@ -239,7 +239,7 @@ class Asked:
 
 def test_each_reference_is_asked_for_once() -> None:
     registry = Asked(16)
-    found = client._References(registry).of(registry.ask("schemas", "ids", "7"))
+    found = client._References(registry).resolve(registry.ask("schemas", "ids", "7"))
     assert found is not None
     assert len(found) == len(registry.paths) - 1 == 32
     assert found.index('"subjects-16-0-versions-1"') < found.index('"subjects-1-0-versions-1"')
@@ -247,7 +247,7 @@ def test_each_reference_is_asked_for_once() -> None:
 
 @pytest.mark.parametrize("registry", [Asked(1, MOST_REFERENCES + 1), Asked(DEEPEST + 5, 1)])
 def test_too_many_references_are_none(registry: Asked) -> None:
-    assert client._References(registry).of(registry.ask("schemas", "ids", "7")) is None
+    assert client._References(registry).resolve(registry.ask("schemas", "ids", "7")) is None
     assert len(registry.paths) <= MOST_REFERENCES + DEEPEST
 
 

@@ -31,7 +31,7 @@ from cdc_assets.cdc.envelopes.keys import (
 from cdc_assets.cdc.envelopes.statements import namespaces_of, with_emptied
 from cdc_assets.cdc.landing.lines import LINE_BYTES
 from cdc_assets.cdc.registry.decode import Decoding, is_framed, number_in
-from cdc_assets.cdc.sqltext import Query, Sql, case, get, is_one_of, literal, rarely
+from cdc_assets.cdc.sqltext import Query, Sql, case, get, interpreted_if, is_one_of, literal
 from cdc_assets.cdc.values.strict_json import document_in
 
 # What tells a record from all others, also from its copies.
@@ -182,7 +182,7 @@ def parse(
         "message_key": "key",
         "kind": "CASE WHEN is_tombstone THEN 'tombstone' ELSE e_kind END",
         "reason": "_reason",
-        "detail": rarely(
+        "detail": interpreted_if(
             "_reason IS NOT NULL",
             f"concat({which_row}, coalesce({_unreadable_detail(source)}, "
             f"{case((is_foreign, other_format(own.name)))}, e_detail, key_detail))",

@@ -46,7 +46,7 @@ from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
 from cdc_assets.cdc.lake.metadata import LakeMetadata
 from cdc_assets.cdc.lake.schema_rows import add_schemas, move_schemas
-from cdc_assets.cdc.registry.kept import kept_decoding
+from cdc_assets.cdc.registry.schema_cache import cached_decoding
 
 
 def create_tables(lake: Lake, source: str) -> None:
@@ -90,7 +90,7 @@ def make_changes(
     for run in _contiguous(list(inputs)):
         # Tombstones need the day before as well.
         rows = landed.records([run[0] - timedelta(days=1), *run])
-        _make_run(lake.sized(rows), source, run, inputs, identifiers, current)
+        _make_run(lake.for_rows(rows), source, run, inputs, identifiers, current)
 
 
 def _refuse_removed(
@@ -132,7 +132,7 @@ def _make_run(
     lake.create_stage(source, "schemas", columns.SCHEMAS, "message schemas of the source")
     with local_checkpoints() as checkpoints:
         # For tombstones the day before is read as well.
-        decoding = kept_decoding(lake, source, [days[0] - timedelta(days=1), *days])
+        decoding = cached_decoding(lake, source, [days[0] - timedelta(days=1), *days])
         reading = read_records(landing, settings, checkpoints, decoding)
         check_keys(reading.keys, source, settings)
         stored = known_schemas(lake, source)

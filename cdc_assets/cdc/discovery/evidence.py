@@ -26,7 +26,7 @@ from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, has_signatur
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.registry.decode import Decoding
-from cdc_assets.cdc.registry.kept import fetched_decoding
+from cdc_assets.cdc.registry.schema_cache import fetched_decoding
 from cdc_assets.cdc.sqltext import Query
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 

@@ -34,7 +34,7 @@ from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.landing.files import NO_DAY, read_file
 from cdc_assets.cdc.positions import stream_of, time_in_kafka
 from cdc_assets.cdc.registry.decode import Decoding
-from cdc_assets.cdc.registry.kept import fetched_decoding
+from cdc_assets.cdc.registry.schema_cache import fetched_decoding
 from cdc_assets.cdc.state.configured_types import with_messages
 from cdc_assets.cdc.state.epochs import another_stream_in_words, begin_in_words
 from cdc_assets.cdc.state.takeovers import Landed, Stream, judged_by_rows

@@ -28,10 +28,10 @@ from cdc_assets.cdc.sqltext import (
     Sql,
     case,
     get,
+    interpreted_if,
     is_present,
     literal,
     members_of,
-    rarely,
     whole,
 )
 from cdc_assets.cdc.values.column_types import ColumnTypes, columns_of_images
@@ -82,7 +82,7 @@ def read_cassandra(records: Query) -> Query:
     )
     return read.replace(
         {
-            "e_detail": rarely("e_reason IS NOT NULL", detail),
+            "e_detail": interpreted_if("e_reason IS NOT NULL", detail),
             "e_source_op": "v_sent_op",
             "e_elements": f"array({micros})",
             "e_basis": literal(_BASIS),

@@ -24,13 +24,13 @@ from cdc_assets.cdc.sqltext import (
     Sql,
     case,
     get,
+    interpreted_if,
     is_object,
     is_one_of,
     is_present,
     literal,
     literals,
     members_of,
-    rarely,
     struct,
     was_text,
     whole,
@@ -160,7 +160,7 @@ def _has_cells(image: Sql) -> Sql:
         f"forall({values}, v -> is_variant_null(v) OR {_is_cell('v')}) "
         f"AND exists({values}, v -> NOT is_variant_null(v))"
     )
-    return rarely(_may_have_cells("body"), f"coalesce({are_cells}, false)")
+    return interpreted_if(_may_have_cells("body"), f"coalesce({are_cells}, false)")
 
 
 def _may_have_cells(text: Sql) -> Sql:
@@ -339,10 +339,12 @@ def read_envelope(
         f"coalesce(nullif({get('e.ddl', '$', 'string')}, ''), "
         f"{case((is_present('e.tableChanges'), 'to_json(e.tableChanges)'))})"
     )
-    kind = rarely("v_control = 'ddl'", kind_of(statement, "CAST(NULL AS string)"))
+    kind = interpreted_if("v_control = 'ddl'", kind_of(statement, "CAST(NULL AS string)"))
     return Envelope(
         reason="v_reason",
-        detail=rarely("v_reason IS NOT NULL", _detail(source, sent_op, lindorm, in_databases)),
+        detail=interpreted_if(
+            "v_reason IS NOT NULL", _detail(source, sent_op, lindorm, in_databases)
+        ),
         kind=case(
             (f"e IS NULL AND coalesce(is_variant_null({member()}), false)", "'tombstone'"),
             ("v_control IS NOT NULL", "'control'"),
@@ -522,7 +524,7 @@ def namespace_in(said: Callable[[str], Any], in_databases: bool) -> Any:
         return said("schema") or said("db") or said("keyspace")
     database, schema = said("db"), said("schema")
     is_known = isinstance(database, str) and isinstance(schema, str) and database and schema
-    return TableName.of_database(database, schema, "").namespace if is_known else None
+    return TableName.in_database(database, schema, "").namespace if is_known else None
 
 
 def _format(unavailable_value: str, in_databases: bool = False) -> Format:

@@ -45,13 +45,13 @@ from cdc_assets.cdc.sqltext import (
     Sql,
     case,
     get,
+    interpreted_if,
     is_object,
     is_present,
     is_text,
     literal,
     literals,
     members_of,
-    rarely,
     string_of,
     struct,
     whole,
@@ -236,7 +236,7 @@ def _read_flat(records: Query, rules: _Rules) -> Query:
             **{f"topic_{group}": rules.of_topic(group) for group in ("schema", "db", "table")},
         }
     )
-    with_headers = rarely("_headers IS NOT NULL", _members(rules, _from_any))
+    with_headers = interpreted_if("_headers IS NOT NULL", _members(rules, _from_any))
     of_fields = _members(rules, _from_field)
     merged = cast.extend({"f": f"coalesce({with_headers}, {of_fields})"})
     ops = literals(rules.headers["op"]) or "''"
@@ -314,7 +314,7 @@ def _read_flat(records: Query, rules: _Rules) -> Query:
     return read.replace(
         {
             "e_source_op": sent_op,
-            "e_detail": rarely("e_reason IS NOT NULL", _detail(rules)),
+            "e_detail": interpreted_if("e_reason IS NOT NULL", _detail(rules)),
             "e_kind": case(("is_removal", "'row'"), otherwise="e_kind"),
             # Of a tombstone the topic alone can say the table.
             "e_table_name": case(("is_null AND NOT is_flat", topic_name), otherwise="e_table_name"),

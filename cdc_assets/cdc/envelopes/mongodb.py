@@ -39,13 +39,13 @@ from cdc_assets.cdc.sqltext import (
     Sql,
     case,
     get,
+    interpreted_if,
     is_object,
     is_one_of,
     is_text,
     literal,
     literals,
     members_of,
-    rarely,
     string_of,
 )
 from cdc_assets.cdc.values.strict_json import DOCUMENT, document_in, with_strict_json
@@ -103,7 +103,7 @@ def _read_mongodb(records: Query, columns: Columns) -> Query:
     )
     return envelope.replace(
         {
-            "e_detail": rarely("e_reason IS NOT NULL", detail),
+            "e_detail": interpreted_if("e_reason IS NOT NULL", detail),
             "e_key_names": f"array('{ID}')",
             # It says that documents are texts.
             "e_schema": "CAST(NULL AS variant)",

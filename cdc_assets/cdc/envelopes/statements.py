@@ -14,11 +14,11 @@ from cdc_assets.cdc.sqltext import (
     Sql,
     case,
     get,
+    interpreted_if,
     is_one_of,
     literal,
     literals,
     lookup,
-    rarely,
 )
 
 DROP, DROP_DATABASE, TRUNCATE = "DROP", "DROP DATABASE", "TRUNCATE"
@@ -164,11 +164,12 @@ def with_emptied(events: Query, tables: Mapping[str, str], emptied: Iterable[str
     """
     is_statement = "e_kind = 'control' AND e_op = 'ddl' AND NOT coalesce(e_is_snapshot, false)"
     empties = f"_kind IN ({literals(EMPTYING)})"
-    judged = events.extend({"_kind": rarely(is_statement, kind_of("e_payload", "e_source_op"))})
-    named = judged.extend(
-        {"_named": rarely(empties, tables_of("e_payload", "_kind", "e_table_name", "e_db"))}
+    judged = events.extend(
+        {"_kind": interpreted_if(is_statement, kind_of("e_payload", "e_source_op"))}
     )
-    hit = named.extend({"_hit": rarely(empties, hit_of(tables, "_kind", "_named"))})
+    tables_named = tables_of("e_payload", "_kind", "e_table_name", "e_db")
+    named = judged.extend({"_named": interpreted_if(empties, tables_named)})
+    hit = named.extend({"_hit": interpreted_if(empties, hit_of(tables, "_kind", "_named"))})
     found = hit.extend({"_found": f"filter(_hit, n -> n IN ({literals(emptied)}))"})
     # A null stands for the statement itself.
     itself, none = "array(CAST(NULL AS string))", "CAST(array() AS array<string>)"

@@ -1,1 +1,1 @@
-"""The lag of changes: measured, kept by day, judged and shown."""
+"""The lag of changes: measurement, daily rows, check and charts."""

@@ -1,4 +1,4 @@
-"""Pictures of the lag as Markdown, drawn by matplotlib (imported where one is drawn)."""
+"""Charts of the lag as Markdown, drawn by matplotlib."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _MEANING = {
     "delivery": "the producer met it → Kafka",
     "end_to_end": "the source changed → Kafka",
 }
-# Told apart by dashes and markers, too: not all eyes tell these colours apart. Markers also show
-# an hour whose neighbours have no event.
+# Dashes and markers also tell the lines apart without colours. Markers show an hour whose
+# neighbours have no event.
 _FIGURES: dict[str, dict[str, Any]] = {
     "max_ms": {"label": "max", "color": "#555555", "linestyle": "--", "marker": "^"},
     "p95_ms": {"label": "p95", "color": "#c44e00", "linestyle": "-", "marker": "s"},
     "p50_ms": {"label": "p50", "color": "#0072b2", "linestyle": ":", "marker": "o"},
 }
-_MARKER_SIZES = {"max_ms": 7, "p95_ms": 4, "p50_ms": 2.5}  # seen behind one another where equal
+_MARKER_SIZES = {"max_ms": 7, "p95_ms": 4, "p50_ms": 2.5}  # all visible if values are equal
 _SLO_COLOR = "#b00020"
-# Late events have older source hours, replayed ones much older; a clock that is wrong has any. So
-# many days are drawn, other hours are counted.
+# Days to draw; other hours are counted. Late events have older source hours, replayed events much
+# older ones, and a wrong clock any.
 _DAYS = 7
 _HOUR = 3600
 _SECOND, _MINUTE, _DAY = 1000, 60_000, 86_400_000
@@ -44,15 +44,15 @@ _TICKS = (
 
 
 def lag_over_hours(day: date, rows: Rows, slo_ms: int | None) -> Markdown | None:
-    """The lag over the source hours of a day as Markdown; None where nothing was measured.
+    """The lag over the source hours of a day as Markdown; None if nothing was measured.
 
-    A panel a kind of lag, in each p50, p95 and max of the slowest table.
+    One panel per kind of lag, with p50, p95 and max of the slowest table.
 
     Args:
         day: the landing day.
-        rows: `hour` (seconds since 1970)`, kind, p50_ms, p95_ms, max_ms` and `negative`, ordered by
+        rows: `hour` (seconds since 1970), `kind, p50_ms, p95_ms, max_ms, negative`, ordered by
             hour.
-        slo_ms: drawn as a line where it applies, which is capture.
+        slo_ms: drawn as a line in the panel of capture.
     """
     if not rows:
         return None
@@ -61,12 +61,12 @@ def lag_over_hours(day: date, rows: Rows, slo_ms: int | None) -> Markdown | None
 
 
 def lag_figure(day: date, rows: Rows, slo_ms: int | None) -> Figure:
-    """The picture of :func:`lag_over_hours`, some 720 pixels wide: as wide as Dagster's dialog."""
+    """The chart of :func:`lag_over_hours`, 720 pixels wide as Dagster's dialog."""
     from matplotlib.figure import Figure
 
     start = densest([row["hour"] for row in rows], _DAYS * 24 * _HOUR)
     drawn = [row for row in rows if start <= row["hour"] < start + _DAYS * 24 * _HOUR]
-    # White in either theme of Dagster: a picture can't know which one is on.
+    # White in both themes of Dagster: a picture can't follow the theme.
     figure = Figure(figsize=(8, 6), layout="constrained", facecolor="white")
     panels = figure.subplots(len(KINDS), 1, sharex=True)
     for axes, kind in zip(panels, KINDS, strict=True):
@@ -93,7 +93,7 @@ def lag_figure(day: date, rows: Rows, slo_ms: int | None) -> Figure:
 
 
 def _png(figure: Figure) -> bytes:
-    """The picture with a palette, a third of the bytes: Dagster keeps one a day."""
+    """PNG with a palette, a third of the size: Dagster stores one per day."""
     from PIL import Image
 
     drawn, small = io.BytesIO(), io.BytesIO()
@@ -141,14 +141,14 @@ def _draw_kind(axes: Axes, rows: Rows, slo_ms: int | None) -> None:
 
 
 def _negative(rows: Rows) -> str:
-    """Events whose lag is below zero; the slowest table's figures may lie above it."""
+    """The number of events with a negative lag, which the slowest table's figures may hide."""
     events = sum(row["negative"] for row in rows)
     says = "1 event is" if events == 1 else f"{events} events are"
     return f" ({says} below 0: the clocks disagree)" if events else ""
 
 
 def _with_gaps(rows: Rows) -> tuple[list[float], list[Mapping[str, Any] | None]]:
-    """Hours as matplotlib's dates and their rows; None where hours are missing between two."""
+    """Hours as matplotlib's dates and their rows, with None for missing hours between two."""
     hours: list[float] = []
     found: list[Mapping[str, Any] | None] = []
     for row in rows:
@@ -162,7 +162,7 @@ def _with_gaps(rows: Rows) -> tuple[list[float], list[Mapping[str, Any] | None]]
 
 
 def _set_scale(axes: Axes, values: Sequence[int]) -> None:
-    """Logarithmic where the values are wide apart, also below zero; else from zero on."""
+    """Set a symmetric log scale for a wide or negative range, else a linear one from zero."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
     low, high = min(values), max(values)
@@ -177,7 +177,7 @@ def _set_scale(axes: Axes, values: Sequence[int]) -> None:
     bottom, top = axes.get_ylim()
     ticks = [*(-t for t in reversed(_TICKS)), 0, *_TICKS]
     shown = [t for t in ticks if bottom <= t <= top]
-    # Every second or third of them where the range is wide: labels need room.
+    # A wide range shows every second or third tick: labels need room.
     step = -(-len(shown) // 7)
     zero = shown.index(0) if 0 in shown else 0
     axes.yaxis.set_major_locator(FixedLocator(shown[zero % step :: step]))
@@ -208,7 +208,7 @@ def _outside(rows: Rows) -> str:
 
 
 def densest(moments: Sequence[int], length: int) -> int:
-    """Where a stretch of some length starts that holds the most of these; the latest such."""
+    """The start of the latest span of this length that holds the most moments."""
     known = sorted(moments)
     best, most, end = known[0], 0, 0
     for number, start in enumerate(known):
@@ -220,8 +220,8 @@ def densest(moments: Sequence[int], length: int) -> int:
 
 
 def _alternative(day: date, rows: Rows) -> str:
-    """What the picture says, for who does not see it."""
-    said = []
+    """The alternative text of the chart."""
+    texts = []
     for kind in KINDS:
         kind_rows = [row for row in rows if row["kind"] == kind]
         if kind_rows:
@@ -229,12 +229,12 @@ def _alternative(day: date, rows: Rows) -> str:
                 f"{style['label']} {duration(max(row[name] for row in kind_rows))}"
                 for name, style in _FIGURES.items()
             )
-            said.append(f"{kind} {figures}")
-    return f"lag by source hour of {day}, worst hour: {'; '.join(said)}"
+            texts.append(f"{kind} {figures}")
+    return f"lag by source hour of {day}, worst hour: {'; '.join(texts)}"
 
 
 def duration(ms: float) -> str:
-    """Milliseconds in the unit in which they are read: `250 ms`, `1.5 s`, `10 min`, `-2 h`."""
+    """Milliseconds in a readable unit: `250 ms`, `1.5 s`, `10 min`, `-2 h`."""
     sign, size = ("-" if ms < 0 else ""), abs(ms)
     for unit, length in (("d", _DAY), ("h", 60 * _MINUTE), ("min", _MINUTE), ("s", _SECOND)):
         if size >= length:

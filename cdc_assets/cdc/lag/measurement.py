@@ -1,4 +1,4 @@
-"""How late change events came, per table and source hour (FORMATS G1–G4)."""
+"""The lag of change events per table and source hour (FORMATS G1–G4)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def measure(changes: DataFrame) -> DataFrame:
         changes: rows of the table `changes`.
 
     Returns:
-        The columns of `lag` but `complete`: one row a day, table, kind and source hour, and
-        one with `hour` null for the whole day. Times in ms; percentiles are values that
-        occurred (`percentile_disc`).
+        The columns of `lag` except `complete`: one row per day, table, kind and source hour, and
+        one with `hour` null for the whole day. Times in ms; percentiles are measured values
+        (`percentile_disc`).
     """
     per_kind = _lags(changes)
     hourly = per_kind.where("hour IS NOT NULL").groupBy(
@@ -35,14 +35,14 @@ def measure(changes: DataFrame) -> DataFrame:
 
 def _lags(changes: DataFrame) -> DataFrame:
     """The lags of each event: `landing_date, table_name, hour, kind, ms`; null where unmeasured."""
-    # A number beyond the years 1 to 9999 is not a time: it is left out and counted (G2).
+    # Numbers beyond the years 1 to 9999 are not times: excluded and counted (G2).
     source, processed, kafka = (
         F.when(F.col(name).between(MIN_MS, MAX_MS), F.col(name))
         for name in ("source_ts_ms", "processed_ts_ms", "kafka_ts_ms")
     )
     # The first half of a split update is counted with its second (W2).
     events = changes.where(~F.coalesce(F.col("source_op").isin(*FIRST_HALVES), F.lit(False)))
-    # A tombstone has no times, so that it is left out, too.
+    # Tombstones have no times and are excluded as well.
     is_measurable = ~F.col("is_snapshot")
     by_kind = F.explode(
         F.array(
@@ -60,7 +60,7 @@ def _lags(changes: DataFrame) -> DataFrame:
     return events.select(
         "landing_date",
         "table_name",
-        # A snapshot read's source time says nothing of when the row changed.
+        # The source time of a snapshot read is not the time of the row's change.
         F.when(is_measurable, hour).alias("hour"),
         is_measurable.alias("is_measurable"),
         by_kind.alias("lag"),

@@ -1,4 +1,4 @@
-"""What is shown of a day's lag."""
+"""Materialization metadata of a day's lag."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = ("table_name", "kind", "count", "excluded", "negative", "p50_ms", "p95_
 
 
 def lag_day(rows: Sequence[Mapping[str, Any]], complete: bool) -> dict[str, Any]:
-    """The worst of each figure and kind over all tables, and a table of them.
+    """The maximum of each figure by kind over all tables, and a table of the rows.
 
     Args:
         rows: the day's rows of `lag` with `hour` null.

@@ -1,4 +1,4 @@
-"""changes → lag: how late the changes of a day came, and what is read of it again."""
+"""changes → lag: write the lag of days, and read it back."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def make_lag(
     """Make the lag of some days in one job.
 
     Args:
-        lake: where to; it has the table `lag`.
+        lake: the lake; it has the table `lag`.
         source: the source.
-        inputs: for each day what it is made of.
+        inputs: the inputs of each day, to be recorded.
         head: the table's newest commit when the inputs were read.
     """
     rows = lake.stage_days(source, "changes", inputs)
@@ -44,8 +44,8 @@ def day_rows(lake: Lake, source: str, days: Sequence[date]) -> Rows:
 def worst_by_hour(lake: Lake, source: str, days: Sequence[date]) -> Rows:
     """The slowest table of each hour, by day: `hour, kind, p50_ms, p95_ms, max_ms, negative`.
 
-    `negative` is the sum over all tables. `hour` is seconds since 1970: Spark would give a
-    timestamp in the zone of this machine.
+    `negative` is the sum over all tables. `hour` is seconds since 1970, as collect() returns
+    timestamps in the time zone of this machine.
     """
     worst = [F.max(figure).alias(figure) for figure in ("p50_ms", "p95_ms", "max_ms")]
     rows = (

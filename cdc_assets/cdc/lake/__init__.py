@@ -1,1 +1,1 @@
-"""The lake: its catalog, commits, schemas and upkeep."""
+"""The lake: catalog, commits, schemas and maintenance."""

@@ -1,7 +1,7 @@
-"""Tables by pattern: what the lake has seen of a source and a pattern of cdc.yaml matches.
+"""Adopted tables: tables in the lake's events that a pattern of cdc.yaml matches.
 
-The names are those in the table `facts`, which has a few rows per table and day. They are read
-without Spark, and not at all where the configuration has no pattern.
+Their names come from the table `facts`, which has a few rows per table and day. It is read without
+Spark, and only if the configuration has a pattern.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Once a table is adopted, records without a usable key leave `changes`; it stays adopted.
+# After adoption, records without a usable key go to quarantine; they still count as seen.
 _SEEN = "destination = 'changes' OR reason IN ('missing_key', 'malformed_key')"
-# A snapshot never changes: a process reads each one once.
+# Table names by location and snapshot; snapshots are immutable.
 _names: dict[tuple[str, int], Sequence[str]] = {}
 
 
 def with_adopted_tables(config: Config) -> Config:
     """The configuration with the tables that its patterns adopt, each under its exact name.
 
-    Tables that are listed already keep their settings. Where the lake can't be read, a warning is
-    logged and nothing is adopted.
+    Listed tables keep their settings. If the lake can't be read, a warning is logged and nothing is
+    adopted.
     """
     places = taken_places(config)
     sources = {
@@ -55,14 +55,14 @@ def _adopting(
     source: str, settings: SourceConfig, seen: Iterable[str], places: Places
 ) -> SourceConfig:
     adopted: dict[str, TableConfig] = {}
-    # The one that was seen first has a place that two would have; and goes on having it.
+    # If two tables would share a place, the one seen first has it and keeps it.
     for table in seen:
         own = settings.table_patterns.get(settings.pattern_of(table) or "")
         if own is None or table in settings.tables:
             continue
         if fault := places.fault_of(source, table):
-            said = printable(f"{source}.{table} matches a pattern and is not adopted: {fault}")
-            log.warning("%s", said)
+            message = printable(f"{source}.{table} matches a pattern and is not adopted: {fault}")
+            log.warning("%s", message)
             continue
         places.take(source, table)
         adopted[table] = own
@@ -83,9 +83,9 @@ def _seen(config: Config, source: str) -> Sequence[str]:
 
 
 def seen_tables(config: Config, source: str) -> Sequence[str]:
-    """The tables whose events `changes` of a source has; none where there is no lake yet.
+    """The tables with events in `changes` of a source, by first day and name.
 
-    In the order of the first days that have them, those of one day by name.
+    Empty if there is no lake yet.
 
     Raises:
         LakeError: the catalog or the table's metadata can't be read.

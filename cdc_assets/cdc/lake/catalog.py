@@ -5,10 +5,9 @@ Two kinds of tables live here. Stage tables (landing, changes, …) are partitio
 day was made of. State tables hold one table of the source; a day is a tag, made on a
 branch and published by one commit (write, audit, publish).
 
-No writer overwrites what another one made meanwhile. A commit of a stage's days fails where
-one of them was written since the writer read the table; a day of a state table is built on a
-branch that its writer alone knows, and published only where its tag is still the one that the
-writer found.
+Concurrent writers never overwrite each other. A commit to a stage table fails if one of its days
+was written after the writer read the table. A day of a state table is built on a private branch and
+published only if its tag is still the one that the writer found.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ from cdc_assets.cdc.spark import EXPRESSIONS, METADATA, SESSION, STRING, TABLES,
 from cdc_assets.cdc.sqltext import literal
 
 _STAGE_FILES = {
-    # Stages sort their own output; a hash by day would put a day on one core.
+    # Stages sort their own output; a hash by day would write a day on one core.
     "write.distribution-mode": "none",
-    # Events shrink to a few percent in a file: in parts of Iceberg's default size, 128 MB, a day of
-    # millions would be read on one core.
+    # Events compress to a few percent: with Iceberg's default of 128 MB, one core would read a day
+    # of millions of events.
     "write.parquet.row-group-size-bytes": "8388608",
     "read.split.target-size": "4194304",
     "read.split.open-file-cost": "65536",
@@ -62,7 +61,7 @@ _STAGE_FILES = {
 class Lake:
     """The catalog `lake` of one configuration, in one Spark session.
 
-    `large` is the session for large work, where `spark` is its twin for small work.
+    `large` is the session for large work; `spark` may be its twin for small work.
     """
 
     def __init__(
@@ -72,8 +71,8 @@ class Lake:
         self.config = config
         self._large = large or spark
 
-    def sized(self, rows: int | None) -> Lake:
-        """The lake in the session that suits work on so many rows; None: on many."""
+    def for_rows(self, rows: int | None) -> Lake:
+        """The lake in the session for work on so many rows; None: many."""
         chosen = self._large if rows is None else session_for(self._large, self.config, rows)
         return Lake(chosen, self.config, self._large)
 
@@ -101,14 +100,14 @@ class Lake:
         return self.spark.catalog.tableExists(identifier)
 
     def handle(self, identifier: str) -> Any:
-        """Iceberg's own table object, for commits that SQL has no words for."""
+        """Iceberg's own table object, for commits that SQL lacks."""
         session: Any = self.spark._jsparkSession
-        # A catalog is opened with the settings of the thread's session, whatever session asks.
+        # Spark opens a catalog with the settings of the thread's active session.
         self._java(SESSION).setActiveSession(session)
         return self._java(TABLES).loadIcebergTable(session, identifier)
 
     def _java(self, name: str) -> Any:
-        """A Java class by its full name; those asked for often are held (`_HELD_CLASSES`)."""
+        """A Java class by its full name; the frequent ones are cached (`_HELD_CLASSES`)."""
         return getattr(self.spark._jvm, name)
 
     def read_state(self, identifier: str) -> TableState | None:
@@ -116,7 +115,7 @@ class Lake:
         try:
             metadata = self.handle(identifier).operations().current()
         except AnalysisException:
-            # Asked first, the catalog would read each table twice. A broken one says why here.
+            # Checking first would read each table twice. A broken table raises its own error.
             if self.exists(identifier):
                 raise
             return None
@@ -179,7 +178,7 @@ class Lake:
         return identifier
 
     def _add_columns(self, identifier: str, schema: StructType) -> None:
-        """A table of an earlier version lacks what was added since, at the end."""
+        """Append columns that a table of an earlier version lacks."""
         present = set(self.spark.table(identifier).columns)
         for new in schema.fields:
             if new.name not in present:
@@ -228,12 +227,12 @@ class Lake:
                     "write.merge.mode": "merge-on-read",
                     "write.update.mode": "merge-on-read",
                     "write.delete.mode": "merge-on-read",
-                    # A day is sorted as it is; a shuffle before each write would cost another.
+                    # The day is already sorted; a shuffle before each write is wasted.
                     **{
                         f"write.{way}distribution-mode": "hash" if bucket else "none"
                         for way in ("", "merge.", "delete.")
                     },
-                    # By it the rows of a day are found, also behind a hundred columns.
+                    # Finds the rows of a day; by default only the first 100 columns have metrics.
                     "write.metadata.metrics.column._cdc_landing_date": "full",
                 },
             )
@@ -260,8 +259,7 @@ class Lake:
                 are filtered out rather than added to days that are not replaced). None: the days
                 have no row, and Spark plans nothing.
             inputs: the days to replace and what each was made of.
-            since: the table's newest commit when it was found that they are to be made
-                (:attr:`DayCommits.head`).
+            since: the table's newest commit when the days were chosen (:attr:`DayCommits.head`).
 
         Raises:
             ConcurrentRunError: another run wrote one of the days since; nothing is replaced.
@@ -331,9 +329,9 @@ class Lake:
             raise
 
     def refuse_overtaken(self, identifier: str, days: Iterable[date], since: int | None) -> None:
-        """Refuse to commit days that were written since; `since` is the commit that was read.
+        """Refuse to commit days that were written after the commit `since`.
 
-        Iceberg compares the files of days; a day that was made empty has none.
+        Iceberg's own validation compares files, and a day that became empty has none.
 
         Raises:
             ConcurrentRunError: one of the days was written.
@@ -344,7 +342,7 @@ class Lake:
         ids = list(state.snapshots)
         newer = ids[ids.index(since) + 1 :] if since is not None and since in ids else ids
         written = [json.loads(state.snapshots[i].summary.get(INPUTS, "{}")) for i in newer]
-        if overtaken := [day for day in days if any(str(day) in of for of in written)]:
+        if overtaken := [day for day in days if any(str(day) in inputs for inputs in written)]:
             raise ConcurrentRunError(identifier, overtaken)
 
     def day_files(self, identifier: str, days: Iterable[date]) -> dict[date, DayFiles]:
@@ -367,7 +365,7 @@ class Lake:
     def branch(
         self, identifier: str, day: date, base: int | None, replaces: int | None
     ) -> DayBranch:
-        """A fresh name for the day's branch, which is to start at `base`; nothing is written.
+        """A day's branch with a new name, to start at `base`; nothing is written.
 
         `replaces` is the day's published snapshot as the writer found it.
         """
@@ -375,7 +373,7 @@ class Lake:
         return DayBranch(identifier, day, base, replaces, name)
 
     def start(self, branch: DayBranch) -> None:
-        """Make the branch, at its base or empty, so that it can be written to."""
+        """Create the branch at its base, or empty."""
 
         def commit() -> None:
             transaction = self.handle(branch.table).newTransaction()
@@ -389,15 +387,15 @@ class Lake:
     def publish(
         self, branch: DayBranch, summary: Mapping[str, str], is_started: bool = True
     ) -> None:
-        """Tag the branch's end as the day, with this summary; main follows where it is the newest.
+        """Tag the branch's end as the day, with this summary; main follows the newest day.
 
-        One commit: a reader sees the day before or the day after, nothing between. Branches
-        that others left or hold of the day go with it: they can't be published any more.
+        One commit: a reader sees the old day or the new one. It also removes all branches of the
+        day, which can no longer be published.
 
         Args:
             branch: what is published.
-            summary: what the day was made of and came to.
-            is_started: whether the branch was made, to be written to.
+            summary: what the day was made of, and its report.
+            is_started: whether the branch exists.
 
         Raises:
             ConcurrentRunError: the day was published since the branch was named.
@@ -405,8 +403,8 @@ class Lake:
         tag = str(branch.day)
 
         def commit() -> None:
-            # Where another commit came between, Iceberg applies the append again, but no change of
-            # references that was begun before: it fails, and all of this is done again.
+            # After a concurrent commit Iceberg repeats the append but not the change of references:
+            # the transaction fails, and with_retry() repeats all of it.
             transaction = self.handle(branch.table).newTransaction()
             refs = transaction.table().refs()
             published = refs.get(tag).snapshotId() if refs.containsKey(tag) else None
@@ -418,40 +416,39 @@ class Lake:
             for key, value in {DAY: tag, **summary}.items():
                 end.set(key, value)
             end.commit()
-            refs = transaction.table().refs()
-            snapshot = refs.get(branch.name).snapshotId()
-            change = transaction.manageSnapshots()
-            if published is None:
-                change = change.createTag(tag, snapshot)
-            else:
-                change = change.replaceTag(tag, snapshot)
-            names = self._names(refs)
-            if max([*days_named(names), branch.day]) == branch.day:
-                change = _move_main(change, refs, snapshot)
-            for name in names:
-                if name.startswith(branch_prefix(branch.day)):
-                    change = change.removeBranch(name)
-            change.commit()
+            self._publish_refs(transaction, branch, is_new=published is None)
             transaction.commitTransaction()
 
         with_retry(commit)
         if branch.base is None:
             self._require_reference(branch.table, tag)
 
-    def _require_reference(self, identifier: str, name: str) -> None:
-        """See that the catalog kept a branch or a tag: some drop them without a word.
+    def _publish_refs(self, transaction: Any, branch: DayBranch, is_new: bool) -> None:
+        """Tag the branch's end as the day, move main, and remove the day's branches."""
+        refs, tag = transaction.table().refs(), str(branch.day)
+        snapshot = refs.get(branch.name).snapshotId()
+        change = transaction.manageSnapshots()
+        change = (change.createTag if is_new else change.replaceTag)(tag, snapshot)
+        names = self._names(refs)
+        if max([*days_named(names), branch.day]) == branch.day:
+            change = _move_main(change, refs, snapshot)
+        for name in names:
+            if name.startswith(branch_prefix(branch.day)):
+                change = change.removeBranch(name)
+        change.commit()
 
-        Asked of a table's first day.
+    def _require_reference(self, identifier: str, name: str) -> None:
+        """Check on a table's first day that the catalog keeps branches and tags.
 
         Raises:
-            LakeError: it did not.
+            LakeError: it dropped the reference without an error.
         """
         if not self.config.lake.catalog or self.handle(identifier).refs().containsKey(name):
             return
         raise LakeError(f"{identifier.replace('`', '')}: {without_references(self.config)}")
 
     def mend_main(self, identifier: str) -> None:
-        """Put main on the newest day, where something else moved it."""
+        """Move main to the newest day if it is elsewhere."""
 
         def commit() -> None:
             table = self.handle(identifier)
@@ -464,12 +461,12 @@ class Lake:
         with_retry(commit)
 
     def _names(self, refs: Any) -> list[str]:
-        """The names of a table's references, in one call however many there are."""
+        """The names of a table's references, in one call to the JVM."""
         joined: str = self._java(STRING).join("\n", refs.keySet())
         return joined.split("\n")
 
     def drop_branch(self, branch: DayBranch) -> None:
-        """Remove a branch, if it is there."""
+        """Remove a branch if it exists."""
 
         def commit() -> None:
             table = self.handle(branch.table)
@@ -496,7 +493,7 @@ def _start(transaction: Any, branch: DayBranch) -> None:
     if start is not None:
         transaction.manageSnapshots().createBranch(branch.name, start).commit()
         return
-    # A branch starts at a snapshot, and a new table has none yet.
+    # A branch needs a snapshot, and a new table has none.
     transaction.newAppend().toBranch(branch.name).commit()
     empty = transaction.table().refs().get(branch.name).snapshotId()
     transaction.manageSnapshots().createTag(EMPTY, empty).commit()
@@ -509,7 +506,7 @@ def _move_main(change: Any, refs: Any, snapshot: int) -> Any:
 
 
 def without_references(config: Config) -> str:
-    """What is said of a catalog that keeps no branches and tags of tables."""
+    """The message for a catalog that drops branches and tags."""
     kind = config.lake.catalog.get("type") or config.lake.catalog.get("catalog-impl", "")
     return (
         f"the catalog ({kind}) does not keep branches and tags of Iceberg tables, in which the "

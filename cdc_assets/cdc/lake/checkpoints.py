@@ -1,7 +1,7 @@
 """Local checkpoints: rows that are computed once and read several times.
 
-A cached DataFrame keeps its plan, and Spark compares every later plan with it, which for the wide
-plans here costs more than the work itself. A local checkpoint truncates the plan.
+A cached DataFrame keeps its plan, and Spark compares every later plan with it, which costs more
+than the work itself for the wide plans here. A local checkpoint truncates the plan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Checkpoints:
         self._frames: list[DataFrame] = []
 
     def add(self, frame: DataFrame) -> DataFrame:
-        """Checkpoint a frame now (one job), on disk where memory is short."""
+        """Checkpoint a frame now (one job), in memory and on disk."""
         rows = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
         self._frames.append(rows)
         return rows

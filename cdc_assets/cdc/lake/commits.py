@@ -1,4 +1,4 @@
-"""What a table's commits and references say of its days: no Spark, and no catalog."""
+"""Days in a table's commits and references, without Spark or a catalog."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 from cdc_assets.cdc.names import quote
 
 INPUTS = "cdc.inputs"  # snapshot property: {day: what it was made of}, as JSON
-CARRIED = "cdc.carried"  # snapshot property: what expired commits said of their days, as JSON
-# Snapshot property: the newest commit that `CARRIED` was copied from. Where another one came
-# between, it is not the parent, and what the parent says is not copied.
+CARRIED = "cdc.carried"  # snapshot property: day inputs of expired commits, as JSON
+# Snapshot property: the newest commit that `CARRIED` covers. If it is not the parent, `CARRIED`
+# lacks the parent's day inputs.
 CARRIED_UNTIL = "cdc.carried_until"
 REMOVED = "cdc.removed"  # snapshot property: {day: records removed for their age}, as JSON
-REPORT = "cdc.report"  # snapshot property: what the day of a state table came to, as JSON
+REPORT = "cdc.report"  # snapshot property: figures of a state table's day, as JSON
 DAY = "cdc.day"
 MADE_AS = "cdc.made_as"  # snapshot property: the commit that made the day, before compaction
 EXPIRED = "cdc.expired"  # table property: the newest day whose tag was dropped for its age
 KEY = "cdc.key"  # table property: the key's columns, as JSON
-TIMEZONE = "cdc.timezone"  # table property: the zone in which its days are cut
+TIMEZONE = "cdc.timezone"  # table property: the time zone of its days
 EMPTY = "empty"  # the tag of a state table before its first day
 
 
@@ -39,7 +39,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class TableState:
-    """What a table's metadata says: references, snapshots, properties."""
+    """A table's metadata: references, snapshots, properties."""
 
     refs: Mapping[str, int]
     snapshots: Mapping[int, Snapshot]
@@ -57,12 +57,12 @@ class TableState:
 
     @property
     def expired(self) -> date | None:
-        """The newest day that maintenance dropped; it and those before it may be gone."""
+        """The newest day that maintenance dropped; it and earlier days may be gone."""
         text = self.properties.get(EXPIRED)
         return date.fromisoformat(text) if text else None
 
     def is_expired(self, day: date) -> bool:
-        """True for a day that was made and is gone."""
+        """True for a day that was made and has expired."""
         return day not in self.tags and self.expired is not None and day <= self.expired
 
     def made_as(self, day: date) -> int:
@@ -70,20 +70,20 @@ class TableState:
         return int(self.day_summary(day).get(MADE_AS, self.tags[day]))
 
     def made_of(self, day: date) -> Mapping[str, Any]:
-        """What a published day says that it was made of; empty where the day has no tag."""
+        """The recorded inputs of a published day; empty for a day without a tag."""
         made_of: Mapping[str, Any] = json.loads(self.day_summary(day).get(INPUTS, "{}"))
         return made_of
 
     @property
     def key_columns(self) -> list[str]:
-        """The key's columns in the lake; empty before its first day, and without a key."""
+        """The key's columns in the lake; empty before the first day and for a table without key."""
         keys: list[str] = json.loads(self.properties.get(KEY, "[]"))
         return keys
 
     def day_before(self, day: date) -> int | None:
-        """What a day is to be built on: the commit that made the day before.
+        """The commit that made the day before, on which a day is built.
 
-        A day whose day before has expired stays built on what it was built on.
+        If that day has expired, the base that the day recorded.
         """
         before = day - timedelta(days=1)
         if before in self.tags:
@@ -94,7 +94,7 @@ class TableState:
         return None
 
     def day_summary(self, day: date) -> Mapping[str, str]:
-        """The summary of a published day; empty where the day has no tag."""
+        """The summary of a published day; empty for a day without a tag."""
         snapshot = self.tags.get(day)
         return self.snapshots[snapshot].summary if snapshot is not None else {}
 
@@ -105,8 +105,8 @@ class DayCommit:
 
     snapshot_id: int
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    records: int | None = None  # written for all its days; None where not recorded
-    removed: int | None = None  # the day's records, where maintenance has removed them since
+    records: int | None = None  # written by the commit for all its days; None if not recorded
+    removed: int | None = None  # number of the day's records that maintenance has removed
 
 
 @dataclass(frozen=True)
@@ -119,13 +119,13 @@ class DayFiles:
 
 
 class DayCommits(dict[date, DayCommit]):
-    """The days of a stage table, and `head`: the table's newest commit when they were read."""
+    """The days of a stage table; `head` is the table's newest commit when they were read."""
 
     head: int | None = None
 
     @classmethod
     def recorded_in(cls, state: TableState | None) -> DayCommits:
-        """The days that a stage table's metadata records; empty where there is no such table."""
+        """The days in a stage table's metadata; empty where there is no table."""
         if state is None:
             return cls()
         commits = cls(days_made((s.id, s.summary) for s in state.snapshots.values()))
@@ -133,7 +133,7 @@ class DayCommits(dict[date, DayCommit]):
         return commits
 
     def records(self, days: Iterable[date]) -> int | None:
-        """The upper bound of the rows of some days; None where a commit does not record it."""
+        """An upper bound of the rows of some days; None if a commit does not record it."""
         total, seen = 0, set()
         for made in (self[day] for day in days if day in self):
             if made.records is None:
@@ -146,8 +146,7 @@ class DayCommits(dict[date, DayCommit]):
 def days_made(commits: Iterable[tuple[int, Mapping[str, str]]]) -> dict[date, DayCommit]:
     """The days of a stage table: the latest commit that recorded each day.
 
-    Inputs that maintenance copied are older than those of any snapshot that is left, even where a
-    run committed in between.
+    Inputs that maintenance carried over are older than those of every remaining snapshot.
 
     Args:
         commits: snapshot id and summary, oldest first.
@@ -165,8 +164,8 @@ def days_made(commits: Iterable[tuple[int, Mapping[str, str]]]) -> dict[date, Da
             records = int(summary.get("added-records", 0))
             days[date.fromisoformat(day)] = DayCommit(snapshot, inputs, records)
         for day, count in json.loads(summary.get(REMOVED, "{}")).items():
-            of_day = days.get(date.fromisoformat(day), DayCommit(0))
-            days[date.fromisoformat(day)] = replace(of_day, removed=count)
+            commit = days.get(date.fromisoformat(day), DayCommit(0))
+            days[date.fromisoformat(day)] = replace(commit, removed=count)
     return days
 
 
@@ -175,7 +174,7 @@ BRANCH_PREFIX = "ld_"
 
 @dataclass(frozen=True)
 class DayBranch:
-    """A branch on which one writer builds a day of a state table; no other knows its name.
+    """A private branch on which one writer builds a day of a state table.
 
     `base` is the snapshot that it starts from, None for an empty table; `replaces` the day's
     published snapshot when the writer began, None where it had none.
@@ -194,7 +193,7 @@ class DayBranch:
 
 
 def is_own_branch(name: str) -> bool:
-    """Whether a branch is one on which a day is or was built; others may make branches, too."""
+    """Whether a branch is a day's (:class:`DayBranch`), not one that a user created."""
     return bool(_OWN_BRANCH.fullmatch(name))
 
 
@@ -202,12 +201,12 @@ _OWN_BRANCH = re.compile(re.escape(BRANCH_PREFIX) + r"\d{4}-\d{2}-\d{2}_[0-9a-f]
 
 
 def branch_prefix(day: date) -> str:
-    """Branches and tags share one namespace: `ld_<day>_…` is built, `<day>` is published."""
+    """The prefix of a day's branches; a branch can't have the name of the day's tag."""
     return f"{BRANCH_PREFIX}{day}_"
 
 
 def is_day(name: str) -> bool:
-    """Whether a reference is the tag of a published day; others may set tags, too."""
+    """Whether a reference is the tag of a published day, not one that a user created."""
     try:
         return len(name) == 10 and str(date.fromisoformat(name)) == name
     except ValueError:

@@ -1,8 +1,8 @@
-"""What fails in the lake itself: its catalog, its warehouse, its files.
+"""Failures of the lake itself: its catalog, its warehouse, its files.
 
-An exception of Spark, Iceberg or a JDBC driver becomes one readable line with what to do, so that
-a full disk is not taken for bad data. The landed files are read by Spark, which names them in its
-error condition; whatever else fails to read or write a file is the lake's.
+An exception of Spark, Iceberg or a JDBC driver becomes one readable line with a remedy, so that
+nobody takes a full disk for bad data. Spark names landed files in its error condition; every other
+failure to read or write a file belongs to the lake.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _FILES = (
     "java.io.UncheckedIOException",  # Iceberg's RuntimeIOException extends it
     "org.apache.hadoop.fs.FSError",
 )
-# Java has no class for what the operating system says: it appends strerror to the message.
+# Java has no classes for errors of the operating system: it appends strerror to the message.
 _FULL = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 _REFUSED = (os.strerror(errno.EROFS), os.strerror(errno.EACCES), os.strerror(errno.EPERM))
 
 
 def is_contention(error: BaseException) -> bool:
-    """True for a commit that lost a race or met a busy catalog, and may be tried again."""
+    """True for a commit that lost a race or found the catalog busy, and may be retried."""
     return any(map(_is_contention, causes(error)))
 
 
 def is_conflict(error: BaseException) -> bool:
-    """True where the files of a day are others than when the writer read the table."""
+    """True where a day's files have changed since the writer read the table."""
     conflict = "org.apache.iceberg.exceptions.ValidationException"
     return any(cause.is_a(conflict) for cause in causes(error))
 
 
 def is_landing_read(cause: Cause) -> bool:
     """True where Spark reads a landed file, or converts a value of one."""
-    # 22 is the SQLSTATE class of data exceptions: a number that its column can't hold.
+    # 22 is the SQLSTATE class of data exceptions, such as a number out of its column's range.
     return cause.condition.startswith(("FAILED_READ_FILE", "PATH_NOT_FOUND")) or (
         bool(cause.condition) and cause.sql_state.startswith("22")
     )
@@ -62,7 +62,7 @@ def lake_error(error: BaseException, config: Config) -> LakeError | None:
         (_is_missing_file, _missing_file),
         (_is_file, _failed_file),
     ):
-        # The innermost cause that says it has the details.
+        # The innermost matching cause has the details.
         for cause in reversed(chain):
             if is_so(cause):
                 return LakeError(line(config, without_secrets(str(cause), config.secrets)))
@@ -70,7 +70,7 @@ def lake_error(error: BaseException, config: Config) -> LakeError | None:
 
 
 def one_line(error: BaseException, config: Config | None = None, with_values: bool = True) -> str:
-    """An error for a terminal: its own words, those of the lake, or its innermost cause."""
+    """An error as one line: its own message, that of the lake, or its innermost cause."""
     if isinstance(error, CdcError):
         return str(error)
     known = lake_error(error, config) if config is not None else None
@@ -106,7 +106,7 @@ def _is_refused(cause: Cause) -> bool:
 def _is_contention(cause: Cause) -> bool:
     return (
         cause.is_a("org.apache.iceberg.exceptions.CommitFailedException")
-        # Of two that create one namespace at once the loser finds it when it tries again.
+        # When two writers create a namespace at once, the loser finds it on its retry.
         or cause.code.startswith(
             ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN", "SQLITE_CONSTRAINT_PRIMARYKEY")
         )
@@ -145,7 +145,7 @@ def _has_state(cause: Cause, *states: str) -> bool:
     return cause.is_a("java.sql.SQLException") and cause.sql_state in states
 
 
-# --- what is said of them
+# --- messages
 
 
 def _full(config: Config, why: str) -> str:
@@ -219,7 +219,7 @@ def _catalog(config: Config) -> str:
 
 
 def _local_warehouse(config: Config) -> Path | None:
-    """The warehouse's folder, or the nearest above it; None where it is not on this machine."""
+    """The warehouse's folder or its nearest existing parent; None if it is not local."""
     if not config.lake.is_local:
         return None
     folder = config.lake.folder
@@ -227,7 +227,7 @@ def _local_warehouse(config: Config) -> Path | None:
 
 
 def _is_writable(folder: Path) -> bool:
-    # Root may write everywhere but in a file system that is mounted read-only.
+    # Root passes os.access even in a file system that is mounted read-only.
     return os.access(folder, os.W_OK | os.X_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY
 
 

@@ -1,4 +1,4 @@
-"""Figures of days that the lake's small tables and commits hold, read with PyIceberg."""
+"""Figures of days in the lake's small tables and commits, read with PyIceberg."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lag_rows(
     last: date | None = None,
     hours: bool = False,
 ) -> list[dict[str, Any]]:
-    """Rows of a source's table `lag`: of whole days, or with `hours` of source hours.
+    """Rows of a source's table `lag`: whole days, or source hours if `hours` is true.
 
     Raises:
         MissingTableError: the source has no lag yet.
@@ -52,10 +52,10 @@ def lag_rows(
 def require_made(
     config: Config, name: str, sources: Sequence[str], first: date | None, last: date | None
 ) -> None:
-    """See that some source has made one of these days of its own table `name`.
+    """Check that a source has made one of these days of its own table `name`.
 
     Raises:
-        LakeError: none has.
+        LakeError: no source has.
     """
     first, last = first or config.start_date, last or config.today()
     tables = [own_table(source, name) for source in sources]
@@ -78,7 +78,7 @@ def _how_to_make(config: Config, sources: Sequence[str], first: date, last: date
 
 
 def record_counts(config: Config, source: str, days: Collection[date] = ()) -> list[dict[str, Any]]:
-    """How many records of each day went where, as `changes` recorded it when it was made.
+    """Records of each day by destination, as `changes` recorded them.
 
     Args:
         config: cdc.yaml.
@@ -86,8 +86,8 @@ def record_counts(config: Config, source: str, days: Collection[date] = ()) -> l
         days: the landing days [default: all].
 
     Returns:
-        `landing_date, destination, table_name, op, source_op, reason, records`; a row each
-        combination, in no order.
+        `landing_date, destination, table_name, op, source_op, reason, records`; one row per
+        combination, unordered.
     """
     facts = own_table(source, "facts")
     opened = open_table(config, facts)
@@ -105,9 +105,9 @@ def record_counts(config: Config, source: str, days: Collection[date] = ()) -> l
 
 @dataclass(frozen=True)
 class TableDay:
-    """A published day of a state table: rows and bytes at its end, seconds that making it took.
+    """A published day of a state table: its rows and bytes, and the seconds to make it.
 
-    `bytes` are those of the data and delete files that make up the table.
+    `bytes` is the size of the table's data and delete files.
     """
 
     rows: int
@@ -116,7 +116,7 @@ class TableDay:
 
 
 def table_days(config: Config, table: LakeTable) -> dict[date, TableDay]:
-    """What the commits of a state table say of its days, oldest first; no rows are read.
+    """Figures of a state table's days from its commits, oldest first; no rows are read.
 
     Raises:
         MissingTableError: nothing of it was made yet.

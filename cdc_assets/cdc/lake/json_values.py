@@ -1,4 +1,4 @@
-"""Rows of the lake as what JSON can hold without loss, and bytes and instants as texts."""
+"""Rows, bytes and instants of the lake as JSON values, without loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def json_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    """Rows as what JSON can hold without loss.
+    """Rows as JSON values, without loss.
 
     Instants are ISO texts in UTC, decimals exact texts, bytes base64, nested values objects
     and lists; NaN and infinities are texts.
@@ -28,7 +28,7 @@ def json_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def _python_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Rows as Python has them; instants in years that it does not know are texts."""
+    """Rows as Python values; instants outside Python's years are texts."""
     columns = [_python_values(column) for column in batch.columns]
     for values in zip(*columns, strict=True):
         yield dict(zip(batch.schema.names, values, strict=True))
@@ -48,13 +48,13 @@ def _python_values(column: pa.Array) -> list[Any]:
 
 
 def json_messages(rows: pa.Table, with_bytes: bool) -> Iterator[dict[str, Any]]:
-    """As :func:`json_rows`, of `landing` or `quarantine`, with keys, values and headers as text.
+    """Rows of `landing` or `quarantine` as :func:`json_rows`, keys, values and headers as text.
 
     Args:
         rows: of that table.
-        with_bytes: keep the bytes in base64 where they are, and add `key_text`, `value_text` and
-            each header's `value_text`, null where the bytes are not UTF-8. Else the text stands in
-            their place, and base64 begins with ``base64:``.
+        with_bytes: keep the base64 of the bytes, and add `key_text`, `value_text` and each
+            header's `value_text`, null where the bytes are not UTF-8. Otherwise the text replaces
+            the bytes; bytes that are not UTF-8 become base64 with the prefix ``base64:``.
     """
     for row in json_rows(rows):
         yield _with_texts(row, ("key", "value"), with_bytes) | {
@@ -78,7 +78,7 @@ def _with_texts(row: dict[str, Any], names: Sequence[str], with_bytes: bool) -> 
 
 
 def json_value(value: Any, kind: pa.DataType) -> Any:
-    """One Arrow value, as Python has it, for JSON."""
+    """One Arrow value, converted to Python, as a JSON value."""
     import pyarrow as pa
 
     if isinstance(value, datetime):
@@ -102,7 +102,7 @@ def json_value(value: Any, kind: pa.DataType) -> Any:
 
 
 def instant_text(micros: int) -> str:
-    """µs since 1970 as ISO text in UTC, also of years that Python does not know."""
+    """µs since 1970 as ISO text in UTC, also outside Python's years."""
     try:
         instant = _EPOCH + timedelta(microseconds=micros)
     except OverflowError:
@@ -122,7 +122,7 @@ def text_of(data: bytes | None) -> str | None:
 
 
 def texts_of(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Bytes as landed lines name them: as text, else in base64; null stays null."""
+    """Bytes as a member of a landed line: text, else ``<name>_base64``; null stays null."""
     text = text_of(data)
     if data is None or text is not None:
         return {name: text}

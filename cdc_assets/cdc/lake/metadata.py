@@ -1,7 +1,8 @@
-"""What the lake's metadata says of stages and tables; no row is read.
+"""Metadata of stage and state tables; no row is read.
 
-:class:`LakeMetadata` is what a stage needs to know to say which days are stale. Spark's
-:class:`cdc_assets.cdc.lake.catalog.Lake` has it, and :class:`PyIcebergMetadata` without Spark.
+:class:`LakeMetadata` is what a stage needs to find its stale days.
+:class:`cdc_assets.cdc.lake.catalog.Lake` implements it with Spark, :class:`PyIcebergMetadata`
+without.
 """
 
 from __future__ import annotations
@@ -23,9 +24,7 @@ class LakeMetadata(Protocol):
     """The recorded days of stages, and the state of tables."""
 
     def day_commits(self, source: str, stage: str) -> DayCommits:
-        """For each day of a stage table the commit that wrote it last.
-
-        Empty where no run has made the table.
+        """The latest commit of each day of a stage table; empty if there is no table.
 
         Args:
             source: the source's name.
@@ -37,7 +36,7 @@ class LakeMetadata(Protocol):
         ...
 
     def table_state(self, source: str, table: str) -> TableState | None:
-        """References, snapshots and properties of a state table; None where no run has made it.
+        """References, snapshots and properties of a state table; None if there is no table.
 
         Args:
             source: the source's name.
@@ -50,9 +49,9 @@ class LakeMetadata(Protocol):
 
 
 class PyIcebergMetadata:
-    """:class:`LakeMetadata` without Spark, by the catalog that cdc.yaml names.
+    """:class:`LakeMetadata` without Spark, from the catalog in cdc.yaml.
 
-    Each table is read once: an instance sees the lake as it was when it was asked first.
+    An instance reads each table once and does not see later commits.
     """
 
     def __init__(self, config: Config) -> None:
@@ -92,15 +91,15 @@ def table_state(table: Table) -> TableState:
 
 
 def day_commits(table: Table) -> dict[date, DayCommit]:
-    """For each day of a stage table that PyIceberg has opened the commit that wrote it last."""
+    """The latest commit of each day of a stage table that PyIceberg has opened."""
     return DayCommits.recorded_in(table_state(table))
 
 
 def made_days(config: Config, table: LakeTable) -> list[date]:
-    """The days of a table that were made, oldest first, be they without a row.
+    """The days of a table that were made, oldest first, also those without rows.
 
     Raises:
-        MissingTableError: none was.
+        MissingTableError: no day was made.
         LakeError: the catalog or the table's metadata can't be read.
     """
     return table.kind.days(table_state(open_table(config, table)))

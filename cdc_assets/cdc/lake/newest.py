@@ -1,4 +1,4 @@
-"""The age of a source's newest data from the lake's metadata: no Spark, mostly no data file."""
+"""The age of a source's newest data from metadata, without Spark and mostly without data files."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _instant(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, timezone.utc)
 
 
-# Table uuid → the snapshot that was searched last, and the result: snapshots are immutable.
+# Table uuid → the snapshot searched last, and its result; snapshots are immutable.
 _CACHE: dict[str, tuple[int, tuple[int, date] | None]] = {}
 
 
@@ -169,10 +169,10 @@ def _newest_of_day(table: Table, day: date, files: Sequence[DataFile], until_ms:
     import pyarrow.compute as pc
 
     rows = table.scan(f"landing_date = '{day}'", selected_fields=TIMES).to_arrow()
-    came = pc.coalesce(*(rows[name] for name in TIMES))
-    is_time = pc.and_(pc.greater_equal(came, 0), pc.less_equal(came, until_ms))
-    found: int | None = pc.max(came.filter(is_time)).as_py()
-    return found
+    times = pc.coalesce(*(rows[name] for name in TIMES))
+    is_time = pc.and_(pc.greater_equal(times, 0), pc.less_equal(times, until_ms))
+    newest_ms: int | None = pc.max(times.filter(is_time)).as_py()
+    return newest_ms
 
 
 def _bound(table: Table, file: DataFile) -> int | None:

@@ -1,7 +1,6 @@
-"""Tables opened with PyIceberg, by the catalog that cdc.yaml names.
+"""Tables opened with PyIceberg, from the catalog in cdc.yaml.
 
-Heavy libraries are imported where they are used, so that `cdc-assets show` answers in a second
-or two.
+Functions import heavy libraries themselves, so that `cdc-assets show` answers in a second or two.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def missing_table(table: LakeTable) -> MissingTableError:
 
 @contextmanager
 def readable_files(table: LakeTable) -> Iterator[None]:
-    """Turns what the file system or the object store says into a :class:`LakeError`."""
+    """Turn errors of the file system or the object store into a :class:`LakeError`."""
     try:
         yield
     except OSError as error:
@@ -68,10 +67,9 @@ def readable_files(table: LakeTable) -> Iterator[None]:
 
 
 def _sqlite_location(config: Config, table: LakeTable) -> str:
-    """Where the embedded catalog says that the metadata is.
+    """The location of the table's metadata, from the embedded catalog.
 
-    One row of one table, read without SQLAlchemy: PyIceberg's own SQL catalog would take
-    most of the time that `show` has.
+    Read without SQLAlchemy: PyIceberg's own SQL catalog would take most of the time of `show`.
     """
     file = config.lake.sqlite_file
     try:
@@ -83,7 +81,7 @@ def _sqlite_location(config: Config, table: LakeTable) -> str:
     try:
         catalog = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=60)
         try:
-            # Made by the first run, with the tables that Iceberg keeps its catalog in.
+            # The first run creates the file, and Iceberg its tables in it.
             if not catalog.execute(_HAS_TABLES).fetchone():
                 raise _no_lake(config)
             row = catalog.execute(
@@ -144,7 +142,7 @@ def _has_tables(catalog: Any) -> bool:
 
 
 def catalog_properties(config: Config) -> dict[str, str]:
-    """`lake.catalog`, which has Spark's keys, with PyIceberg's.
+    """The settings `lake.catalog`, which have Spark's keys, with PyIceberg's keys.
 
     Raises:
         ConfigError: PyIceberg has no such catalog.
@@ -160,7 +158,7 @@ def catalog_properties(config: Config) -> dict[str, str]:
                 f"{', '.join(_CATALOG_TYPES)} can be read. Query the tables in Spark instead"
             ]
         )
-    own.pop("io-impl", None)  # a Java class; PyIceberg chooses by the address
+    own.pop("io-impl", None)  # a Java class; PyIceberg chooses by the location
     own.setdefault("warehouse", config.lake.warehouse)
     own["type"] = _CATALOG_TYPES[kind]
     if kind == "jdbc":
@@ -180,7 +178,7 @@ def _sqlalchemy_uri(properties: Mapping[str, str]) -> str:
     if user and "@" not in rest:
         secret = f":{percent(password, safe='')}" if password else ""
         rest = rest.replace("//", f"//{percent(user, safe='')}{secret}@", 1)
-    # SQLAlchemy's own choice for PostgreSQL is psycopg2; its successor does as well.
+    # SQLAlchemy's default for PostgreSQL is psycopg2; its successor psycopg works too.
     psycopg = next(filter(find_spec, ("psycopg2", "psycopg")), "psycopg2")
     driver = {"postgresql": f"postgresql+{psycopg}", "mysql": "mysql+pymysql"}.get(scheme, scheme)
     return f"{driver}:{rest}"

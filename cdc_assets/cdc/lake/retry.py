@@ -1,4 +1,4 @@
-"""Commits that are tried again while others keep the catalog busy."""
+"""Retries of commits while the catalog is busy."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from cdc_assets.cdc.lake.errors import is_contention
 
 log = logging.getLogger(__name__)
 
-PATIENCE_SECONDS = 60  # how long a commit is tried again
+PATIENCE_SECONDS = 60
 
 T = TypeVar("T")
 
 
 def with_retry(action: Callable[[], T]) -> T:
-    """Run a commit again while other commits keep the catalog busy, `PATIENCE_SECONDS` at most."""
+    """Retry a commit while the catalog is busy, for at most `PATIENCE_SECONDS`."""
     attempt = retry(
         retry=retry_if_exception(is_contention),
         wait=wait_random_exponential(multiplier=0.1, max=5),

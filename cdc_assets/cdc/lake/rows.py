@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import Table
 
-# Up to here a table is sorted before its first rows are shown; beyond, any rows will do.
+# Tables up to this size are sorted before their first rows are returned.
 SORTED_ROWS = 200_000
 
 
@@ -34,11 +34,10 @@ def read_table(
         config: cdc.yaml.
         source: the source's name.
         table: `public.customers`, or one of the source's own tables.
-        as_of: a state table at the end of that day; of an own table the rows that landed on
-            that day (of `schemas` those known by then). Without it the newest published day,
-            or all rows.
-        limit: at most so many rows, the lowest keys or offsets first where the table is
-            small enough to be sorted.
+        as_of: a state table at the end of this day; rows of one of the source's own tables that
+            landed on it (`schemas`: known by then) [default: the newest day, or all rows].
+        limit: at most so many rows; the lowest keys or offsets if the table is at most
+            `SORTED_ROWS` long.
 
     Raises:
         UnknownTableError: there is no such table.
@@ -55,7 +54,7 @@ def read_rows(
     as_of: date | None = None,
     limit: int | None = None,
 ) -> pa.Table:
-    """As :func:`read_table`, of a table that was found already."""
+    """As :func:`read_table`, of a table already found."""
     opened, state, scan = _scan(config, table, as_of)
     order = _order(config, table, state)
     with readable_files(table):
@@ -69,9 +68,9 @@ def read_rows(
 def read_all_rows(
     config: Config, table: LakeTable, as_of: date | None = None
 ) -> Iterator[pa.Table]:
-    """All rows of a table, a part at a time: the first one may be empty, and has the columns.
+    """All rows of a table in parts; the first part may be empty, and has the columns.
 
-    As those of :func:`read_rows`; a table that is too large to be sorted is never held as a whole.
+    Sorted as :func:`read_rows`, except that a table above `SORTED_ROWS` is read batch by batch.
     """
     import pyarrow as pa
 
@@ -89,7 +88,7 @@ def read_all_rows(
 def _scan(
     config: Config, table: LakeTable, as_of: date | None
 ) -> tuple[Table, TableState, dict[str, Any]]:
-    """A table, its state, and which of its rows are asked for."""
+    """A table, its state, and the arguments of a scan of the requested rows."""
     opened, kind = open_table(config, table), table.kind
     state = table_state(opened)
     if as_of is None:
@@ -130,7 +129,7 @@ def _order(config: Config, table: LakeTable, state: TableState) -> Sequence[str]
 
 
 def sorted_rows(rows: pa.Table, order: Sequence[str]) -> pa.Table:
-    """Rows by these columns; as they are where a column's type has no order."""
+    """Rows sorted by these columns; unchanged if a column's type has no order."""
     import pyarrow as pa
 
     if not order:

@@ -18,7 +18,7 @@ def first_rows(
     """The column names of a table and some of its rows as texts, as of a snapshot.
 
     Args:
-        is_hidden: True for a column whose values are not read; they are None.
+        is_hidden: True for a column whose values become None.
 
     Returns:
         Names and rows. Bytes are base64, an empty text is ``""``, null is None.

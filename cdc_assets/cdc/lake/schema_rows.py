@@ -1,4 +1,4 @@
-"""The rows of a source's table `schemas`: added, and moved where their first day was corrected."""
+"""Rows of a source's table `schemas`: add them, and correct their first day."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.sqltext import named
 
 
-def add_schemas(lake: Lake, name: str, fresh: Sequence[Row]) -> None:
-    """Add schemas to the table, which is there; one that it has keeps its earliest day.
+def add_schemas(lake: Lake, source: str, new: Sequence[Row]) -> None:
+    """Add schemas to the existing table; a known one keeps its earliest day.
 
     Args:
-        lake: where the table is.
-        name: the source.
-        fresh: rows of `SCHEMAS`.
+        lake: the lake.
+        source: the source.
+        new: rows of `SCHEMAS`.
     """
-    if not fresh:
+    if not new:
         return
-    # Few and small; as plain rows they can't meet MERGE's trouble with views on Iceberg tables.
-    rows = lake.spark.createDataFrame(fresh, columns.SCHEMAS)
+    # Few and small: plain rows avoid MERGE's trouble with views on Iceberg tables.
+    rows = lake.spark.createDataFrame(new, columns.SCHEMAS)
     listed = ", ".join(columns.SCHEMAS.names)
     values = ", ".join(f"s.{column}" for column in columns.SCHEMAS.names)
     with named(rows) as view:
         with_retry(
             lambda: lake.spark.sql(
-                f"MERGE INTO {lake.stage(name, 'schemas')} t USING {view} s "
+                f"MERGE INTO {lake.stage(source, 'schemas')} t USING {view} s "
                 "ON t.schema_id = s.schema_id AND t.table_name <=> s.table_name "
                 "AND t.registry_id <=> s.registry_id WHEN MATCHED THEN "
                 "UPDATE SET t.first_landed = least(t.first_landed, s.first_landed) "
@@ -39,24 +39,26 @@ def add_schemas(lake: Lake, name: str, fresh: Sequence[Row]) -> None:
         )
 
 
-def move_schemas(lake: Lake, name: str, to: Mapping[tuple[str, str], date | None]) -> None:
-    """Give schemas of tables another first day, or remove those that have none any more.
+def move_schemas(
+    lake: Lake, source: str, first_days: Mapping[tuple[str, str], date | None]
+) -> None:
+    """Set the first day of tables' schemas, or remove schemas without one.
 
     Args:
-        lake: where the table is.
-        name: the source.
-        to: by table and schema id the day; None removes the row.
+        lake: the lake.
+        source: the source.
+        first_days: the day by table and schema id; None removes the row.
     """
-    if not to:
+    if not first_days:
         return
-    listed = [(table, schema_id, first) for (table, schema_id), first in to.items()]
+    listed = [(table, schema_id, first) for (table, schema_id), first in first_days.items()]
     moved = lake.spark.createDataFrame(
         listed, "table_name string, schema_id string, first_landed date"
     )
     with named(moved) as view:
         with_retry(
             lambda: lake.spark.sql(
-                f"MERGE INTO {lake.stage(name, 'schemas')} t USING {view} s "
+                f"MERGE INTO {lake.stage(source, 'schemas')} t USING {view} s "
                 "ON t.schema_id = s.schema_id AND t.table_name = s.table_name "
                 "WHEN MATCHED AND s.first_landed IS NULL THEN DELETE "
                 "WHEN MATCHED THEN UPDATE SET t.first_landed = s.first_landed"

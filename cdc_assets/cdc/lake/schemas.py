@@ -1,4 +1,4 @@
-"""The columns of the lake's own tables, each with a comment: one definition, used by all."""
+"""The columns of each source's own tables, with their comments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _only(schema: StructType, *names: str) -> list[tuple[str, DataType, str]]:
     return [(n, schema[n].dataType, schema[n].metadata["comment"]) for n in names]
 
 
-# 0001-01-01 to 9999-12-31, ms since 1970: what a timestamp can hold, and differences stay in int64.
+# 0001-01-01 to 9999-12-31, ms since 1970: the range of a timestamp; differences stay in int64.
 MIN_MS, MAX_MS = -62_135_596_800_000, 253_402_300_799_999
 
 _TEXT, _LONG = StringType(), LongType()

@@ -1,4 +1,4 @@
-"""The tables of the lake: their names, their places, and what differs between their kinds."""
+"""The tables of the lake: their names, places and kinds."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ class TableKind:
     """What differs between the kinds of tables.
 
     Attributes:
-        days: the days that a table has, oldest first, as its metadata says.
-        sql_clause: SQL that follows a table's name to read the rows of a `{day}`.
-        row_filter: the same as PyIceberg's filter of rows; None where a day is a tag.
-        sorted_by: the columns that its rows are sorted by; None: by the table's key.
-        in_words: what follows a table's name in a text on its rows of a `{day}`.
-        is_own: whether it is a source's own table, which is made with the source and never named
-            without it.
+        days: the days in a table's metadata, oldest first.
+        sql_clause: SQL behind a table's name that selects the rows of a `{day}`.
+        row_filter: the same as PyIceberg's row filter; None where a day is a tag.
+        sorted_by: the sort columns of its rows; None: the table's key.
+        in_words: text behind a table's name for its rows of a `{day}`.
+        is_own: whether it is one of a source's own tables, always named with the source.
         has_messages: whether a row has a message's key, value and headers.
-        has_each_day: whether any day may be asked for, also one that was not made.
+        has_each_day: whether any day can be read, even one that was not made.
     """
 
     days: Callable[[TableState], list[date]]
@@ -55,7 +54,7 @@ STAGE = TableKind(
     ),
 )  # fmt: skip
 MESSAGES = replace(STAGE, has_messages=True)
-# Schemas are not made by the day; a day has those known by then.
+# The table `schemas` has no days: a day reads the schemas known by then.
 SCHEMAS = replace(
     STAGE,
     sql_clause="WHERE first_landed <= DATE '{day}'",
@@ -95,7 +94,7 @@ def own_table(source: str, name: str) -> LakeTable:
 
 
 def state_table(config: Config, source: str, name: str) -> LakeTable:
-    """The state table of ``namespace.table``, be it configured or not."""
+    """The state table ``namespace.table``, configured or not."""
     table, flat = TableName.parse(name), config.lake.is_flat
     parts, earlier = state_place(source, table, flat), earlier_place(source, table, flat)
     return LakeTable(source, name, parts, STATE, earlier if earlier != parts else ())
@@ -118,9 +117,9 @@ def known_tables(config: Config) -> list[LakeTable]:
 def find_table(config: Config, text: str, source: str | None = None) -> LakeTable:
     """The table that a user means.
 
-    `inventory.public.customers`; `public.customers` or `customers` where one source has it;
-    `inventory.changes` for a source's own table; names of three parts as cdc.yaml has them. Quotes
-    around a part that holds a dot may be left out where that leaves no doubt.
+    `inventory.public.customers`; `public.customers` or `customers` if one source has it;
+    `inventory.changes` for a source's own table; names of three parts as in cdc.yaml. Quotes around
+    a part with a dot are optional if the name stays unambiguous.
 
     Raises:
         UnknownTableError: no table has that name, or several have.

@@ -1,1 +1,1 @@
-"""Landings: the records of a day, bytes as they came."""
+"""Landings: the unchanged records of a day, from files or Kafka."""

@@ -1,4 +1,4 @@
-"""What landed on some days: records and offsets, counted in one job."""
+"""Records and offsets that landed on some days, counted in one job."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Offsets = Mapping[TopicPartition, Row]  # `first, last, offsets, with_offset` of
 class LandedFigures:
     """Figures of some days, and of the day before the first of them.
 
-    `records` are those that landed, also where they were removed since; a day without any is left
-    out. `offsets` are those that are there now.
+    `records` counts what landed, including records removed since; days without records are left
+    out. `offsets` describes the rows in the table now.
     """
 
     records: Mapping[date, int]

@@ -1,4 +1,4 @@
-"""A landing of files in folders named by day; bytes as they came."""
+"""A landing of files in folders named by day."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from cdc_assets.cdc.landing.files import (
 from cdc_assets.cdc.landing.long_lines import as_rows, without_long_lines
 from cdc_assets.cdc.landing.source import LANDING, LOST, LandingSource, stale_days
 
-_RECORD_BYTES = 500  # of a landed record, about: to tell small days from large ones
+_RECORD_BYTES = 500  # rough size of a landed record, to tell small days from large ones
 
 Landed = Mapping[date, DayCommit]
 Lost = dict[date, dict[str, list[int]]]  # file → records that landed before, records now
@@ -46,18 +46,18 @@ class FileLanding(LandingSource[LandedDay]):
         return self.settings.landing.files
 
     def inputs(self, days: Sequence[date]) -> dict[date, Mapping[str, Any]]:
-        """The fingerprint of the files that are there, see :meth:`LandingSource.inputs`."""
+        """The fingerprint of each day's files, see :meth:`LandingSource.inputs`."""
         seen = see_days(self.source, self.folder)
         return {day: _inputs(seen[day].fingerprint if day in seen else NONE) for day in days}
 
     def changed_files(self, landed: Landed, before_ms: float) -> dict[date, str]:
-        """The fingerprints of files that differ from those that landed, all older than an instant.
+        """The fingerprints of days whose files differ from the landed ones.
 
-        Days whose files were deleted are no change: landed records stay.
+        Deleted files are no change: landed records stay.
 
         Args:
             landed: the days of `landing`.
-            before_ms: days with a younger file are left out, which may still be written.
+            before_ms: days with a newer file are left out; it may still be written.
 
         Raises:
             OSError: the folder can't be listed.
@@ -82,8 +82,8 @@ class FileLanding(LandingSource[LandedDay]):
         """See :meth:`LandingSource.land`.
 
         Raises:
-            LandingError: a file can't be read, the folder holds no day but something else, or less
-                is left of a landed day and `allow_loss` does not say otherwise.
+            LandingError: a file can't be read, the folder holds no day but something else, or a
+                landed day has lost records and `allow_loss` is false.
         """
         found = self._list(lake, days)
         self._refuse_kafka_days(landed, days)
@@ -91,8 +91,8 @@ class FileLanding(LandingSource[LandedDay]):
         changed = stale_days(landed, {day.day: _inputs(day.fingerprint) for day in found})
         new = [day for day in found if force or day.day in changed]
         if new:
-            lake = lake.sized(sum(day.bytes for day in new) // _RECORD_BYTES)
-            with self._unreadable_files():
+            lake = lake.for_rows(sum(day.bytes for day in new) // _RECORD_BYTES)
+            with self._naming_unreadable_file():
                 self._write(lake, landed, new, changed, allow_loss)
         return found
 
@@ -108,17 +108,17 @@ class FileLanding(LandingSource[LandedDay]):
             ) from error
 
     def _refuse_kafka_days(self, landed: Landed, days: Sequence[date]) -> None:
-        if of_kafka := [
+        if kafka_days := [
             str(day) for day in days if day in landed and "kafka" in landed[day].inputs
         ]:
             raise LandingError(
                 self.source,
-                f"{', '.join(of_kafka)} landed from Kafka before, and is not replaced by files. "
+                f"{', '.join(kafka_days)} landed from Kafka before, and is not replaced by files. "
                 "Give the source of the files another name",
             )
 
     def _refuse_other_layout(self, lake: Lake, found: Sequence[LandedDay]) -> None:
-        """A folder that has entries, but none of a day, would land days that are empty and good."""
+        """Refuse a folder with entries but no day: it would land empty days without an error."""
         if any(day.files for day in found):
             return
         entries = list_names(lake.spark, self.folder)
@@ -126,8 +126,8 @@ class FileLanding(LandingSource[LandedDay]):
             raise no_day(self.source, self.folder, entries)
 
     @contextmanager
-    def _unreadable_files(self) -> Iterator[None]:
-        """Name the file in the error of a read that failed."""
+    def _naming_unreadable_file(self) -> Iterator[None]:
+        """Name the file in the error of a failed read."""
         try:
             yield
         except JAVA_ERRORS as error:
@@ -146,13 +146,13 @@ class FileLanding(LandingSource[LandedDay]):
     ) -> None:
         identifier = lake.stage(self.source, LANDING)
         again = [day.day for day in new if day.day in landed]
-        # Files that are as they landed lack nothing but what was given up then.
+        # Unchanged files have lost only what was given up when they landed.
         given_up = {
             day: landed[day].inputs[LOST]
             for day in again
             if LOST in landed[day].inputs and day not in changed
         }
-        # Nothing is known of days whose landed records maintenance has removed.
+        # Maintenance has removed the landed records of the other days.
         to_compare = [d for d in again if d in changed and landed[d].removed is None]
         most = self.settings.max_record_mb << 20
         with without_long_lines(lake.spark, self.source, new, most) as (to_read, long_lines):
@@ -161,8 +161,8 @@ class FileLanding(LandingSource[LandedDay]):
                 rows = rows.unionByName(as_rows(lake.spark, long_lines))
             if to_compare:
                 assert landed.head is not None  # landed days have a commit
-                stands = lake.at(identifier, landed.head)
-                given_up |= self._lost(landed, stands, rows, to_compare, allow_loss)
+                stored = lake.at(identifier, landed.head)
+                given_up |= self._lost(landed, stored, rows, to_compare, allow_loss)
             inputs = {
                 day.day: {
                     **_inputs(day.fingerprint),
@@ -175,22 +175,24 @@ class FileLanding(LandingSource[LandedDay]):
     def _lost(
         self,
         landed: Landed,
-        stands: DataFrame,
+        stored: DataFrame,
         rows: DataFrame,
         days: Sequence[date],
         allow_loss: bool,
     ) -> Lost:
-        """What days that land again give up, to be recorded with them.
+        """Records that days give up when they land again, to be recorded with them.
 
         Raises:
-            LandingError: less is left of a day than stands in the lake, and nobody allowed it.
+            LandingError: a day has fewer records than in the lake, and `allow_loss` is false.
         """
-        lost, fresh = _lost_records(landed, stands, rows, days)
-        if fresh and not allow_loss:
-            raise self._less(fresh)
-        return _without_moved(landed, stands, rows, lost, fresh) if fresh else lost
+        lost, newly_lost = _lost_records(landed, stored, rows, days)
+        if not newly_lost:
+            return lost
+        if not allow_loss:
+            raise self._loss_error(newly_lost)
+        return _without_moved(landed, stored, rows, lost, newly_lost)
 
-    def _less(self, lost: Lost) -> LandingError:
+    def _loss_error(self, lost: Lost) -> LandingError:
         texts = [
             f"{day}/{file}: {had} landed, {has or 'none'} left"
             for day, files in lost.items()
@@ -211,57 +213,58 @@ def _inputs(fingerprint: str) -> dict[str, Any]:
 
 
 def _lost_records(
-    landed: Landed, stands: DataFrame, rows: DataFrame, days: Sequence[date]
+    landed: Landed, stored: DataFrame, rows: DataFrame, days: Sequence[date]
 ) -> tuple[Lost, Lost]:
     """The files of landed days that are gone, or have fewer records than when they landed.
 
-    The first of the two are all of them: what an earlier run gave up with `--allow-loss` is given
-    up until the file has it again. The second are those that have fewer than stand in the lake.
+    Returns:
+        All of them, including what an earlier run gave up with `--allow-loss` and the file still
+        lacks; and those with fewer records than in the lake.
     """
-    had, has = (_by_file(frame.where(landed_on(days))) for frame in (stands, rows))
+    had, has = (_by_file(frame.where(landed_on(days))) for frame in (stored, rows))
     lost: Lost = {}
-    fresh: Lost = {}
+    newly_lost: Lost = {}
     for day in days:
-        standing, now = had.get(day, {}), has.get(day, {})
+        in_lake, now = had.get(day, {}), has.get(day, {})
         before = {file: given_up[0] for file, given_up in landed[day].inputs.get(LOST, {}).items()}
-        once = {f: max(standing.get(f, 0), before.get(f, 0)) for f in {**before, **standing}}
-        for found, counts in ((lost, once), (fresh, standing)):
+        most = {f: max(in_lake.get(f, 0), before.get(f, 0)) for f in {**before, **in_lake}}
+        for found, counts in ((lost, most), (newly_lost, in_lake)):
             less = {f: [n, now.get(f, 0)] for f, n in sorted(counts.items()) if now.get(f, 0) < n}
             if less:
                 found[day] = less
-    return lost, fresh
+    return lost, newly_lost
 
 
 def _without_moved(
-    landed: Landed, stands: DataFrame, rows: DataFrame, lost: Lost, fresh: Lost
+    landed: Landed, stored: DataFrame, rows: DataFrame, lost: Lost, newly_lost: Lost
 ) -> Lost:
-    """Without the files whose records have all landed from other ones; a job.
+    """`lost` without files whose records have all landed from other files; a job.
 
-    Bad records that were taken out of their file and delivered in another one are such.
+    For example, bad records were taken out of their file and delivered in another one.
     """
     place = ["landing_date", "topic", "partition", "offset"]
-    on_days = landed_on(fresh)
-    had = stands.where(on_days).select(*place, "file")
+    on_days = landed_on(newly_lost)
+    had = stored.where(on_days).select(*place, "file")
     gone = had.join(rows.where(on_days).select(*place), place, "left_anti")
     missing = {
         (row.landing_date, row.file)
         for row in gone.select("landing_date", "file").distinct().collect()
     }
-    kept = {
+    remaining = {
         day: {
             file: counts
             for file, counts in files.items()
-            if file not in fresh.get(day, {})
+            if file not in newly_lost.get(day, {})
             or (day, file) in missing
             or file in landed[day].inputs.get(LOST, {})
         }
         for day, files in lost.items()
     }
-    return {day: files for day, files in kept.items() if files}
+    return {day: files for day, files in remaining.items() if files}
 
 
 def _by_file(rows: DataFrame) -> dict[date, dict[str, int]]:
-    """How many rows each day has of each file; a pass that reads no JSON, only where lines end."""
+    """Rows by day and file; the job splits lines but parses no JSON."""
     counts: dict[date, dict[str, int]] = {}
     for row in rows.groupBy("landing_date", "file").count().collect():
         if row.file is not None:

@@ -1,8 +1,8 @@
 """Landed files: ``<files>/<YYYY-MM-DD>/*.jsonl | .jsonl.gz | .parquet`` become landing rows.
 
-A line is a record as ``kcat -J`` writes it or with the names of Spark's Kafka source. A
-line that is not a record lands too: its bytes stand in `value`, `topic` and `offset` are null.
-A partition, an offset or a timestamp that Kafka can't have makes a line no record.
+A line is a record as ``kcat -J`` writes it or with the names of Spark's Kafka source. Other lines
+land too: `value` has the line's bytes, `topic` and `offset` are null. A line with a partition,
+offset or timestamp that is impossible in Kafka is not a record.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import Config, local_path
 from cdc_assets.cdc.errors import LandingError
-from cdc_assets.cdc.expected import expect
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
 from cdc_assets.cdc.lake.schemas import LANDING
+from cdc_assets.cdc.reading_progress import expect
 from cdc_assets.cdc.sqltext import Query, Sql, case, get, struct, was_text, whole
 from cdc_assets.cdc.values.strict_json import DOCUMENT, with_strict_json
 
 _GLOB = re.compile(r"([\\\[\]{}*?,])")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-_IGNORED = ("_", ".")  # how names start that are passed over, as Spark and Hadoop do
+_IGNORED = ("_", ".")  # prefixes of ignored names, as in Spark and Hadoop
 _TEXTS = (".jsonl", ".jsonl.gz")
-LANDED = (*_TEXTS, ".parquet")  # how landed files end
-NO_DAY = date(1970, 1, 1)  # of a file that lies in no day's folder
+LANDED = (*_TEXTS, ".parquet")  # endings of landed files
+NO_DAY = date(1970, 1, 1)  # the day of a file outside a day's folder
 _PARQUET_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
-_NO_TIMESTAMP = -1  # what Kafka's clients give for a record without one
-_END_OF_TIME_MS = 253_402_300_800_000  # year 10000: no DATE, no Python datetime goes there
+_NO_TIMESTAMP = -1  # of a record without timestamp in Kafka's clients
+_END_OF_TIME_MS = 253_402_300_800_000  # year 10000, out of range for DATE and Python's datetime
 
 
 def is_ignored(name: str) -> bool:
@@ -76,10 +76,7 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
     Raises:
         LandingError: the landing folder is missing, or holds a file of an unknown kind.
     """
-    jvm: Any = spark._jvm
-    jsc: Any = spark._jsc
-    root = jvm.org.apache.hadoop.fs.Path(folder)
-    system = root.getFileSystem(jsc.hadoopConfiguration())
+    root, system = _hadoop_folder(spark, folder)
     if not system.exists(root):
         raise LandingError(
             source,
@@ -87,9 +84,10 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
             f"sources.{source}.landing.files in cdc.yaml",
             folder,
         )
-    of_day = jvm.org.apache.hadoop.fs.Path(root, str(day))
+    jvm: Any = spark._jvm
+    day_folder = jvm.org.apache.hadoop.fs.Path(root, str(day))
     texts, sizes, parquets, seen = [], [], [], []
-    statuses = system.listStatus(of_day) if system.exists(of_day) else []
+    statuses = system.listStatus(day_folder) if system.exists(day_folder) else []
     for status in sorted(statuses, key=lambda s: str(s.getPath().getName())):
         name, path = status.getPath().getName(), status.getPath().toString()
         if is_ignored(name):
@@ -111,18 +109,23 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
     return LandedDay(day, tuple(texts), tuple(parquets), _fingerprint(seen), size, tuple(sizes))
 
 
-def list_names(spark: SparkSession, folder: str) -> list[str]:
-    """What a landing folder holds, without what is passed over; in one listing."""
+def _hadoop_folder(spark: SparkSession, folder: str) -> tuple[Any, Any]:
+    """Hadoop's path of a folder, and its file system."""
     jvm: Any = spark._jvm
     jsc: Any = spark._jsc
     root = jvm.org.apache.hadoop.fs.Path(folder)
-    found = root.getFileSystem(jsc.hadoopConfiguration()).listStatus(root)
-    names = (str(status.getPath().getName()) for status in found)
+    return root, root.getFileSystem(jsc.hadoopConfiguration())
+
+
+def list_names(spark: SparkSession, folder: str) -> list[str]:
+    """The names in a landing folder, without ignored ones; one listing."""
+    root, system = _hadoop_folder(spark, folder)
+    names = (str(status.getPath().getName()) for status in system.listStatus(root))
     return sorted(name for name in names if not is_ignored(name))
 
 
 def no_day(source: str, folder: str, entries: Sequence[str]) -> LandingError:
-    """The error for a landing folder that holds other things than days."""
+    """The error for a landing folder with entries but no day."""
     more = f" and {len(entries) - 3} more" if entries[3:] else ""
     return LandingError(
         source,
@@ -135,24 +138,24 @@ def no_day(source: str, folder: str, entries: Sequence[str]) -> LandingError:
 
 
 def _fingerprint(files: Iterable[tuple[str, int, int]]) -> str:
-    """Of (name, bytes, modified in ms)."""
+    """A hash of (name, bytes, modified in ms)."""
     lines = (f"{name}\0{size}\0{modified}\n" for name, size, modified in sorted(files))
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:32]
 
 
-NONE = _fingerprint(())  # of a day without files
+NONE = _fingerprint(())  # the fingerprint of a day without files
 
 
 @dataclass(frozen=True)
 class SeenDay:
-    """The files of a day as a listing without Spark shows them."""
+    """The files of a day, listed without Spark."""
 
     fingerprint: str  # the same as `LandedDay.fingerprint`
     modified_ms: int  # of the newest file
 
 
 def see_days(source: str, folder: str) -> dict[date, SeenDay]:
-    """All days of a landing folder, or of the storage that it is in.
+    """All days of a landing folder, local or in a store.
 
     Raises:
         OSError: the folder can't be listed.
@@ -175,8 +178,8 @@ def see_days(source: str, folder: str) -> dict[date, SeenDay]:
     if others and not has_days:
         raise no_day(source, folder, sorted(others))
     return {
-        day: SeenDay(_fingerprint(of_day), max(modified for *_, modified in of_day))
-        for day, of_day in files.items()
+        day: SeenDay(_fingerprint(listed), max(modified for *_, modified in listed))
+        for day, listed in files.items()
     }
 
 
@@ -191,15 +194,15 @@ def open_landed(path: str) -> Any:
 def _as_uri(place: str) -> str:
     if "://" not in place:
         return local_path(place).absolute().as_uri()
-    # Hadoop's name of the S3 connector is not the one that others use.
+    # s3a and s3n are schemes of Hadoop only.
     return re.sub(r"^s3[an]://", "s3://", place)
 
 
 def read_days(spark: SparkSession, source: str, days: Sequence[LandedDay]) -> DataFrame:
-    """The records of some days: the columns of `LANDING`, one row a record or line.
+    """The records of some days: the columns of `LANDING`, one row per record or line.
 
     Raises:
-        LandingError: a file has gone, or a Parquet file can't be opened or lacks a column.
+        LandingError: a file is gone, or a Parquet file can't be opened or lacks a column.
     """
     expect(bytes=sum(day.bytes for day in days))
     frames = []
@@ -218,23 +221,23 @@ def read_days(spark: SparkSession, source: str, days: Sequence[LandedDay]) -> Da
 
 
 def _literal_path(path: str) -> str:
-    """A path that Spark reads as it stands; it would take ``[`` and the like for a glob."""
+    """A path with its glob characters escaped."""
     return _GLOB.sub(r"\\\1", path)
 
 
 def _where_from(frame: DataFrame) -> tuple[Column, Column]:
-    # A Parquet file may have a column of its own that is called so.
+    # F.col("_metadata") would find a Parquet file's own column of that name.
     metadata = frame.metadataColumn("_metadata")
     path = metadata.getField("file_path")
     folder = F.regexp_extract(path, r"/(\d{4}-\d{2}-\d{2})/[^/]+$", 1)
-    # A file may be read alone, outside a day's folder.
+    # The date is null for a file outside a day's folder (read_file).
     return (
         folder.try_cast("date").alias("landing_date"),
         metadata.getField("file_name").alias("file"),
     )
 
 
-# What a line may hold; what must be a text stays VARIANT, to be asked what it is.
+# The members of a line.
 _LINE = struct(
     topic="string", partition="string", offset="string", ts="string", timestamp="string",
     tstype="string", timestampType="int", headers="variant",
@@ -250,7 +253,31 @@ def from_lines(lines: DataFrame) -> DataFrame:
     Args:
         lines: `value` (the line's bytes as text), `landing_date`, `file`.
     """
-    # Of what begins otherwise, no line is empty; a regular expression reads all of a text.
+    key, value = _bytes("key"), _bytes("payload", "value")
+    columns = {
+        "topic": "_topic",
+        "partition": "_partition",
+        "offset": "_offset",
+        "timestamp": "_timestamp",
+        "timestamp_type": _TIMESTAMP_TYPE,
+        "key": key,
+    }
+    return (
+        _with_is_record(_parsed(lines))
+        .select(
+            *(f"CASE WHEN is_record THEN {sql} END AS {name}" for name, sql in columns.items()),
+            f"CASE WHEN is_record THEN {value} ELSE CAST(value AS binary) END AS value",
+            f"CASE WHEN is_record THEN {_headers()} END AS headers",
+            "landing_date",
+            "file",
+        )
+        .plan()
+    )
+
+
+def _parsed(lines: DataFrame) -> Query:
+    """Add the line's members as `l`, and candidates of its columns; empty lines are left out."""
+    # The first character is tested first: a regular expression scans the whole line.
     is_empty = (
         f"ascii(value) IN (0, {ord(' ')}, {ord(chr(13))}) AND value RLIKE '^ *\\\\r{{0,2}}\\\\z'"
     )
@@ -258,7 +285,7 @@ def from_lines(lines: DataFrame) -> DataFrame:
     parsed = with_strict_json(filled, line="value").extend({"l": get("line", DOCUMENT, _LINE)})
     sent = "coalesce(l.ts, l.timestamp)"
     millis = case((f"{sent} RLIKE '^-?[0-9]+$'", whole(sent)))
-    read = parsed.extend(
+    return parsed.extend(
         {
             "_topic": "l.topic",
             "_partition": _count("l.partition", "int"),
@@ -269,7 +296,11 @@ def from_lines(lines: DataFrame) -> DataFrame:
             "_pairs": _header_pairs(),
         }
     )
-    timed = read.extend(
+
+
+def _with_is_record(parsed: Query) -> Query:
+    """Add `_timestamp`, and `is_record`: the line has a valid place in Kafka, and no bytes lost."""
+    timed = parsed.extend(
         {
             "_timestamp": "coalesce("
             f"CASE WHEN _millis >= 0 AND _millis < {_END_OF_TIME_MS} "
@@ -281,28 +312,12 @@ def from_lines(lines: DataFrame) -> DataFrame:
         }
     )
     is_time = f"(_sent IS NULL OR _timestamp IS NOT NULL OR _millis <=> {_NO_TIMESTAMP}L)"
-    judged = timed.extend(
+    return timed.extend(
         {
             "is_record": "coalesce(_topic IS NOT NULL AND _offset IS NOT NULL "
             f"AND _partition IS NOT NULL AND {is_time} AND _fits, false)"
         }
     )
-    key, value = _bytes("key"), _bytes("payload", "value")
-    of_record = {
-        "topic": "_topic",
-        "partition": "_partition",
-        "offset": "_offset",
-        "timestamp": "_timestamp",
-        "timestamp_type": _TIMESTAMP_TYPE,
-        "key": key,
-    }
-    return judged.select(
-        *(f"CASE WHEN is_record THEN {sql} END AS {name}" for name, sql in of_record.items()),
-        f"CASE WHEN is_record THEN {value} ELSE CAST(value AS binary) END AS value",
-        f"CASE WHEN is_record THEN {_headers()} END AS headers",
-        "landing_date",
-        "file",
-    ).plan()
 
 
 _BYTES = ("payload", "value", "key")
@@ -314,7 +329,7 @@ _TIMESTAMP_TYPE = (
 
 
 def _count(digits: Sql, kind: str) -> Sql:
-    """A number of 0 or more that its type holds; null for a fraction, a sign or an overflow."""
+    """A non-negative number; null for a fraction, a sign or an overflow."""
     return f"CASE WHEN {digits} RLIKE '^[0-9]+$' THEN try_cast({digits} AS {kind}) END"
 
 
@@ -330,7 +345,7 @@ def _bytes(*names: str) -> Sql:
 
 
 def _is_text_or_null(name: str) -> Sql:
-    """False where a member holds an object, a list or a number: its bytes are lost."""
+    """False if a member is an object, a list or a number: its bytes are lost."""
     is_text = was_text(f"l.{name}", "line", f"{DOCUMENT}.{name}")
     is_coded = f"l.{name}_base64 IS NULL OR _{name}_bytes IS NOT NULL"
     return f"(l.{name} IS NULL OR {is_text}) AND ({is_coded})"
@@ -355,13 +370,13 @@ def _headers() -> Sql:
 
 
 def _header_pairs() -> Sql:
-    """Headers as a list of objects; null for kcat's flat list, and where there are none."""
+    """Headers as a list of objects; null for kcat's flat list and without headers."""
     pairs = get("l.headers", "$", "array<struct<key: string, value: string, value_base64: string>>")
     return case((_IS_PAIRS, pairs))
 
 
 _IS_PAIRS = "startswith(schema_of_variant(l.headers), 'ARRAY<OBJECT')"
-# False where the bytes of a header's value are lost.
+# False if the bytes of a header's value are lost.
 _HEADERS_FIT = (
     "(_pairs IS NULL OR NOT exists(_pairs, h -> "
     f"h.value_base64 IS NOT NULL AND {_coded('h.value_base64')} IS NULL))"
@@ -369,7 +384,7 @@ _HEADERS_FIT = (
 
 
 def _from_millis(millis: Column) -> Column:
-    """Null outside the years 1970 to 9999, where Spark would overflow or no reader follow."""
+    """Null outside the years 1970 to 9999, where Spark or its readers overflow."""
     is_time = (millis >= 0) & (millis < _END_OF_TIME_MS)
     return F.when(is_time, F.timestamp_millis(millis))
 
@@ -402,21 +417,21 @@ def _from_parquet(spark: SparkSession, source: str, path: str) -> DataFrame:
     is_record = (partition >= 0) & (offset >= 0)
     is_record = is_record & (sent.isNull() | timestamp.isNotNull() | is_no_timestamp)
 
-    def of_record(field: Column) -> Column:
+    def if_record(field: Column) -> Column:
         return F.when(is_record, field)
 
     def optional(name: str) -> Column:
         return F.col(name) if name in present else F.lit(None)
 
     return frame.select(
-        of_record(F.col("topic").cast("string")).alias("topic"),
-        of_record(partition).alias("partition"),
-        of_record(offset).alias("offset"),
-        of_record(timestamp).alias("timestamp"),
-        of_record(optional("timestampType").cast("int")).alias("timestamp_type"),
-        of_record(F.col("key").cast("binary")).alias("key"),
+        if_record(F.col("topic").cast("string")).alias("topic"),
+        if_record(partition).alias("partition"),
+        if_record(offset).alias("offset"),
+        if_record(timestamp).alias("timestamp"),
+        if_record(optional("timestampType").cast("int")).alias("timestamp_type"),
+        if_record(F.col("key").cast("binary")).alias("key"),
         F.col("value").cast("binary").alias("value"),
-        of_record(optional("headers").cast(LANDING["headers"].dataType)).alias("headers"),
+        if_record(optional("headers").cast(LANDING["headers"].dataType)).alias("headers"),
         *_where_from(frame),
     )
 
@@ -424,7 +439,7 @@ def _from_parquet(spark: SparkSession, source: str, path: str) -> DataFrame:
 def unreadable(
     source: str, error: Exception, path: str | None = None, with_values: bool = True
 ) -> LandingError:
-    """The error for a file that can't be read whole; it names the file."""
+    """The error for a file that can't be read whole; names the file."""
     if path is None:
         path = next((p for cause in causes(error) if (p := cause.parameters.get("path"))), None)
     return LandingError(
@@ -436,24 +451,24 @@ def unreadable(
 
 
 def read_file(
-    spark: SparkSession, file: Path, name: str, config: Config | None = None
+    spark: SparkSession, file: Path, source: str, config: Config | None = None
 ) -> DataFrame:
     """The landing rows of one file (`LANDING`), in its order; `landing_date` is never null.
 
-    Of a file outside a day's folder each record has the day of its timestamp, else today, in the
+    A record of a file outside a day's folder has the day of its timestamp, else today, in the
     configuration's time zone; without a configuration `NO_DAY`.
 
     Raises:
         LandingError: the file is of another kind, or can't be opened.
     """
     path = str(file.resolve())
-    is_text = path.endswith((".jsonl", ".jsonl.gz"))
+    is_text = path.endswith(_TEXTS)
     if not is_text and not path.endswith(".parquet"):
         raise LandingError(
-            name, f"{path} is not a landed file; expected *.jsonl, *.jsonl.gz or *.parquet", path
+            source, f"{path} is not a landed file; expected *.jsonl, *.jsonl.gz or *.parquet", path
         )
     texts, parquets = ((path,), ()) if is_text else ((), (path,))
-    rows = read_days(spark, name, [LandedDay(NO_DAY, texts, parquets, fingerprint="")])
+    rows = read_days(spark, source, [LandedDay(NO_DAY, texts, parquets, fingerprint="")])
     days = [F.col("landing_date")]
     if config is not None:
         zone = F.lit(config.timezone)

@@ -26,14 +26,14 @@ def landing_findings(
     """`offsets_contiguous` of some days: gaps, repeats, and the step from the day before.
 
     Args:
-        lake: where they are.
-        source: whose they are.
+        lake: the lake.
+        source: the source.
         days: in order.
-        figures: of these days.
+        figures: the figures of these days.
     """
     landed = figures.offsets
     commits = lake.day_commits(source, "landing")
-    recorded = {day: KafkaDay.of_inputs(day, commit.inputs) for day, commit in commits.items()}
+    recorded = {day: KafkaDay.from_inputs(day, commit.inputs) for day, commit in commits.items()}
     findings = {}
     for day in days:
         day_before, offsets = day - ONE_DAY, landed.get(day, {})
@@ -67,7 +67,7 @@ def _file_faults(offsets: Offsets, before: Offsets) -> list[str]:
 def _kafka_faults(day: KafkaDay, before: KafkaDay | None, offsets: Offsets) -> list[str]:
     """Faults of a day landed from Kafka, by the offsets that were recorded with it.
 
-    Offsets without a record inside them are none: compaction and transactions leave such.
+    Missing offsets are no fault: compaction and transactions leave gaps.
     """
     faults = []
     for place, (start, end) in sorted(day.ranges.items()):

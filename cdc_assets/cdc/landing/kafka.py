@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +15,8 @@ from cdc_assets.cdc.landing.kafka_client import Client, Explained
 from cdc_assets.cdc.landing.kafka_plan import Range, TopicPartition
 from cdc_assets.cdc.spark import add_kafka
 
+DayRange = tuple[str, int, int, int, date]  # topic, partition, first offset, end, landing day
+
 
 def read_offsets(
     spark: SparkSession,
@@ -22,52 +24,49 @@ def read_offsets(
     config: KafkaConfig,
     ranges: Mapping[date, Mapping[TopicPartition, Range]],
 ) -> DataFrame:
-    """The records of some days' offsets: the columns of `LANDING`, one row a record.
+    """The records of some days' offsets: the columns of `LANDING`, one row per record.
 
-    One read for all days, which must lie side by side in each partition. Offsets without a
+    One read for all days, whose offsets must be adjacent in each partition. Offsets without a
     record (compaction, transaction marks, aborted transactions) give no row.
 
     Raises:
-        LandingError: a broker can't be asked. Offsets that have gone fail the rows' own job.
+        LandingError: no broker answers. Offsets that are gone fail the job that reads the rows.
     """
     add_kafka(spark)
     wanted = [
         (topic, partition, start, end, day)
-        for day, of_day in ranges.items()
-        for (topic, partition), (start, end) in of_day.items()
+        for day, partitions in ranges.items()
+        for (topic, partition), (start, end) in partitions.items()
         if end > start
     ]
     if not wanted:
         return spark.createDataFrame([], LANDING)
-    first: dict[str, dict[str, int]] = {}
-    last: dict[str, dict[str, int]] = {}
-    for topic, partition, start, end, _ in wanted:
-        starts, ends = first.setdefault(topic, {}), last.setdefault(topic, {})
-        starts[str(partition)] = min(start, starts.get(str(partition), start))
-        ends[str(partition)] = max(end, ends.get(str(partition), end))
     reader = spark.read.format("kafka").options(
         **{
             **config.options,
+            **_offset_options(wanted),
             "kafka.bootstrap.servers": config.bootstrap_servers,
             "kafka.isolation.level": "read_committed",
-            "assign": json.dumps({t: [int(p) for p in ps] for t, ps in first.items()}),
-            "startingOffsets": json.dumps(first),
-            "endingOffsets": json.dumps(last),
             "includeHeaders": "true",
             "failOnDataLoss": "true",
-            # A partition is read by one core unless its offsets are split.
+            # One core reads a partition unless its offsets are split.
             "minPartitions": str(spark.sparkContext.defaultParallelism),
         }
     )
     with Explained(source, config):
         records = reader.load()
-    days = spark.createDataFrame(
+    return _landed(records, wanted)
+
+
+def _landed(records: DataFrame, wanted: Sequence[DayRange]) -> DataFrame:
+    """Landing rows of Kafka's records, each with the day of its offset."""
+    days = records.sparkSession.createDataFrame(
         wanted,
-        "of_topic string, of_partition int, first bigint, after bigint, landing_date date",
+        "wanted_topic string, wanted_partition int, first bigint, after bigint, landing_date date",
     )
     within = (
-        (F.col("topic") == F.col("of_topic"))
-        & (F.col("partition") == F.col("of_partition"))
+        (F.col("topic") == F.col("wanted_topic"))
+        & (F.col("partition") == F.col("wanted_partition"))
         & (F.col("offset") >= F.col("first"))
         & (F.col("offset") < F.col("after"))
     )
@@ -85,16 +84,31 @@ def read_offsets(
     )
 
 
+def _offset_options(wanted: Sequence[DayRange]) -> dict[str, str]:
+    """The partitions to read, from the first day's start to the last day's end."""
+    first: dict[str, dict[str, int]] = {}
+    last: dict[str, dict[str, int]] = {}
+    for topic, partition, start, end, _ in wanted:
+        starts, ends = first.setdefault(topic, {}), last.setdefault(topic, {})
+        starts[str(partition)] = min(start, starts.get(str(partition), start))
+        ends[str(partition)] = max(end, ends.get(str(partition), end))
+    return {
+        "assign": json.dumps({t: [int(p) for p in ps] for t, ps in first.items()}),
+        "startingOffsets": json.dumps(first),
+        "endingOffsets": json.dumps(last),
+    }
+
+
 def read_latest(
     spark: SparkSession, source: str, config: KafkaConfig, records: int = 100
 ) -> DataFrame:
     """The last committed records of each partition of a source: the columns of `LANDING`.
 
-    At most `records` a partition (fewer where offsets have no record); `landing_date` is the
-    day of the record's timestamp in UTC. Nothing is recorded.
+    At most `records` per partition (fewer if offsets have no record); `landing_date` is the day
+    of the record's timestamp in UTC. Nothing is written.
 
     Raises:
-        LandingError: Kafka can't be asked, or a topic is missing.
+        LandingError: Kafka does not answer, or a topic is missing.
     """
     with Client(spark, source, config) as client:
         found = client.find()

@@ -1,4 +1,4 @@
-"""Kafka's AdminClient in Spark's JVM; its errors are reported without secrets."""
+"""Kafka's AdminClient in Spark's JVM, with errors that show no secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Client:
     """Kafka's AdminClient, in Spark's JVM; a context manager.
 
     Raises, in each method:
-        LandingError: Kafka can't be asked, with what to do.
+        LandingError: Kafka does not answer; the message says what to do.
     """
 
     def __init__(self, spark: SparkSession, source: str, config: KafkaConfig) -> None:
@@ -31,9 +31,9 @@ class Client:
         self._jvm = jvm
         self._source, self._config = source, config
         own = {name.removeprefix("kafka."): v for name, v in config.options.items()}
-        # Kafka's own patience is a minute, also for an address where nobody listens.
-        patience = {"default.api.timeout.ms": "30000", "request.timeout.ms": "15000"}
-        options = {**patience, **own, "bootstrap.servers": config.bootstrap_servers}
+        # Kafka's default timeout is a minute, even for an address where nobody listens.
+        timeouts = {"default.api.timeout.ms": "30000", "request.timeout.ms": "15000"}
+        options = {**timeouts, **own, "bootstrap.servers": config.bootstrap_servers}
         with self._explained():
             self._admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(options)
 
@@ -52,7 +52,7 @@ class Client:
         return Explained(self._source, self._config)
 
     def find(self, instants: Iterable[int] = ()) -> Found:
-        """The source's topics and where they stand now, and at some instants (ms UTC)."""
+        """The source's topics and their offsets now and at some instants (ms UTC)."""
         with self._explained():
             names = self._names()
             ids, partitions = self._describe(names)
@@ -65,23 +65,23 @@ class Client:
         )
 
     def _names(self) -> list[str]:
-        there = set(self._admin.listTopics().names().get())
+        existing = set(self._admin.listTopics().names().get())
         pattern = self._config.topic_pattern
         if pattern is not None:
-            names = sorted(n for n in there if re.fullmatch(pattern, n))
+            names = sorted(n for n in existing if re.fullmatch(pattern, n))
             if not names:
                 raise LandingError(
                     self._source,
                     f"no topic matches topic_pattern {pattern!r} at "
-                    f"{self._config.bootstrap_servers} ({_some(there)}). Correct "
+                    f"{self._config.bootstrap_servers} ({_some(existing)}). Correct "
                     f"sources.{self._source}.landing.kafka.topic_pattern, or its user's rights",
                 )
             return names
-        if missing := [n for n in self._config.topics if n not in there]:
+        if missing := [n for n in self._config.topics if n not in existing]:
             raise LandingError(
                 self._source,
                 f"topic {', '.join(missing)} is missing at {self._config.bootstrap_servers} "
-                f"({_some(there)}). Create it, correct "
+                f"({_some(existing)}). Create it, correct "
                 f"sources.{self._source}.landing.kafka.topics, or give its user the right to "
                 "describe it; topic_pattern takes what there is",
             )
@@ -99,14 +99,14 @@ class Client:
     def _offsets(
         self, partitions: Sequence[TopicPartition], spec: Any
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """Offset and timestamp by partition; -1 where Kafka has none."""
+        """Offset and timestamp by partition; -1 if Kafka has none."""
         kafka = self._jvm.org.apache.kafka
         places = {place: kafka.common.TopicPartition(*place) for place in partitions}
         committed = kafka.clients.admin.ListOffsetsOptions(
             kafka.common.IsolationLevel.READ_COMMITTED
         )
-        asked = self._admin.listOffsets(dict.fromkeys(places.values(), spec), committed)
-        answers = asked.all().get()
+        request = self._admin.listOffsets(dict.fromkeys(places.values(), spec), committed)
+        answers = request.all().get()
         return {
             place: (int(answers[p].offset()), int(answers[p].timestamp()))
             for place, p in places.items()
@@ -122,7 +122,7 @@ def _some(names: Iterable[str], most: int = 5) -> str:
 _SECRET = re.compile(r"jaas|password|secret|token|credential|keystore\.key$", re.IGNORECASE)
 _ERRORS = "org.apache.kafka.common.errors"
 _DATA_LOSS = "data loss"
-_NO_ADDRESS = "No resolvable bootstrap urls"  # of a ConfigException, as other wrong options
+_NO_ADDRESS = "No resolvable bootstrap urls"  # message of a ConfigException
 _WHY: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
         (f"{_ERRORS}.AuthenticationException",),
@@ -176,7 +176,7 @@ def _is_data_loss(cause: Cause) -> bool:
 
 
 def _signs(cause: Cause) -> set[str]:
-    """What tells the kinds of `_WHY` apart: classes, and the two that have none."""
+    """The signs of `_WHY` in a cause: its classes, `_NO_ADDRESS`, `_DATA_LOSS`."""
     has_no_address = _NO_ADDRESS in cause.message
     return {
         *cause.classes,
@@ -186,7 +186,7 @@ def _signs(cause: Cause) -> set[str]:
 
 
 def failed(source: str, config: KafkaConfig, error: Exception) -> LandingError:
-    """The error of Kafka in words: what happened, and what to do; without secrets."""
+    """Kafka's error in one sentence with a remedy, without secrets."""
     chain = causes(error)
     shown = [cause for cause in chain if not cause.is_a("java.util.concurrent.ExecutionException")]
     what = "; ".join(dict.fromkeys(map(str, shown[-2:]))) or first_line(error)
@@ -203,7 +203,7 @@ def failed(source: str, config: KafkaConfig, error: Exception) -> LandingError:
 
 
 def without_secrets(text: str, config: KafkaConfig) -> str:
-    """A text in which no value of a secret option stands, whole or in part."""
+    """A text without the values of secret options and the quoted parts of these."""
     secrets: set[str] = set()
     for name, value in config.options.items():
         if _SECRET.search(name):
@@ -214,10 +214,9 @@ def without_secrets(text: str, config: KafkaConfig) -> str:
 
 
 class Explained:
-    """Turns Kafka's exceptions into a :class:`LandingError`; their own text may hold secrets.
+    """Turns Kafka's exceptions, whose text may hold secrets, into a :class:`LandingError`.
 
-    Where a block commits to a lake as well, the lake's exceptions stay what they are, and so do
-    those of a Spark that is gone.
+    If the block also writes to `lake`, exceptions of the lake and of a lost Spark pass unchanged.
     """
 
     def __init__(self, source: str, config: KafkaConfig, lake: Lake | None = None) -> None:
@@ -236,12 +235,12 @@ class Explained:
             raise failed(self._source, self._config, error) from None
 
     def _is_others(self, error: Exception) -> bool:
-        if self._lake is None or any(map(_is_of_kafka, causes(error))):
+        if self._lake is None or any(map(_is_kafka_error, causes(error))):
             return False
         return is_lost(error) or lake_error(error, self._lake.config) is not None
 
 
-def _is_of_kafka(cause: Cause) -> bool:
+def _is_kafka_error(cause: Cause) -> bool:
     return _is_data_loss(cause) or any(
         name.startswith(("org.apache.kafka.", "org.apache.spark.sql.kafka010."))
         for name in cause.classes

@@ -1,13 +1,12 @@
 """A landing from Kafka: the offsets of a day become landing rows.
 
 Day D of a partition is ``[end of D-1, end of D)``. The end is the first offset whose Kafka
-timestamp is at or after the day's end, or while there is none the end of what is committed.
-What a day was made of is recorded with its commit: from then on a closed day is these offsets
-and no others, the next day starts where it ended, and no offset lands twice or never. A day
-that was landed while it was open keeps its rows and takes what came since.
+timestamp is at or after the day's end; until there is one, the end of the committed records.
+The commit records the day's offsets. They never change for a closed day, and the next day starts
+at their end: every offset lands exactly once. A day that landed while it was open keeps its rows
+and adds the records since.
 
-Kafka is asked through its own AdminClient in Spark's JVM, which takes the very options that
-Spark's readers take: one client, one set of options.
+Offsets come from Kafka's AdminClient in Spark's JVM: it takes the options of Spark's readers.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import KafkaConfig
 from cdc_assets.cdc.errors import LandingError
-from cdc_assets.cdc.expected import expect
 from cdc_assets.cdc.lake import schemas
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import local_checkpoints
@@ -31,7 +29,7 @@ from cdc_assets.cdc.landing.kafka import read_offsets
 from cdc_assets.cdc.landing.kafka_client import Client, Explained
 from cdc_assets.cdc.landing.kafka_plan import (
     ONE_DAY,
-    Asked,
+    DayRequest,
     Found,
     KafkaDay,
     Range,
@@ -39,12 +37,13 @@ from cdc_assets.cdc.landing.kafka_plan import (
     plan,
 )
 from cdc_assets.cdc.landing.source import LANDING, LandingSource, stale_days
+from cdc_assets.cdc.reading_progress import expect
 
 Recorded = Mapping[date, KafkaDay]
 
 
 class KafkaLanding(LandingSource[KafkaDay]):
-    """Topics of a Kafka cluster; a day that landed after its end is closed and stays as it is."""
+    """Topics of a Kafka cluster; a day that landed after its end is closed and never changes."""
 
     kind = "kafka"
 
@@ -55,7 +54,7 @@ class KafkaLanding(LandingSource[KafkaDay]):
         return self.settings.landing.kafka
 
     def inputs(self, days: Sequence[date]) -> dict[date, Mapping[str, Any]]:
-        """A closed day, see :meth:`LandingSource.inputs`: into an open one more may come."""
+        """A closed day, see :meth:`LandingSource.inputs`; an open one may still grow."""
         return {day: {"closed": True} for day in days}
 
     def land(
@@ -66,14 +65,14 @@ class KafkaLanding(LandingSource[KafkaDay]):
         force: bool = False,
         allow_loss: bool = False,
     ) -> list[KafkaDay]:
-        """See :meth:`LandingSource.land`; `force` reads closed days again: the same offsets.
+        """See :meth:`LandingSource.land`; `force` reads closed days again, by the same offsets.
 
         Raises:
-            LandingError: Kafka can't be asked, or a day can't be landed whole and `allow_loss`
-                does not say otherwise.
+            LandingError: Kafka does not answer, or a day can't be landed whole and `allow_loss` is
+                false.
         """
         recorded = {
-            d: known for d, c in landed.items() if (known := KafkaDay.of_inputs(d, c.inputs))
+            d: known for d, c in landed.items() if (known := KafkaDay.from_inputs(d, c.inputs))
         }
         wanted = list(days) if force else stale_days(landed, self.inputs(days))
         if not allow_loss:
@@ -99,14 +98,14 @@ class KafkaLanding(LandingSource[KafkaDay]):
         self, lake: Lake, days: Sequence[date], recorded: Recorded, allow_loss: bool
     ) -> tuple[dict[date, KafkaDay], Found]:
         ends = {d: _millis(self.config.end_of(d)) for end in days for d in (end - ONE_DAY, end)}
-        # Before Kafka is asked: a day that ends meanwhile is closed the next time.
+        # Checked before Kafka answers: a day that ends meanwhile is closed by the next run.
         is_over = {day: not self.config.is_open(day) for day in days}
         with Client(lake.spark, self.source, self.kafka) as client:
             found = client.find(ends.values())
         found = self._ignore_future_timestamps(lake, found, recorded)
         known, planned = dict(recorded), {}
         for day in sorted(days):
-            asked = Asked(
+            request = DayRequest(
                 day=day,
                 start_ms=ends[day - ONE_DAY],
                 end_ms=ends[day],
@@ -114,36 +113,39 @@ class KafkaLanding(LandingSource[KafkaDay]):
                 is_first=day == self.config.start_date,
                 recorded=known,
             )
-            planned[day] = known[day] = plan(self.source, asked, found, allow_loss)
+            planned[day] = known[day] = plan(self.source, request, found, allow_loss)
         return planned, found
 
     def _ignore_future_timestamps(self, lake: Lake, found: Found, recorded: Recorded) -> Found:
         """Ignore future timestamps when finding a day's end offset.
 
-        Otherwise one wrong clock would stop the landing until its date has come. Kafka's index
-        gives only the first such record, so the records after it are searched.
+        Otherwise one wrong clock would stop the landing until its date. Kafka's index gives only
+        the first such record, so the records after it are searched.
         """
         now = _millis(datetime.now(timezone.utc))
-        at, look = _without_future(found, now)
-        if not look:
+        at, to_search = _without_future(found, now)
+        if not to_search:
             return replace(found, at=at)
-        for place, (first, end) in look.items():
+        for place, (first, end) in to_search.items():
             topic_id = found.ids[place[0]]
             landed = [r[1] for d in recorded.values() if (r := d.range_of(place, topic_id))]
-            look[place] = (max(first, found.first[place], *landed), end)
-        rows = read_offsets(lake.spark, self.source, self.kafka, {date(1970, 1, 1): look})
-        dated = F.unix_millis("timestamp")
+            to_search[place] = (max(first, found.first[place], *landed), end)
+        rows = read_offsets(lake.spark, self.source, self.kafka, {date(1970, 1, 1): to_search})
+        timestamp_ms = F.unix_millis("timestamp")
         instants = [instant for instant in at if instant <= now]
         with Explained(self.source, self.kafka):
-            honest = (
-                rows.where(dated <= now)
+            first_offsets = (
+                rows.where(timestamp_ms <= now)
                 .groupBy("topic", "partition")
                 .agg(
-                    *(F.min(F.when(dated >= i, F.col("offset"))).alias(f"at_{i}") for i in instants)
+                    *(
+                        F.min(F.when(timestamp_ms >= i, F.col("offset"))).alias(f"at_{i}")
+                        for i in instants
+                    )
                 )
                 .collect()
             )
-        for row in honest:
+        for row in first_offsets:
             for instant in instants:
                 place = (row.topic, row.partition)
                 if at[instant][place][0] < 0 and row[f"at_{instant}"] is not None:
@@ -172,7 +174,7 @@ class KafkaLanding(LandingSource[KafkaDay]):
     def _rows(
         self, lake: Lake, head: int | None, new: Recorded, recorded: Recorded, found: Found
     ) -> DataFrame:
-        """The rows of some days: what an open day has already, and the rest from Kafka."""
+        """The rows of some days: the landed rows of open days, and the rest from Kafka."""
         to_read: dict[date, dict[TopicPartition, Range]] = {}
         frames = []
         for day, planned in new.items():
@@ -194,9 +196,9 @@ class KafkaLanding(LandingSource[KafkaDay]):
             rows = rows.unionByName(frame)
         return rows
 
-    def _refuse_less(self, stands: DataFrame, rows: DataFrame, days: Sequence[date]) -> None:
-        """A topic that was compacted since has fewer records than were landed."""
-        landed, again = _count_by_day(stands, days), _count_by_day(rows, days)
+    def _refuse_less(self, stored: DataFrame, rows: DataFrame, days: Sequence[date]) -> None:
+        """Refuse days with fewer records than landed, as after compaction."""
+        landed, again = _count_by_day(stored, days), _count_by_day(rows, days)
         less = [
             f"{d}: {landed[d]} landed, {again.get(d, 0)} left"
             for d in days
@@ -216,17 +218,17 @@ Places = dict[TopicPartition, tuple[int, int]]  # offset and timestamp of a reco
 def _without_future(
     found: Found, now: int
 ) -> tuple[dict[int, Places], dict[TopicPartition, Range]]:
-    """The offsets at instants without those of records from the future, and where to search."""
+    """The offsets at instants without records from the future, and the ranges to search."""
     at = {instant: dict(places) for instant, places in found.at.items()}
-    look: dict[TopicPartition, Range] = {}
+    to_search: dict[TopicPartition, Range] = {}
     for instant, places in at.items():
         for place, (offset, timestamp) in list(places.items()):
             if offset >= 0 and timestamp > now:
                 places[place] = (-1, -1)
                 if instant <= now:
-                    first = min(offset, look.get(place, (offset, 0))[0])
-                    look[place] = (first, found.end[place])
-    return at, look
+                    first = min(offset, to_search.get(place, (offset, 0))[0])
+                    to_search[place] = (first, found.end[place])
+    return at, to_search
 
 
 def _millis(instant: datetime) -> int:
@@ -234,14 +236,14 @@ def _millis(instant: datetime) -> int:
 
 
 def _only(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFrame:
-    """The rows of some partitions, below an offset each."""
+    """The rows of these partitions below an offset of each."""
     wanted = rows.sparkSession.createDataFrame(
         [(topic, partition, end) for (topic, partition), end in below.items()],
-        "of_topic string, of_partition int, below bigint",
+        "wanted_topic string, wanted_partition int, below bigint",
     )
     is_wanted = (
-        (F.col("topic") == F.col("of_topic"))
-        & (F.col("partition") == F.col("of_partition"))
+        (F.col("topic") == F.col("wanted_topic"))
+        & (F.col("partition") == F.col("wanted_partition"))
         & (F.col("offset") < F.col("below"))
     )
     wanted_rows = rows.join(F.broadcast(wanted), is_wanted, "left_semi")

@@ -18,13 +18,13 @@ from cdc_assets.cdc.lake.json_values import instant_text, texts_of
 LINE_BYTES = "cdc-assets.line-bytes"
 KEPT_BYTES = 1 << 20  # of a record or a line that is too long
 _BYTE_ORDER_MARK = "\ufeff".encode()
-# A longer text in a line is no JSON for Spark's parser; it counts in UTF-16, as Java does.
+# Spark's parser rejects longer texts; it counts UTF-16 code units, as Java does.
 _TEXT_LIMIT = 20_000_000
 
 
 @dataclass(frozen=True)
 class LandedRecord:
-    """A row of `landing`: a Kafka record, or a line that is none (`topic` is null)."""
+    """A row of `landing`: a Kafka record, or another line (`topic` is null)."""
 
     landing_date: date
     topic: str | None
@@ -44,18 +44,17 @@ class LandedRecord:
 
 
 def landed_line(record: LandedRecord, **more: Any) -> bytes | None:
-    """The line, without its end, that lands as this record: the same bytes in each column.
+    """The line, without its newline, that lands as this record: the same bytes in each column.
 
-    A line that is not a record is itself. What came in a Parquet file without a place in Kafka was
-    no line: it becomes one that lacks its place, too. Other characters than printable ones are
-    escaped.
+    A line that is not a record is returned as it is. A row of a Parquet file without a place in
+    Kafka becomes a line without one. Characters that are not printable are escaped.
 
     Args:
         record: a row of `landing`.
-        more: members that the landing passes over, for whoever reads the line.
+        more: members for readers of the line, which the landing ignores.
 
     Returns:
-        Null for a record that no line can hold: its key or value is too long.
+        None for a record whose key or value is too long for a line.
     """
     if record.topic is None and not (record.file or "").endswith(".parquet"):
         return record.value
@@ -63,7 +62,7 @@ def landed_line(record: LandedRecord, **more: Any) -> bytes | None:
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
-        "timestamp": _sent(record),
+        "timestamp": _timestamp(record),
         "timestampType": record.timestamp_type,
         **texts_of("key", record.key),
         **texts_of("value", record.value),
@@ -81,8 +80,8 @@ def _is_too_long(value: object) -> bool:
     return len(value) + sum(character > "\uffff" for character in value) > _TEXT_LIMIT
 
 
-def _sent(record: LandedRecord) -> int | str | None:
-    """The timestamp in ms, as Kafka has it; as text where a landed file said more, or less."""
+def _timestamp(record: LandedRecord) -> int | str | None:
+    """The timestamp in ms; text if it is negative or has fractions of a ms, as in a landed file."""
     micros = record.timestamp_us
     if micros is None or micros < 0 or micros % 1000:
         return record.timestamp
@@ -90,7 +89,7 @@ def _sent(record: LandedRecord) -> int | str | None:
 
 
 def _escaped(text: str) -> str:
-    """JSON text in which a terminal finds nothing to act on."""
+    """JSON text without control characters for a terminal."""
     if text.isprintable():
         return text
     return re.sub(r"[^\x20-\x7e]", lambda found: _escape(found[0]), text)
@@ -101,11 +100,11 @@ def _escape(character: str) -> str:
 
 
 def write_lines(lines: Iterable[bytes], out: IO[bytes]) -> int:
-    """Write lines of :func:`landed_line`; how many there were."""
+    """Write lines of :func:`landed_line`; returns their number."""
     count = 0
     for count, line in enumerate(lines, 1):
         if count == 1 and line.startswith(_BYTE_ORDER_MARK):
-            out.write(b"\n")  # Spark takes it off a file's beginning; empty lines are not records
+            out.write(b"\n")  # Spark strips the mark at a file's start; empty lines are ignored
         out.write(line)
         out.write(b"\n")
     return count
@@ -113,12 +112,12 @@ def write_lines(lines: Iterable[bytes], out: IO[bytes]) -> int:
 
 @contextmanager
 def new_file(file: Path) -> Iterator[IO[bytes]]:
-    """A file that is there whole or not at all, and replaces no other.
+    """A new file, created atomically at the end of the block.
 
-    Until then its name begins with a dot, as of files that the landing passes over.
+    Until then its name begins with a dot, which the landing ignores.
 
     Raises:
-        FileExistsError: there is such a file.
+        FileExistsError: the file exists.
     """
     part = file.with_name(f".{file.name}.{os.getpid()}")
     try:

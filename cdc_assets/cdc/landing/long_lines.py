@@ -1,7 +1,7 @@
-"""Landed lines that are too long to be read, found before Spark meets them.
+"""Landed lines that are too long for Spark, found before Spark reads them.
 
-Spark holds a line in memory: one of a compressed file that never ends would end the JVM. What is
-kept of such a line is its beginning, and how long it is; it lands as a line that is no record.
+Spark holds a line in memory: an endless line of a compressed file would end the JVM. Only the
+beginning and the length of such a line land, as a line that is not a record.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.landing.files import LandedDay, open_landed
 from cdc_assets.cdc.landing.lines import KEPT_BYTES, LINE_BYTES
 
-_BLOCK = 1 << 20  # no line within a block is long
-_DEFLATED = 1032  # bytes that one of a gzip file can stand for, at most
+_BLOCK = 1 << 20  # a line within one block is never too long
+_DEFLATED = 1032  # gzip's maximum compression ratio
 
 
 @dataclass(frozen=True)
 class LongLine:
-    """A line that is not read: where it stands, its beginning and its bytes."""
+    """A line that is too long: its day and file, its beginning and its size in bytes."""
 
     day: date
     file: str
@@ -40,14 +40,14 @@ class LongLine:
 def without_long_lines(
     spark: SparkSession, source: str, days: Sequence[LandedDay], most: int
 ) -> Iterator[tuple[list[LandedDay], list[LongLine]]]:
-    """The days with copies in the place of files that have lines of more than `most` bytes.
+    """The days, with copies of the files that have lines of more than `most` bytes.
 
-    The copies, which are without these lines, are there within the block. Most files are too small
-    to have such a line; of others each byte is looked at, once more than Spark does.
+    The copies lack these lines and exist within the block. Most files are too small for such a
+    line; the others are read once before Spark reads them.
 
     Raises:
-        LandingError: there is such a line, and Spark's executors are on other machines, which find
-            no copy.
+        LandingError: there is such a line, and Spark's executors run on other machines, which
+            have no copy.
     """
     suspects = {
         path
@@ -114,11 +114,11 @@ def _copy(path: str, folder: Path, most: int) -> str:
 def _walk(
     stream: IO[bytes], most: int, see: Callable[[bytes, int], None], out: IO[bytes] | None
 ) -> None:
-    """Go through the lines of a stream a block at a time: long ones are seen, others written."""
-    held, size = bytearray(), 0  # the beginning of the line that is under way, and its bytes
+    """Read lines block by block: pass long ones to `see`, write the others to `out`."""
+    held, size = bytearray(), 0  # the beginning of the unfinished line, and its size
 
     def end(rest: bytes) -> None:
-        """The line under way ends with these bytes, its newline among them."""
+        """End the unfinished line with these bytes, including the newline."""
         nonlocal size
         whole = size + len(rest)
         if whole - 1 > most:

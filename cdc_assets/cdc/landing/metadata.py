@@ -1,4 +1,4 @@
-"""What is shown of a landed day."""
+"""Materialization metadata of a landed day."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 def landing_day(landed: LandedDay | KafkaDay, records: int, is_open: bool) -> dict[str, Any]:
     """Files or offsets, and records.
 
-    Offsets without a record are those that compaction, aborted transactions or the marks of
-    transactions left.
+    Compaction, aborted transactions and transaction marks leave offsets without a record.
 
     Args:
-        landed: what the day was made of.
-        records: how many landed.
-        is_open: whether the day is not over; Kafka's days know when they were closed.
+        landed: the day's files or offsets.
+        records: the number of landed records.
+        is_open: whether the day is not over; unused for a day from Kafka, which records it.
     """
     if isinstance(landed, KafkaDay):
         lost = sum(end - start for start, end in landed.lost.values())

@@ -1,4 +1,4 @@
-"""What a landing is, whatever its records come from."""
+"""The interface of a source's landing."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
 
-LOST = "lost"  # of a landed day: what its files no longer had, and `--allow-loss` gave up
+LOST = "lost"  # input of a landed day: records that its files lacked, given up by `--allow-loss`
 LANDING = "landing"
 _NOT_LANDED = DayCommit(0)
 
-LandedT = TypeVar("LandedT")  # what a landed day was made of: files, or offsets
+LandedT = TypeVar("LandedT")  # the files or offsets of a landed day
 
 
 class LandingSource(ABC, Generic[LandedT]):
-    """Where the records of a source come from.
+    """The landing of a source: files or Kafka.
 
     Args:
         config: cdc.yaml.
         source: the source's name.
     """
 
-    kind: ClassVar[str]  # as Dagster shows it: `file`, `kafka`
+    kind: ClassVar[str]  # shown by Dagster: `file`, `kafka`
 
     def __init__(self, config: Config, source: str) -> None:
         self.config, self.source = config, source
@@ -34,7 +34,7 @@ class LandingSource(ABC, Generic[LandedT]):
 
     @abstractmethod
     def inputs(self, days: Sequence[date]) -> dict[date, Mapping[str, Any]]:
-        """What a commit of these days would record now, found without Spark.
+        """The inputs that a commit of these days would record now, found without Spark.
 
         Raises:
             OSError: a folder can't be listed.
@@ -50,20 +50,20 @@ class LandingSource(ABC, Generic[LandedT]):
         force: bool = False,
         allow_loss: bool = False,
     ) -> list[LandedT]:
-        """Land those of the days that are not landed as they are now, in one commit.
+        """Land the days that have not landed in their present state, in one commit.
 
         Args:
-            lake: where to; it has the table `landing`.
-            landed: the days of `landing`, read before anything else was looked at.
+            lake: the lake; it has the table `landing`.
+            landed: the days of `landing`, read before everything else.
             days: the days, landed together or not at all.
-            force: land days again that are landed.
-            allow_loss: go on where the source no longer has what a day should hold.
+            force: also land days again that have landed.
+            allow_loss: continue if the source has lost records of a day.
 
         Returns:
-            What every day asked for was made of.
+            The files or offsets of each day.
 
         Raises:
-            LandingError: the source can't be read, or less is left of a day than landed.
+            LandingError: the source can't be read, or has lost records of a landed day.
         """
 
 
@@ -72,7 +72,7 @@ def stale_days(
 ) -> list[date]:
     """The days that have not landed, or landed from something else.
 
-    A commit may record more than the inputs, such as what was given up with `--allow-loss`.
+    A commit may record more than the inputs, such as records given up with `--allow-loss`.
     """
     return [
         day

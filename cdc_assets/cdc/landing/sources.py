@@ -1,4 +1,4 @@
-"""The landing of a source, by what its configuration names."""
+"""The landing of a source, by its configuration."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Records whose schemas are in a schema registry: found, kept in the lake, decoded by Spark."""
+"""Schema registries: fetch and cache the schemas of records, decode the records in Spark."""

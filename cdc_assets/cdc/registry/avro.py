@@ -1,13 +1,13 @@
 """An Avro schema of a registry → how Spark decodes it, and what Kafka Connect would say of it.
 
-Logical types are taken out of what Spark decodes by: values are then those that Kafka Connect's
-JSON converter writes (bytes of a decimal in base64, numbers of days and microseconds), and are read
-as those, by the schema that the converter would have written beside them. Members that JSON writes
-in another way, bytes and fractions, become what a JSON text of them is read as.
+The reader schema has no logical types: decoded values are those that Kafka Connect's JSON converter
+writes (bytes of a decimal in base64, numbers of days and microseconds), and are read by the schema
+that the converter would have written beside them. Bytes and fractions, which JSON writes in another
+way, become what their JSON text is read as.
 
-Spark decodes some bytes that no writer of Avro writes: text that is not UTF-8, an `int` of more
-than 32 bits, of which it drops the upper ones, a `boolean` that is neither 0 nor 1. So an `int` is
-decoded as a `long`, a `boolean` as its byte, and such values are found.
+Spark accepts bytes that no Avro writer produces: text that is not UTF-8, an `int` of more than 32
+bits (it drops the upper ones), a `boolean` that is neither 0 nor 1. To detect such values, an `int`
+is decoded as a `long` and a `boolean` as its byte.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ from cdc_assets.cdc.sqltext import Sql, base64_of, case, literal
 
 
 class SchemaError(ValueError):
-    """Raised when a schema can't be read; the message says what it is that can't."""
+    """Raised when a schema can't be read; the message names the unreadable part."""
 
 
 class OverLimitError(SchemaError):
-    """Raised when a schema asks for more than any table's does: levels, types or references."""
+    """Raised when a schema exceeds a limit of levels, types or references."""
 
 
-# No honest schema meets these: its types become columns, and all of them stand in each plan.
+# Far above any real table: each type becomes a column, and every plan lists all of them.
 DEEPEST, MOST_TYPES, MOST_REFERENCES = 200, 20_000, 1_000
 
 Expression = Callable[[Sql], Sql]
 
 
 class AvroSchema(NamedTuple):
-    """`reader`: the Avro schema that values are decoded by; `connect`: Kafka Connect's of them.
+    """`reader` is the Avro schema that decodes values; `connect` is Kafka Connect's schema of them.
 
-    `in_json` makes of a decoded value one whose VARIANT is that of its JSON; None where it is so.
-    `is_misfit` is true of a decoded value that the schema can't have; None where there is none.
+    `in_json` turns a decoded value into one whose VARIANT equals that of its JSON; None where the
+    decoded value already does. `is_misfit` is true for a decoded value outside the schema; None
+    where the type has no such value.
     """
 
     reader: Any
@@ -47,7 +48,7 @@ class AvroSchema(NamedTuple):
     is_misfit: Expression | None = None
 
 
-# Avro: Connect's JSON.
+# Avro type → Kafka Connect type
 _PRIMITIVES = {
     "boolean": "boolean",
     "int": "int32",
@@ -57,7 +58,7 @@ _PRIMITIVES = {
     "bytes": "bytes",
     "string": "string",
 }
-# What a writer that is no Kafka Connect says of its values, in Connect's and Debezium's names.
+# Logical types, which writers other than Kafka Connect use → names of Connect and Debezium
 _LOGICAL = {
     ("bytes", "decimal"): "org.apache.kafka.connect.data.Decimal",
     ("fixed", "decimal"): "org.apache.kafka.connect.data.Decimal",
@@ -75,7 +76,7 @@ _BOOLEAN = "cdc_assets.Boolean"
 
 
 def _number(value: Sql) -> Sql:
-    """JSON's 1.0 is a decimal, not a double; NaN and the infinities, which it lacks, are texts."""
+    """A fraction as JSON has it: 1.0 is a decimal, NaN and the infinities are texts."""
     text = f"CAST({value} AS string)"
     return f"coalesce(try_parse_json({text}), CAST({text} AS variant))"
 
@@ -84,7 +85,7 @@ def _is_true(byte: Sql) -> Sql:
     return f"{byte} = X'01'"
 
 
-# What JSON writes in another way than Avro.
+# Types that JSON writes in another way than Avro
 _IN_JSON: Mapping[str, Expression] = {
     "boolean": _is_true,
     "bytes": base64_of,
@@ -117,18 +118,18 @@ def read_avro(text: str, references: Sequence[str] = ()) -> AvroSchema:
 
     Args:
         text: the schema's JSON, or the bare name of a type.
-        references: schemas that it names types of, each after those that it names itself.
+        references: schemas whose types it uses, dependencies first.
 
     Raises:
-        SchemaError: it is no Avro schema, names an unknown type or itself, or has a union of
-            several types, which no column can have.
-        OverLimitError: it nests deeper than :data:`DEEPEST` levels, or has more types than
-            :data:`MOST_TYPES`, each counted where it is named.
+        SchemaError: it is no Avro schema, refers to an unknown type or to itself, or has a union
+            of several types, which no column can hold.
+        OverLimitError: it nests deeper than :data:`DEEPEST` levels, or has more than
+            :data:`MOST_TYPES` types, counted at each use.
     """
     types = _Types()
     for reference in references:
         types.read(_document(reference), "", "")
-    # A reference's types are defined where the schema first names them.
+    # The reader schema defines a reference's types at their first use.
     types.defined.clear()
     return types.read(_document(text), "", "the schema")
 
@@ -176,29 +177,29 @@ class _Types:
             items = self.read(schema.get("items"), namespace, f"{where}, items")
             return AvroSchema(
                 {"type": "array", "items": items.reader},
-                {"type": "array", "items": items.connect, **_said(schema)},
-                items.in_json and _of_each("transform({}, x -> {})", items.in_json),
-                items.is_misfit and _of_each("exists({}, x -> {})", items.is_misfit),
+                {"type": "array", "items": items.connect, **_attributes(schema)},
+                items.in_json and _for_each("transform({}, x -> {})", items.in_json),
+                items.is_misfit and _for_each("exists({}, x -> {})", items.is_misfit),
             )
         if kind == "map":
             values = self.read(schema.get("values"), namespace, f"{where}, values")
-            connect = {"type": "map", "keys": _of("string"), "values": values.connect}
+            connect = {"type": "map", "keys": _connect_type("string"), "values": values.connect}
             return AvroSchema(
                 {"type": "map", "values": values.reader},
-                {**connect, **_said(schema)},
-                values.in_json and _of_each("transform_values({}, (_, x) -> {})", values.in_json),
-                _of_map(values.is_misfit),
+                {**connect, **_attributes(schema)},
+                values.in_json and _for_each("transform_values({}, (_, x) -> {})", values.in_json),
+                _map_misfit(values.is_misfit),
             )
         if kind in ("record", "error", "enum", "fixed"):
             return self._definition(schema, namespace, where)
         named = self._named(str(kind), namespace, where)
-        return named._replace(connect={**named.connect, **_said(schema)})
+        return named._replace(connect={**named.connect, **_attributes(schema)})
 
     def _named(self, name: str, namespace: str, where: str) -> AvroSchema:
         if name in _PRIMITIVES:
             return AvroSchema(
                 self._primitive(name),
-                _of(_PRIMITIVES[name]),
+                _connect_type(_PRIMITIVES[name]),
                 _IN_JSON.get(name),
                 _IS_MISFIT.get(name),
             )
@@ -208,11 +209,11 @@ class _Types:
             raise SchemaError(f"{where}: {name} is no type of Avro and not defined before")
         if full in self._open:
             raise SchemaError(f"{where}: {full} holds itself, which no column can")
-        definition, of_namespace = self._sources[full]
-        return self._definition(definition, of_namespace, where)
+        definition, own_namespace = self._sources[full]
+        return self._definition(definition, own_namespace, where)
 
     def _primitive(self, name: str) -> Any:
-        """What values are decoded as: the same bytes for all that a writer writes."""
+        """The type that decodes values: it reads the same bytes as the written type."""
         if name != "boolean":
             return "long" if name == "int" else name
         if _BOOLEAN in self.defined:
@@ -231,19 +232,19 @@ class _Types:
         self._open.append(full)
         read = self._parts(schema, inner, where)
         self._open.pop()
-        # Avro wants a type defined once, and named from then on.
+        # Avro allows one definition of a type; later uses name it.
         reader: Any = full if full in self.defined else {**read.reader, "name": full}
         self.defined.add(full)
-        return read._replace(reader=reader, connect={**read.connect, **_said(schema)})
+        return read._replace(reader=reader, connect={**read.connect, **_attributes(schema)})
 
     def _parts(self, schema: Mapping[str, Any], namespace: str, where: str) -> AvroSchema:
         kind = schema["type"]
         if kind == "enum":
-            return AvroSchema({"type": "enum", "symbols": schema.get("symbols")}, _of("string"))
+            reader = {"type": "enum", "symbols": schema.get("symbols")}
+            return AvroSchema(reader, _connect_type("string"))
         if kind == "fixed":
-            return AvroSchema(
-                {"type": "fixed", "size": schema.get("size")}, _of("bytes"), base64_of
-            )
+            reader = {"type": "fixed", "size": schema.get("size")}
+            return AvroSchema(reader, _connect_type("bytes"), base64_of)
         readers, connects, members, misfits = [], [], {}, {}
         fields = schema.get("fields") or ()
         if not isinstance(fields, list | tuple):
@@ -258,9 +259,8 @@ class _Types:
             connects.append({**doc, **read.connect, "field": name})
             members[name], misfits[name] = read.in_json, read.is_misfit
         struct = {"type": "struct", "fields": connects, "optional": False}
-        return AvroSchema(
-            {"type": "record", "fields": readers}, struct, _of_members(members), _of_any(misfits)
-        )
+        reader = {"type": "record", "fields": readers}
+        return AvroSchema(reader, struct, _record_json(members), _record_misfit(misfits))
 
     def _union(self, schema: list[Any], namespace: str, where: str) -> AvroSchema:
         kinds = [kind for kind in schema if not _is_null(kind)]
@@ -272,43 +272,43 @@ class _Types:
         return read._replace(reader=readers, connect=connect)
 
 
-def _of_each(function: str, of_item: Expression) -> Expression:
-    """A function of Spark's that applies an expression to each item."""
-    return lambda items: function.format(items, of_item("x"))
+def _for_each(function: str, item_sql: Expression) -> Expression:
+    """A higher-order function that applies an expression to each item."""
+    return lambda items: function.format(items, item_sql("x"))
 
 
-def _of_map(of_value: Expression | None) -> Expression:
-    """As `is_misfit`, of a map, whose keys are text."""
+def _map_misfit(value_misfit: Expression | None) -> Expression:
+    """`is_misfit` of a map, whose keys are text."""
 
     def is_misfit(value: Sql) -> Sql:
-        of_keys = f"exists(map_keys({value}), x -> {_is_no_utf8('x')})"
-        if of_value is None:
-            return of_keys
-        return f"{of_keys} OR exists(map_values({value}), x -> {of_value('x')})"
+        keys_misfit = f"exists(map_keys({value}), x -> {_is_no_utf8('x')})"
+        if value_misfit is None:
+            return keys_misfit
+        return f"{keys_misfit} OR exists(map_values({value}), x -> {value_misfit('x')})"
 
     return is_misfit
 
 
-def _of_any(members: Mapping[str, Expression | None]) -> Expression | None:
-    """As `is_misfit`, of a record with these members."""
-    told = {name: of_member for name, of_member in members.items() if of_member}
-    if not told:
+def _record_misfit(members: Mapping[str, Expression | None]) -> Expression | None:
+    """`is_misfit` of a record with these members."""
+    checked = {name: member_sql for name, member_sql in members.items() if member_sql}
+    if not checked:
         return None
     return lambda value: " OR ".join(
-        f"({of_member(f'{value}.{quote(name)}')})" for name, of_member in told.items()
+        f"({member_sql(f'{value}.{quote(name)}')})" for name, member_sql in checked.items()
     )
 
 
-def _of_members(members: Mapping[str, Expression | None]) -> Expression | None:
-    """As `in_json`, of a record with these members."""
+def _record_json(members: Mapping[str, Expression | None]) -> Expression | None:
+    """`in_json` of a record with these members."""
     if not any(members.values()):
         return None
 
     def in_json(value: Sql) -> Sql:
         parts = []
-        for name, of_member in members.items():
+        for name, member_sql in members.items():
             member = f"{value}.{quote(name)}"
-            parts += [literal(name), of_member(member) if of_member else member]
+            parts += [literal(name), member_sql(member) if member_sql else member]
         return case((f"{value} IS NOT NULL", f"named_struct({', '.join(parts)})"))
 
     return in_json
@@ -318,26 +318,29 @@ def _is_null(kind: Any) -> bool:
     return kind == "null" or (isinstance(kind, dict) and kind.get("type") == "null")
 
 
-def _of(kind: str) -> dict[str, Any]:
+def _connect_type(kind: str) -> dict[str, Any]:
     return {"type": kind, "optional": False}
 
 
-def _said(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What a schema says beside its type: name, version and parameters of Connect's."""
-    said = {}
+def _attributes(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes beside the type: Connect's name, version, parameters and doc."""
+    attributes = {}
     for name in ("name", "version", "parameters", "doc"):
         if (value := schema.get(f"connect.{name}")) is not None:
-            said[name] = value
+            attributes[name] = value
     logical, kind = schema.get("logicalType"), schema.get("type")
     if schema.get("connect.type") in ("int8", "int16"):
-        said["type"] = schema["connect.type"]
-    if "name" not in said and (connect := _LOGICAL.get((str(kind), str(logical)))) is not None:
-        said["name"] = connect
+        attributes["type"] = schema["connect.type"]
+    if (
+        "name" not in attributes
+        and (connect := _LOGICAL.get((str(kind), str(logical)))) is not None
+    ):
+        attributes["name"] = connect
     if logical == "decimal":
-        own = said.get("parameters")
+        own = attributes.get("parameters")
         parameters = {"scale": str(schema.get("scale", 0))}
         # Kafka Connect's converters write 64 where no precision is known.
         if isinstance(schema.get("precision"), int) and schema["precision"] != _NO_PRECISION:
             parameters["connect.decimal.precision"] = str(schema["precision"])
-        said["parameters"] = {**parameters, **(own if isinstance(own, dict) else {})}
-    return said
+        attributes["parameters"] = {**parameters, **(own if isinstance(own, dict) else {})}
+    return attributes

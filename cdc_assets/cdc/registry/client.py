@@ -1,4 +1,4 @@
-"""The schemas of some ids: of a registry that is asked, or of its answers in a folder."""
+"""Schemas by id, from a registry over HTTP or from its answers saved in a folder."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from cdc_assets.cdc.config import RegistryConfig
 from cdc_assets.cdc.errors import RegistryError
 from cdc_assets.cdc.registry.avro import DEEPEST, MOST_REFERENCES
-from cdc_assets.cdc.registry.saved import SavedAnswers
-from cdc_assets.cdc.registry.served import served
+from cdc_assets.cdc.registry.file_registry import FileRegistry
+from cdc_assets.cdc.registry.http_registry import http_registry
 
 AVRO, JSON = "AVRO", "JSON"
 
@@ -20,7 +20,7 @@ class Registry(Protocol):
     """A registry with Confluent's interface."""
 
     def ask(self, *path: str) -> Mapping[str, Any] | None:
-        """An answer that has a schema; None where the registry has none at this path.
+        """The answer with a schema at a path; None where the registry has none.
 
         Args:
             path: its parts, as in ``("schemas", "ids", "7")``, which may hold any characters.
@@ -30,7 +30,7 @@ class Registry(Protocol):
         """
 
     def inventory(self) -> str | None:
-        """What it holds, in a few words; None where that is nothing.
+        """A few words on its contents; None if it is empty.
 
         Raises:
             RegistryError: it does not answer, or not as a registry.
@@ -42,10 +42,10 @@ class Registry(Protocol):
 
 @dataclass(frozen=True)
 class RegistrySchema:
-    """What a registry has under an id.
+    """A schema of a registry.
 
-    `kind` is AVRO, JSON or PROTOBUF; `references` are the texts of schemas that `text` names types
-    of, each after those that it names itself; without them where they are too many.
+    `kind` is AVRO, JSON or PROTOBUF; `references` are the texts of schemas whose types `text` uses,
+    dependencies first; empty where there are too many.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class RegistrySchema:
 def fetch_schemas(
     source: str, config: RegistryConfig, ids: Sequence[str]
 ) -> dict[str, RegistrySchema]:
-    """The schemas of some ids, without those that the registry does not have.
+    """The schemas with these ids; ids that the registry lacks are left out.
 
     Args:
         source: named in errors.
@@ -69,12 +69,12 @@ def fetch_schemas(
     """
     found = {}
     with _opened(source, config) as registry:
-        asked = _References(registry)
+        resolver = _References(registry)
         for schema_id in ids:
             kind = "ids" if schema_id.isdigit() else "guids"
             answer = registry.ask("schemas", kind, schema_id)
             if answer is not None:
-                references = asked.of(answer)
+                references = resolver.resolve(answer)
                 found[schema_id] = RegistrySchema(
                     answer.get("schemaType") or AVRO,
                     answer["schema"],
@@ -85,7 +85,7 @@ def fetch_schemas(
 
 
 def inventory(source: str, config: RegistryConfig) -> str | None:
-    """What a registry holds, in a few words; None where that is nothing.
+    """A few words on a registry's contents; None if it is empty.
 
     Args:
         source: named in errors.
@@ -100,27 +100,27 @@ def inventory(source: str, config: RegistryConfig) -> str | None:
 
 def _opened(source: str, config: RegistryConfig) -> AbstractContextManager[Registry]:
     if config.files is not None:
-        return nullcontext(SavedAnswers.of(source, config.files))
-    return served(source, config)
+        return nullcontext(FileRegistry.open(source, config.files))
+    return http_registry(source, config)
 
 
 Path = tuple[str, ...]
 
 
 class _References:
-    """The schemas that others refer to; each is asked for once."""
+    """Referenced schemas; each is requested once."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._known: dict[Path, Mapping[str, Any]] = {}
 
-    def of(self, answer: Mapping[str, Any]) -> tuple[str, ...] | None:
-        """The texts of those that an answer refers to, each behind those that it refers to itself.
+    def resolve(self, answer: Mapping[str, Any]) -> tuple[str, ...] | None:
+        """The texts of the schemas that an answer refers to, dependencies first.
 
-        None where there are more than :data:`MOST_REFERENCES`, or more than :data:`DEEPEST` refer
-        to one another.
+        None where there are more than :data:`MOST_REFERENCES`, or a chain of more than
+        :data:`DEEPEST`.
         """
-        done: dict[Path, None] = {}  # in the order in which they are complete
+        done: dict[Path, None] = {}  # dependencies first
         open_: list[tuple[Path | None, Iterator[Path]]] = [(None, _paths(answer))]
         while open_:
             own, rest = open_[-1]
@@ -136,10 +136,10 @@ class _References:
                 continue
             if len(done) + len(open_) > MOST_REFERENCES or len(open_) > DEEPEST:
                 return None
-            open_.append((path, _paths(self._asked(path))))
+            open_.append((path, _paths(self._fetched(path))))
         return tuple(str(self._known[path]["schema"]) for path in done)
 
-    def _asked(self, path: Path) -> Mapping[str, Any]:
+    def _fetched(self, path: Path) -> Mapping[str, Any]:
         if path not in self._known:
             found = self._registry.ask(*path)
             if found is None:

@@ -1,14 +1,13 @@
-"""Records in the wire formats of schema registries → the documents that Kafka Connect would have
-sent as JSON.
+"""Records in the wire formats of schema registries → documents of Kafka Connect's JSON converter.
 
-A record that was written with a schema registry becomes the VARIANT of ``{"payload":…}``, what
-Kafka Connect's JSON converter would have written, and is read as any other from there on; its
-schema is known by the registry's id, and read once.
+A record that was written with a schema registry becomes the VARIANT of ``{"payload":…}``, as Kafka
+Connect's JSON converter would have written it, and is then read like any other record. Its schema
+is identified by the registry's id and read once.
 
-An Avro value is decoded together with eight bytes behind it: only where these come out as they went
-in, the schema has read all of the value, and nothing but it. Spark reads bytes that do not fit as
-null; what it reads and should not, :mod:`~cdc_assets.cdc.registry.avro` finds. What a JSON Schema
-describes is JSON already, exactly one document.
+An Avro value is decoded together with eight marker bytes behind it: they come out unchanged only if
+the schema consumed exactly the value. Spark reads bytes that do not fit as null;
+:mod:`~cdc_assets.cdc.registry.avro` detects values that Spark accepts and Avro does not allow. A
+value with a JSON Schema is JSON already, exactly one document.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ from cdc_assets.cdc.values.strict_json import document_in, with_strict_json
 Part = Literal["key", "value"]
 PARTS: tuple[Part, ...] = ("key", "value")
 _END = "1bcdca55e75e4d00"  # hexadecimal
-# Serializers that keep ids out of the bytes write them here: Confluent's a 0 and four bytes, or a 1
-# and the sixteen of a GUID; Apicurio's eight bytes.
+# Headers with the schema id. Confluent: a 0 and four bytes, or a 1 and the sixteen of a GUID;
+# Apicurio: eight bytes.
 _CONFLUENT, _APICURIO = "__{}_schema_id", "apicurio.{}.contentId"
 
 
 def schema_id_of(part: Part) -> Sql:
-    """The registry's id (STRING) that a record says of its key or value; null without one."""
+    """The registry's schema id (STRING) of a record's key or value; null without one."""
     return f"coalesce({_id_in_header(part)}, {_id_in_bytes(part)})"
 
 
@@ -55,12 +54,12 @@ def _id_in_header(part: Part) -> Sql:
     confluent, apicurio = (header(name.format(part)) for name in (_CONFLUENT, _APICURIO))
     digits = f"lower(hex(substring({confluent}, 2)))"
     guid = f"regexp_replace({digits}, '(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-')"
-    of_header = case(
+    header_id = case(
         (f"length({confluent}) = 5 AND startswith({confluent}, X'00')", number_in(confluent)),
         (f"length({confluent}) = 17 AND startswith({confluent}, X'01')", guid),
         (f"length({apicurio}) = 8", f"conv(hex({apicurio}), 16, 10)"),
     )
-    return case((f"size(headers) > 0 AND {part} IS NOT NULL", of_header))
+    return case((f"size(headers) > 0 AND {part} IS NOT NULL", header_id))
 
 
 def is_framed(part: Part) -> Sql:
@@ -69,7 +68,7 @@ def is_framed(part: Part) -> Sql:
 
 
 def number_in(framed: Sql) -> Sql:
-    """The number (STRING) behind the first of some bytes, in Confluent's wire format."""
+    """The schema id (STRING) behind the magic byte of Confluent's wire format."""
     return f"conv(hex(substring({framed}, 2, 4)), 16, 10)"
 
 
@@ -77,8 +76,8 @@ def number_in(framed: Sql) -> Sql:
 class Decoding:
     """How the records of some days are decoded, by the registry's ids.
 
-    `schemas` are those that the registry has; a record with another id is not read. `ids` are those
-    that the records' keys and values say; `has_more` where they are more than a run asks for.
+    `schemas` are those that the registry has; a record with another id is not read. `ids` are the
+    schema ids in the records' keys and values; `has_more`: there are more than a run requests.
     """
 
     schemas: Mapping[str, RegistrySchema]
@@ -87,17 +86,17 @@ class Decoding:
 
     @cached_property
     def starts(self) -> dict[str, str]:
-        """Kafka Connect's schemas (JSON) of decoded records, by the hash in `sent_start`."""
+        """Kafka Connect's schemas (JSON) of decoded values, by the hash in `sent_start`."""
         return {reader.start: reader.connect for reader in self._readers}
 
     def add_to(self, records: Query) -> Query:
-        """Add what Kafka Connect would have sent, of records that are decoded; null for others.
+        """Add the documents that Kafka Connect would have sent; null for records not decoded.
 
-        `sent_key` and `sent_value` are VARIANTs as
-        :func:`~cdc_assets.cdc.values.strict_json.with_strict_json` makes them, of documents without
-        their schemas; `sent_key_text` and `sent_value_text` the same as text, of those that were
-        sent as JSON. `sent_key_schema` is the key's schema (JSON), `sent_start` a hash that tells
-        the value's: :attr:`starts`. `registry_fault` says why a value with an id can't be decoded.
+        `sent_key` and `sent_value` are VARIANTs of documents without their schemas, as
+        :func:`~cdc_assets.cdc.values.strict_json.with_strict_json` makes them; `sent_key_text` and
+        `sent_value_text` are their texts where they were sent as JSON. `sent_key_schema` is the
+        key's schema (JSON), `sent_start` the hash of the value's schema (:attr:`starts`).
+        `registry_fault` says why a value with a schema id can't be decoded.
         """
         decoded = self._with_avro(self._with_json(_with_data(records)))
         sent = decoded.extend({**self._sent("key"), **self._sent("value")})
@@ -115,7 +114,7 @@ class Decoding:
         return read.drop(*steps, *columns, *texts)
 
     def _with_json(self, records: Query) -> Query:
-        """Add what JSON Schemas describe, as text and as strict JSON."""
+        """Add keys and values that have a JSON Schema, as text and as strict JSON."""
         if not self._in_json:
             return records
         texts = {
@@ -127,7 +126,7 @@ class Decoding:
         return with_strict_json(records.extend(texts), **{f"{text}_doc": text for text in texts})
 
     def _with_avro(self, records: Query) -> Query:
-        """Add a column of decoded records for each Avro schema of the keys and of the values."""
+        """Add a column of decoded records for each Avro schema of keys and of values."""
         return records.extend(
             {
                 column: case((f"_{part}_id = {literal(reader.id)}", reader.decoded(part)))
@@ -151,14 +150,14 @@ class Decoding:
         }
 
     def _fault(self) -> Sql:
-        whys = {**{reader.id: _MISFIT for reader in self._of("value")}, **self._faults}
+        whys = {**{reader.id: _MISFIT for reader in self._readers_for("value")}, **self._faults}
         otherwise = _MORE if self.has_more else _UNKNOWN
         why = f"coalesce({lookup('_value_id', whys)}, {literal(otherwise)})"
         fault = f"concat('schema id ', _value_id, ': ', {why})"
         return case(("_value_id IS NOT NULL AND sent_value IS NULL", fault))
 
     def _is_over(self) -> Sql:
-        """True where a value's schema is beyond a limit, or its id one too many of the run's."""
+        """True where a value's schema exceeds a limit, or its id was not requested."""
         over = [i for i, read in self._read.items() if isinstance(read, OverLimitError)]
         conditions = [f"_value_id IN ({literals(over)})"] if over else []
         if self.has_more:
@@ -166,25 +165,27 @@ class Decoding:
             conditions.append(f"NOT {is_one_of('_value_id', known)}")
         return f"coalesce({' OR '.join(conditions) or 'false'}, false)"
 
-    def _by_id(self, part: Part, said: Callable[[_Reader], str], kind: str) -> Sql:
-        """What is said of the schema of each key or value that is decoded."""
-        of_id = ((f"_{part}_id = {literal(r.id)}", literal(said(r))) for r in self._of(part))
-        return case((f"sent_{part} IS NOT NULL", f"CAST({case(*of_id)} AS {kind})"))
+    def _by_id(self, part: Part, attribute: Callable[[_Reader], str], kind: str) -> Sql:
+        """An attribute of the schema of each decoded key or value."""
+        readers = self._readers_for(part)
+        by_id = ((f"_{part}_id = {literal(r.id)}", literal(attribute(r))) for r in readers)
+        return case((f"sent_{part} IS NOT NULL", f"CAST({case(*by_id)} AS {kind})"))
 
-    def _of(self, part: Part) -> list[_Reader]:
-        """How keys or values are read, by the ids that they say."""
+    def _readers_for(self, part: Part) -> list[_Reader]:
+        """The readers of keys or of values."""
         return [reader for reader in self._readers if reader.id in self.ids[part]]
 
     def _avro(self, part: Part) -> list[tuple[str, _AvroReader]]:
-        """Those of Avro, each with the column of its decoded records."""
-        readers = [reader for reader in self._of(part) if isinstance(reader, _AvroReader)]
+        """The Avro readers, each with the column of its decoded records."""
+        readers = [reader for reader in self._readers_for(part) if isinstance(reader, _AvroReader)]
         return [(f"_{part}_{number}", reader) for number, reader in enumerate(readers)]
 
     @cached_property
     def _in_json(self) -> dict[Part, list[str]]:
-        """The ids of JSON Schemas, of keys and of values that have such."""
+        """The ids of JSON Schemas of keys and of values; parts without any are left out."""
         ids = {
-            part: [r.id for r in self._of(part) if not isinstance(r, _AvroReader)] for part in PARTS
+            part: [r.id for r in self._readers_for(part) if not isinstance(r, _AvroReader)]
+            for part in PARTS
         }
         return {part: found for part, found in ids.items() if found}
 
@@ -194,7 +195,7 @@ class Decoding:
 
     @cached_property
     def _faults(self) -> dict[str, str]:
-        """By id: why its values can't be decoded."""
+        """Why the values of a schema can't be decoded, by its id."""
         return {i: str(read) for i, read in self._read.items() if isinstance(read, SchemaError)}
 
     @cached_property
@@ -209,10 +210,10 @@ class Decoding:
 
 
 def _with_data(records: Query) -> Query:
-    """Add the ids that keys and values say, and the bytes that are left without them."""
+    """Add the schema ids of keys and values, and their bytes without the ids."""
     headed = records.extend({f"_{part}_header": _id_in_header(part) for part in PARTS})
     ids = {f"_{part}_id": f"coalesce(_{part}_header, {_id_in_bytes(part)})" for part in PARTS}
-    # With an id in a header, all of the bytes are the value's, also a zero at their start.
+    # If a header has the id, all bytes belong to the value, even a zero at their start.
     data = {
         f"_{part}_data": case(
             (f"_{part}_header IS NOT NULL", part), otherwise=f"substring({part}, 6)"
@@ -229,14 +230,14 @@ _MORE = f"{_UNKNOWN}, or it is one of more ids than a run asks for (max_kinds)"
 
 @dataclass(frozen=True)
 class _Reader:
-    """How the values of one schema are read: `connect` is Kafka Connect's schema of them (JSON)."""
+    """Reads the values of one schema; `connect` is Kafka Connect's schema of them (JSON)."""
 
     id: str
     connect: str
 
     @property
     def start(self) -> str:
-        """A hash that tells the schema."""
+        """The schema's SHA-256."""
         return hashlib.sha256(self.connect.encode()).hexdigest()
 
 
@@ -245,7 +246,7 @@ class _AvroReader(_Reader):
     avro: AvroSchema
 
     def decoded(self, part: Part) -> Sql:
-        """A record of the Avro value, `payload`, and of what stands behind it, `end`."""
+        """A record of the Avro value (`payload`) and the marker bytes behind it (`end`)."""
         end = {"type": "fixed", "name": "cdc_assets.End", "size": len(_END) // 2}
         framed = {
             "type": "record",
@@ -256,7 +257,7 @@ class _AvroReader(_Reader):
         return f"from_avro({data}, {literal(json.dumps(framed))}, map('mode', 'PERMISSIVE'))"
 
     def document(self, decoded: Sql) -> tuple[Sql, Sql]:
-        """Is a decoded record all of the Avro value, and nothing but it? And its document."""
+        """Whether the decoded record is exactly the Avro value, and its document."""
         payload, is_read = f"{decoded}.payload", f"{decoded}.end = X'{_END}'"
         in_json, is_misfit = self.avro.in_json, self.avro.is_misfit
         if is_misfit is not None:

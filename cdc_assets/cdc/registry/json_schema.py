@@ -1,9 +1,9 @@
-"""A JSON Schema of a registry → what Kafka Connect would say of its values.
+"""A JSON Schema of a registry → Kafka Connect's schema of its values.
 
-Confluent's converter writes what JSON has no type for into ``connect.type``, ``connect.version``
-and ``connect.parameters``, the name of a type into ``title``, the place of a field into
-``connect.index``, and an optional value as ``oneOf`` of null and its type. Values are JSON as they
-are, so that what a schema does not say is read as without one.
+Confluent's converter writes types that JSON lacks into ``connect.type``, ``connect.version`` and
+``connect.parameters``, the name of a type into ``title``, the place of a field into
+``connect.index``, and an optional value as ``oneOf`` of null and its type. Values are plain JSON:
+what a schema leaves open is read as without a schema.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cdc_assets.cdc.registry.avro import DEEPEST, MOST_TYPES, OverLimitError, Sc
 
 _TYPES = {"boolean": "boolean", "integer": "int64", "number": "double", "string": "string"}
 _CONNECT = {"float32": "float", "float64": "double"}
-_SAID = {"title": "name", "connect.version": "version", "connect.parameters": "parameters"}
+_ATTRIBUTES = {"title": "name", "connect.version": "version", "connect.parameters": "parameters"}
 
 
 def read_json_schema(text: str) -> dict[str, Any]:
@@ -38,14 +38,14 @@ def read_json_schema(text: str) -> dict[str, Any]:
 
 
 class _Reader:
-    """Reads the parts of a document; types are counted, each where it is referred to."""
+    """Reads the parts of a document; counts types at each use."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._types = 0
 
     def read(self, schema: Any, above: tuple[str, ...]) -> dict[str, Any]:
-        """An empty schema where nothing is known of the values."""
+        """Kafka Connect's schema; an empty one if nothing is known of the values."""
         if not isinstance(schema, dict):
             return {}
         self._types += 1
@@ -61,9 +61,9 @@ class _Reader:
         if isinstance(variants, list):
             known = [v for v in variants if v != {"type": "null"}]
             read = self.read(known[0], (*above, "")) if len(known) == 1 else {}
-            return {**read, **_said(schema), "optional": len(known) < len(variants)}
+            return {**read, **_attributes(schema), "optional": len(known) < len(variants)}
         read = self._typed(schema, above)
-        return {**read, **_said(schema)} if read else {}
+        return {**read, **_attributes(schema)} if read else {}
 
     def _typed(self, schema: Mapping[str, Any], above: tuple[str, ...]) -> dict[str, Any]:
         kinds = schema.get("type")
@@ -74,8 +74,8 @@ class _Reader:
         inner = (*above, "")
         values = schema.get("additionalProperties")
         if kind == "object" and (connect == "map" or (values and "properties" not in schema)):
-            of_values = self.read(values, inner)
-            return {"type": "map", "keys": {"type": "string"}, "values": of_values}
+            values_schema = self.read(values, inner)
+            return {"type": "map", "keys": {"type": "string"}, "values": values_schema}
         if kind == "object":
             members = schema.get("properties")
             fields = [
@@ -93,22 +93,24 @@ class _Reader:
 
 
 def _index(member: tuple[str, Any]) -> int:
-    """Where a field stands; those that do not say it stay in the order of the schema."""
+    """The place of a field; 0 without one, which keeps the order of the schema."""
     own = member[1] if isinstance(member[1], dict) else {}
     index = own.get("connect.index")
     return index if isinstance(index, int) else 0
 
 
-def _said(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {to: schema[name] for name, to in _SAID.items() if name in schema}
+def _attributes(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {to: schema[name] for name, to in _ATTRIBUTES.items() if name in schema}
 
 
 def _place(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {to: schema[name] for name, to in _SAID.items() if name in schema and name != "title"}
+    return {
+        to: schema[name] for name, to in _ATTRIBUTES.items() if name in schema and name != "title"
+    }
 
 
 def _at(reference: str, document: Mapping[str, Any]) -> Any:
-    """What a pointer such as ``#/definitions/Row`` names within the document."""
+    """The part of the document at a pointer such as ``#/definitions/Row``."""
     if not reference.startswith("#/"):
         raise SchemaError(f"the schema: {reference} names another schema, which is not read")
     found: Any = document

@@ -272,7 +272,7 @@ class StageOfTables(Stage[FiguresT]):
 
     def sized(self, lake: Lake, known: LakeMetadata, table: str, days: Sequence[date]) -> Lake:
         """The lake in the session that suits what these days of a table hold."""
-        return lake.sized(known.day_commits(self.source, table).records(days))
+        return lake.for_rows(known.day_commits(self.source, table).records(days))
 
 
 class ReadOnce:

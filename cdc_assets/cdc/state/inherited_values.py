@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
-from cdc_assets.cdc.positions import is_one_change, of_removal
+from cdc_assets.cdc.positions import is_one_change, removal_position
 from cdc_assets.cdc.sqltext import Query, case
 from cdc_assets.cdc.state.day_types import OwnColumn
 from cdc_assets.cdc.state.unsent_values import UnsentColumns
@@ -123,7 +123,7 @@ def _values_of_old_keys(
     )
     below = (F.col("link") == F.col("old_k")) & (F.col("old_pos") < F.col("pos"))
     same_change = is_one_change("old_pos", "pos", has_split_updates)
-    own = f"({same_change} OR old_pos = {of_removal('pos')})"
+    own = f"({same_change} OR old_pos = {removal_position('pos')})"
     left_at = f"max(CASE WHEN is_gone AND {own} THEN old_pos END) OVER (PARTITION BY k, pos)"
     # Where this change took the row away: what stood before that is what it was.
     found = Query(movers.join(olds, below)).extend({"left_at": f"coalesce({left_at}, pos)"})

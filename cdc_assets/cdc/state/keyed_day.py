@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.order_facts import LEAVES_KEY, SAYS_OLD_KEY, compared_elements
 from cdc_assets.cdc.names import column, quote
-from cdc_assets.cdc.positions import literal_position, of_removal
+from cdc_assets.cdc.positions import literal_position, removal_position
 from cdc_assets.cdc.state.day_types import TableColumns
 from cdc_assets.cdc.state.row_sql import key_types, with_keys
 from cdc_assets.cdc.state.table_day import POSITION, SOURCE_TS, TableDay
@@ -102,7 +102,11 @@ class KeyedDay:
             lone = changed.where(SAYS_OLD_KEY).join(deletes, is_it, "left_anti")
             left = left.unionByName(lone)
         return left.withColumns(
-            {"left_for": F.col("k"), "k": F.col("ok"), "position": F.expr(of_removal("position"))}
+            {
+                "left_for": F.col("k"),
+                "k": F.col("ok"),
+                "position": F.expr(removal_position("position")),
+            }
         )
 
     # --- rows

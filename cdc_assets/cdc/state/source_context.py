@@ -18,7 +18,7 @@ from cdc_assets.cdc.earlier_positions import basis_today, from_earlier, is_earli
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, SECOND_HALVES
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit
-from cdc_assets.cdc.positions import of_other_basis, stands_in
+from cdc_assets.cdc.positions import on_other_basis, stands_in
 from cdc_assets.cdc.state.epochs import SourceEpochs
 from cdc_assets.cdc.state.judge import TABLE as EPOCHS
 from cdc_assets.cdc.state.judge import Commits, days_to_judge, judge, keep, newest_kept
@@ -152,7 +152,7 @@ class DayFacts:
     def truncated(self, bases: Mapping[int, str]) -> list[int] | None:
         """The highest truncate in the order of the table's positions; None where there is none."""
         places = (
-            list(r.highest) if bases.get(r.epoch) == r.basis else of_other_basis(r.highest)
+            list(r.highest) if bases.get(r.epoch) == r.basis else on_other_basis(r.highest)
             for r in self.truncate_ranges
         )
         return max(places, default=None)
@@ -179,7 +179,7 @@ class SourceContext:
 def gather(lake: Lake, source: str, tables: Iterable[str], days: Sequence[date]) -> SourceContext:
     """Read the facts for some tables and days: two Spark jobs, however many there are."""
     listed = list(tables)
-    lake = lake.sized(0)  # whatever the days hold, what is known of them is little
+    lake = lake.for_rows(0)  # whatever the days hold, what is known of them is little
     changes = lake.day_commits(source, "changes")
     found = read_day_facts(lake, source, listed, days, changes)
     return SourceContext(

@@ -73,7 +73,7 @@ class TableDay:
         self.identifier = lake.state(source, TableName.parse(table))
         self.label = f"{source}.{table}"
         work = self._work()
-        self.lake = lake.sized(work)
+        self.lake = lake.for_rows(work)
         # What stays as it was is written again, too: so the table must be small itself.
         self.is_rewritten = is_small(work) and self._stands("total-files-size") <= _REWRITTEN_BYTES
 

@@ -13,9 +13,9 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from cdc_assets.cdc.expected import Expected, expecting
-from cdc_assets.cdc.expected import expect as expect
 from cdc_assets.cdc.names import printable
+from cdc_assets.cdc.reading_progress import Expected, expecting
+from cdc_assets.cdc.reading_progress import expect as expect
 from cdc_assets.cdc.spark import is_small
 
 _LOOK_SECONDS = 3.0  # so often listeners are told how far Spark is

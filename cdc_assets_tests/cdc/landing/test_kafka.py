@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from cdc_assets.cdc.config import Config, ConfigError
+from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.discovery import landing_place, sources_block
-from cdc_assets.cdc.errors import LandingError
+from cdc_assets.cdc.errors import ConfigError, LandingError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
 from cdc_assets.cdc.landing.kafka import read_latest

@@ -1,7 +1,7 @@
-"""A schema registry's answers, saved in a folder.
+"""A schema registry as answers saved in a folder.
 
-A file has the path of the request and the ending ``.json``: what ``GET /schemas/ids/7`` answers is
-in ``schemas/ids/7.json``.
+A file has the path of the request and the ending ``.json``: ``schemas/ids/7.json`` is the answer to
+``GET /schemas/ids/7``.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _EXPECTED = 'expected what GET /{} answers, {{"schema": "…"}}; save it again, 
 
 
 @dataclass(frozen=True)
-class SavedAnswers:
+class FileRegistry:
     """A :class:`~cdc_assets.cdc.registry.client.Registry` in a folder of this machine."""
 
     source: str
     folder: Path
 
     @classmethod
-    def of(cls, source: str, place: str) -> SavedAnswers:
-        """The answers in a folder; `source` is named in errors.
+    def open(cls, source: str, place: str) -> FileRegistry:
+        """The registry in a folder; `source` is named in errors.
 
         Raises:
             RegistryError: there is no such folder.
@@ -40,7 +40,7 @@ class SavedAnswers:
         return found
 
     def ask(self, *path: str) -> Mapping[str, Any] | None:
-        """An answer that has a schema; None where its file is missing."""
+        """The answer with a schema at a path; None if its file is missing."""
         try:
             body = json.loads(self._file(path).read_bytes())
         except FileNotFoundError:
@@ -55,7 +55,7 @@ class SavedAnswers:
         return body
 
     def inventory(self) -> str | None:
-        """How many schemas there are; each is read."""
+        """The number of schemas; reads each of them."""
         found = [
             file for kind in ("ids", "guids") for file in self.folder.glob(f"schemas/{kind}/*.json")
         ]
@@ -68,7 +68,7 @@ class SavedAnswers:
         return RegistryError(self.source, str(self._file(path)), what)
 
     def _file(self, path: Sequence[str]) -> Path:
-        """The file of a path, of whose parts none leads out of the folder."""
+        """The file of a path, always within the folder."""
         parts = [_escaped(part) for part in path]
         return self.folder.joinpath(*parts[:-1], f"{parts[-1]}.json")
 
@@ -78,5 +78,5 @@ class SavedAnswers:
 
 
 def _escaped(name: str) -> str:
-    """A name as in a URL; ``.`` and ``..`` are names as any other."""
+    """A name as in a URL, ``.`` and ``..`` escaped too."""
     return quote(name, safe="") if name.strip(".") else "%2E" * len(name)

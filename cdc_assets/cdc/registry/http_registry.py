@@ -1,7 +1,7 @@
-"""A schema registry that is asked over HTTP.
+"""A schema registry over HTTP.
 
-Confluent's interface, which Apicurio (`/apis/ccompat/v7`), Karapace, Redpanda and AWS's and Azure's
-adapters have, too.
+It speaks Confluent's interface, as do Apicurio (`/apis/ccompat/v7`), Karapace, Redpanda and the
+adapters of AWS and Azure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRIES = Retry(total=3, backoff_factor=0.5, status_forcelist=(429, 502, 503, 504
 
 
 @contextmanager
-def served(source: str, config: RegistryConfig) -> Iterator[ServedRegistry]:
+def http_registry(source: str, config: RegistryConfig) -> Iterator[HttpRegistry]:
     """The registry at `config.url`, through a session of its own; `source` is named in errors."""
     with requests.Session() as session:
         for scheme in ("http://", "https://"):
@@ -37,11 +37,11 @@ def served(source: str, config: RegistryConfig) -> Iterator[ServedRegistry]:
             session.headers["Authorization"] = f"Bearer {config.token}"
         if config.ca is not None:
             session.verify = config.ca
-        yield ServedRegistry(source, config.place.rstrip("/"), session)
+        yield HttpRegistry(source, config.place.rstrip("/"), session)
 
 
 @dataclass(frozen=True)
-class ServedRegistry:
+class HttpRegistry:
     """A :class:`~cdc_assets.cdc.registry.client.Registry` at a URL."""
 
     source: str
@@ -49,9 +49,9 @@ class ServedRegistry:
     session: requests.Session
 
     def ask(self, *path: str) -> Mapping[str, Any] | None:
-        """An answer that has a schema; None where the registry says that it has none.
+        """The answer with a schema at a path; None where the registry has none.
 
-        An address that is no registry's answers 404, too, but not with such a code.
+        Any web server answers 404; only a registry adds one of its error codes.
         """
         answer, body = self._get(path)
         if isinstance(body, dict) and body.get("error_code") in _NOT_THERE:
@@ -61,7 +61,7 @@ class ServedRegistry:
         raise self._refusal(path, answer, body)
 
     def inventory(self) -> str | None:
-        """How many subjects there are."""
+        """The number of subjects."""
         answer, body = self._get(("subjects",))
         if answer.ok and isinstance(body, list):
             return f"{len(body)} subjects" if body else None
@@ -75,7 +75,7 @@ class ServedRegistry:
         return "/".join([self.url, *(quote(part, safe="") for part in path)])
 
     def _get(self, path: Sequence[str]) -> tuple[requests.Response, Any]:
-        """An answer, and its JSON; None where it is none."""
+        """The answer and its JSON, None if it has none."""
         try:
             answer = self.session.get(self._url(path), timeout=_SECONDS)
         except requests.RequestException as error:
@@ -86,5 +86,5 @@ class ServedRegistry:
             return answer, None
 
     def _refusal(self, path: Sequence[str], answer: requests.Response, body: Any) -> RegistryError:
-        said = body.get("message") if isinstance(body, dict) else answer.text
-        return self.error(path, f"answers {answer.status_code}: {str(said)[:200]}")
+        message = body.get("message") if isinstance(body, dict) else answer.text
+        return self.error(path, f"answers {answer.status_code}: {str(message)[:200]}")
