@@ -1,7 +1,7 @@
-"""Landing rows, once read, to judged and routed records: one function, without a lake or a job.
+"""Classify parsed landing rows and route them to a destination, without a lake or a job.
 
-The stage `changes` classifies the days of a lake, `cdc-assets inspect` a file, tests a few events:
-what the records of earlier days say is handed in (:class:`EarlierDays`).
+The stage `changes` classifies the days of a lake, `cdc-assets inspect` a file, tests a few events.
+The caller passes in what the records of earlier days say (:class:`EarlierDays`).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Classified:
     """Records with their destinations, and the message schemas by which they were judged.
 
     `records` are parsed records with `key, old_key, new_key`, the final `reason`, `detail`, `op`
-    and `table_name`, `destination`, and of tombstones `nearest_offset`, where the nearest earlier
-    record of the same key stands. `new_schemas` are rows of the table `schemas`.
+    and `table_name`, `destination`, and for tombstones `nearest_offset`, the offset of the nearest
+    earlier record of the same key. `new_schemas` are rows of the table `schemas`.
     """
 
     records: DataFrame
@@ -77,8 +77,8 @@ def classify(
     Args:
         reading: the records of some days.
         earlier: what landed before them.
-        timezone: that of the days.
-        verdicts: of :func:`tombstone_verdicts`, perhaps as a checkpoint.
+        timezone: the time zone of the days.
+        verdicts: :func:`tombstone_verdicts`, perhaps as a checkpoint.
     """
     settings, keys = reading.settings, reading.keys
     new_schemas = reading.new_schemas(earlier.schemas)
@@ -95,7 +95,7 @@ def classify(
         records = records.selectExpr("*", "CAST(NULL AS bigint) AS nearest_offset")
     else:
         records = _with_verdicts(records, verdicts, settings)
-        shapes.update(keys.of_tombstones(settings.tables))
+        shapes.update(keys.tombstones_as(settings.tables))
     keyed = with_canonical_keys(records, settings, sorted(shapes, key=str), schemas, misfits)
     routed = keyed.extend({"destination": _DESTINATION}).plan()
     return Classified(routed, schemas, new_schemas)
@@ -114,19 +114,19 @@ def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, settings: SourceConfi
     is_tombstone = "kind = 'tombstone'"
     is_lone = f"({is_tombstone} AND reason IS NULL AND NOT coalesce(follows_delete, false))"
     no_table = f"{is_lone} AND tombstone_table IS NULL"
-    # O14: nothing says which row of a table without a key it deletes.
-    unkeyed = [name for name, table in settings.tables.items() if table.key in ("none", "row")]
-    of_unkeyed = f"({is_lone} AND {is_one_of('tombstone_table', unkeyed)})"
+    # O14: nothing says which row it deletes in a table without a key.
+    unkeyed = [table for table, rules in settings.tables.items() if rules.key in ("none", "row")]
+    is_unkeyed = f"({is_lone} AND {is_one_of('tombstone_table', unkeyed)})"
     configured = is_one_of("tombstone_table", settings.tables)
     no_key = f"({is_lone} AND key_raw IS NULL AND {configured})"
     reason = case(
         (no_table, "'missing_table'"),
-        (f"{of_unkeyed} OR ({no_key} AND message_key IS NULL)", "'missing_key'"),
+        (f"{is_unkeyed} OR ({no_key} AND message_key IS NULL)", "'missing_key'"),
         (no_key, "'malformed_key'"),
     )
     detail = case(
         (no_table, "'a lone tombstone on a topic of no table, or of several'"),
-        (of_unkeyed, "'a lone tombstone of a table without a key'"),
+        (is_unkeyed, "'a lone tombstone of a table without a key'"),
         (no_key, "'a lone tombstone without a readable key'"),
     )
     return with_replaced(

@@ -22,20 +22,20 @@ from cdc_assets.cdc.envelopes.statements import (
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of
 
-# What sources call statements of which any may have changed rows (W2).
+# The names that sources give to statements that may have changed rows of any table (W2).
 _VAGUE = ("QUERY", "ERASE", "RENAME", "ALTER")
-_READ, _SHOWN = 200, 20  # of a day
-# The last elements of a position are of Kafka: partition, offset and place.
-_OF_KAFKA = 3
+_READ, _SHOWN = 200, 20  # statements a day
+# The last elements of a position come from Kafka: partition, offset and place.
+_KAFKA_ELEMENTS = 3
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement that may have changed rows out of sight.
+    """A statement that may have changed rows without change events.
 
-    `tables` are the configured tables that it is about; of a statement that may have changed rows
-    of any, the one that its event names. `kind` is what it does, or what the source calls it.
-    `text` is None where it said nothing, or the source shows no values.
+    `tables` are the configured tables that it is about, or the table that its event names where
+    it may have changed rows of any table. `kind` is what it does, or what the source calls it.
+    `text` is None where the event has no text, or the source shows no values.
     """
 
     day: date
@@ -45,7 +45,7 @@ class Statement:
 
     @property
     def leaves_rows(self) -> bool:
-        """Is a table gone, while its rows stay?"""
+        """True where a table is gone and its rows stay."""
         return self.kind in (DROP, DROP_DATABASE)
 
     def __str__(self) -> str:
@@ -55,9 +55,9 @@ class Statement:
 
 
 def hidden_statements(lake: Lake, source: str, days: Sequence[date]) -> dict[date, list[Statement]]:
-    """The statements of some days after which rows may be others than events say; a job or two.
+    """The statements of some days after which rows may differ from the events; a job or two.
 
-    A truncate is none where its event landed too; what a snapshot says first is none (D14).
+    A truncate whose event landed too, and a snapshot's first statements (D14), do not count.
 
     Returns:
         At most 20 a day, in the order of their records.
@@ -109,7 +109,7 @@ def _read_statements(lake: Lake, source: str, days: Sequence[date]) -> list[Row]
 
 
 def _elements(position: Sequence[int] | None) -> tuple[int, ...]:
-    return tuple(position or ())[:-_OF_KAFKA]
+    return tuple(position or ())[:-_KAFKA_ELEMENTS]
 
 
 def _truncates(
