@@ -34,7 +34,7 @@ from cdc_assets.cdc.positions import epoch_of, stream_of, time_in_day
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.placeholders import may_hold_placeholder
 
-TABLE, COMMENT = FACTS, "counts of the records of each day by destination, table and op"
+COMMENT = "counts of the records of each day by destination, table and op"
 
 ORDER = "order"  # the destination of facts about all events of a table
 _ALIKE = (
@@ -252,7 +252,7 @@ def read_facts(
         days: those that are not made are left out.
         tables: only these; recorded facts of partitions are read for all.
     """
-    changes, recorded = (lake.day_commits(source, t) for t in ("changes", TABLE))
+    changes, recorded = (lake.day_commits(source, t) for t in ("changes", FACTS))
     made = [day for day in days if day in changes]
     # Facts with other inputs than the changes come from a run that did not end.
     with_facts = [d for d in made if d in recorded and recorded[d].inputs == changes[d].inputs]
@@ -260,7 +260,7 @@ def read_facts(
     found: list[Row] = []
     if with_facts:
         # A table of an earlier version may lack columns until its next day is made.
-        rows = lake.stage_days(source, TABLE, with_facts).to(columns.FACTS)
+        rows = lake.stage_days(source, FACTS, with_facts).to(columns.FACTS)
         found += _with_streams(rows, tables).collect()
     settings = lake.config.source(source)
     if without:

@@ -42,13 +42,13 @@ class TableFigures:
 
 
 class TableStage(Stage[TableFigures]):
-    """One table of a source; its days are built one on the other.
+    """One table of a source; each day is built on the day before.
 
     Args:
         config: cdc.yaml.
-        source: the source's name.
+        source: the source.
         table: the table's name in the configuration.
-        context: what the days to make hold; where it is left out, making a day reads it.
+        context: what the source's days hold for the table; read when a day is made if left out.
         first: the first day of the run.
     """
 
@@ -108,7 +108,7 @@ class TableStage(Stage[TableFigures]):
         return sorted(day for day in days if day >= self.start)
 
     def batches(self, lake: LakeMetadata, days: Sequence[date]) -> list[list[date]]:
-        """A day each, behind those to make again without what a former server sent on (O11)."""
+        """One day each, after days to make again without a former server's later events (O11)."""
         if not days:
             return []
         earlier = self._day_inputs(lake, self._state(lake), days[:1])[0].outdated
@@ -120,7 +120,7 @@ class TableStage(Stage[TableFigures]):
     def prepared(
         cls, lake: Lake, stages: Sequence[Stage[Any]], days: Sequence[date]
     ) -> Sequence[Stage[Any]]:
-        """The tables with what the days of their source hold for them: two jobs."""
+        """The tables with what their source's days hold for them: two jobs."""
         tables = [stage.table for stage in stages if isinstance(stage, TableStage)]
         if not tables:
             return stages
@@ -170,12 +170,12 @@ class TableStage(Stage[TableFigures]):
     def figures(
         self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]
     ) -> TableFigures:
-        """The days' own reports, and what the table's metadata say."""
+        """The reports of the days, and the table's metadata."""
         state = self._state(known)
         assert state is not None  # its days are made
         identifier = lake.state(self.source, TableName.parse(self.table))
         frames = {day: lake.at(identifier, state.tags[day]) for day in made}
-        return TableFigures(state, {day: of.details for day, of in made.items()}, frames)
+        return TableFigures(state, {day: found.details for day, found in made.items()}, frames)
 
     def summary(
         self, known: LakeMetadata, figures: TableFigures, made: Mapping[date, MadeDay]
