@@ -60,8 +60,8 @@ class Classified:
     new_schemas: list[Row]
 
 
-def tombstone_verdicts(reading: Reading, earlier: EarlierDays) -> DataFrame | None:
-    """What each tombstone is (:func:`classify_tombstones`); None where there are none."""
+def classified_tombstones(reading: Reading, earlier: EarlierDays) -> DataFrame | None:
+    """The tombstones of the records, by :func:`classify_tombstones`; None without any."""
     if not reading.keys.tombstones:
         return None
     history = history_of_keys(reading, earlier.landing)
@@ -70,7 +70,7 @@ def tombstone_verdicts(reading: Reading, earlier: EarlierDays) -> DataFrame | No
 
 
 def classify(
-    reading: Reading, earlier: EarlierDays, timezone: str, verdicts: DataFrame | None
+    reading: Reading, earlier: EarlierDays, timezone: str, tombstones: DataFrame | None
 ) -> Classified:
     """Give every record its canonical keys and its destination: changes, control or quarantine.
 
@@ -78,7 +78,7 @@ def classify(
         reading: the records of some days.
         earlier: what landed before them.
         timezone: the time zone of the days.
-        verdicts: :func:`tombstone_verdicts`, perhaps as a checkpoint.
+        tombstones: :func:`classified_tombstones`, perhaps as a checkpoint.
     """
     settings, keys = reading.settings, reading.keys
     new_schemas = reading.new_schemas(earlier.schemas)
@@ -91,10 +91,10 @@ def classify(
     records, shapes = reading.parsed, set(keys.shapes)
     if reading.is_kafka_placed:
         records = placed_by_kafka(records, timezone)
-    if verdicts is None:
+    if tombstones is None:
         records = records.selectExpr("*", "CAST(NULL AS bigint) AS nearest_offset")
     else:
-        records = _with_verdicts(records, verdicts, settings)
+        records = _with_tombstones(records, tombstones, settings)
         shapes.update(keys.tombstones_as(settings.tables))
     keyed = with_canonical_keys(records, settings, sorted(shapes, key=str), schemas, misfits)
     routed = keyed.extend({"destination": _DESTINATION}).plan()
@@ -108,9 +108,9 @@ def _used_by_misfits_alone(
     return {(s.table_name, s.schema_id) for s in misfits} - used
 
 
-def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, settings: SourceConfig) -> DataFrame:
+def _with_tombstones(parsed: DataFrame, tombstones: DataFrame, settings: SourceConfig) -> DataFrame:
     """Give each tombstone its table and op: control, or the delete of a row."""
-    joined = parsed.join(verdicts, list(IDENTITY), "left")
+    joined = parsed.join(tombstones, list(IDENTITY), "left")
     is_tombstone = "kind = 'tombstone'"
     is_lone = f"({is_tombstone} AND reason IS NULL AND NOT coalesce(follows_delete, false))"
     no_table = f"{is_lone} AND tombstone_table IS NULL"

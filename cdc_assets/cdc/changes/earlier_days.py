@@ -34,7 +34,7 @@ def earlier_days(
     first day, because that day landed again.
 
     Args:
-        lake: has the source's tables.
+        lake: has the tables of the source.
         source: the source.
         reading: the records of these days.
         stored: the schemas in the lake.

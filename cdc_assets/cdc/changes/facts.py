@@ -101,13 +101,13 @@ def _counts(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFrame
         "CASE WHEN position IS NOT NULL THEN position_basis END AS basis",
         "position",
         "CASE WHEN position IS NOT NULL THEN source_ts_ms END AS time",
-        "old_key IS NOT NULL AS is_move",
+        "old_key IS NOT NULL AS has_old_key",
         "before IS NULL AS has_no_before",
         "schema_id IS NULL AND after IS NOT NULL AS is_untyped",
         f"{may_hold_placeholder('after', settings.unavailable_value)} AS may_be_unsent",
         "row_number",
         f"{lacks_part()} AS is_incomplete",
-        f"{came_ms()} AS came_ms",
+        f"{arrival_ms()} AS arrival_ms",
         f"{case((is_change, 'json_object_keys(key)'))} AS names",
         f"{change} AS key_change",
     )
@@ -117,7 +117,7 @@ def _counts(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFrame
             (
                 "count(*) AS records",
                 "count_if(position IS NULL) AS without_position",
-                "count_if(is_move) AS moves",
+                "count_if(has_old_key) AS moves",
                 "count_if(has_no_before) AS without_before",
                 "count_if(is_untyped) AS without_schema",
                 "count_if(may_be_unsent) AS maybe_unsent",
@@ -130,7 +130,7 @@ def _counts(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFrame
                 "count(key_change) AS key_changes",
                 "bit_xor(key_change) AS key_change_hash",
                 "count_if(is_incomplete) AS incomplete",
-                "max(came_ms) AS newest_ms",
+                "max(arrival_ms) AS newest_ms",
             ),
         )
     )
@@ -141,10 +141,10 @@ def lacks_part() -> Sql:
     return "position IS NOT NULL AND exists(source_elements, e -> e IS NULL)"
 
 
-def came_ms() -> Sql:
-    """When a record came to Kafka, or what stands in for it, in ms; null beyond the year 9999."""
-    came = "coalesce(kafka_ts_ms, processed_ts_ms, source_ts_ms)"
-    return case((f"{came} BETWEEN 0 AND {columns.MAX_MS}L", came))
+def arrival_ms() -> Sql:
+    """When a record arrived in Kafka, else its next best time, in ms; null beyond year 9999."""
+    arrival = "coalesce(kafka_ts_ms, processed_ts_ms, source_ts_ms)"
+    return case((f"{arrival} BETWEEN 0 AND {columns.MAX_MS}L", arrival))
 
 
 def _order_of_tables(records: DataFrame) -> DataFrame:

@@ -17,15 +17,11 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc import markdown
 from cdc_assets.cdc.changes.classify import DESTINATIONS
-from cdc_assets.cdc.changes.facts import came_ms, read_facts
+from cdc_assets.cdc.changes.facts import arrival_ms, read_facts
 from cdc_assets.cdc.changes.figures import ChangesFigures
 from cdc_assets.cdc.changes.hidden_changes import Statement, hidden_statements
 from cdc_assets.cdc.changes.reasons import REASONS
-from cdc_assets.cdc.changes.stray_tables import (
-    Counts,
-    stray_tables,
-    tables_before,
-)
+from cdc_assets.cdc.changes.stray_tables import Counts, stray_tables, tables_before
 from cdc_assets.cdc.config import Config, SourceConfig
 from cdc_assets.cdc.findings import Check, Finding, Severity, fault_finding, largest
 from cdc_assets.cdc.lake.catalog import Lake
@@ -96,7 +92,7 @@ class ParsedDays:
 
     @property
     def days(self) -> list[date]:
-        """In order."""
+        """The days, in order."""
         return sorted(self.figures)
 
     @property
@@ -333,7 +329,7 @@ def _tables_on_their_topics(counts: Counts, before: Mapping[str, Iterable[str]])
 
 
 def newest_records(parsed: ParsedDays) -> dict[date, int]:
-    """When the newest event or heartbeat of each day came to Kafka, in ms.
+    """When the newest event or heartbeat of each day arrived in Kafka, in ms.
 
     One job for days of earlier versions, whose facts do not have it.
     """
@@ -354,7 +350,7 @@ def newest_records(parsed: ParsedDays) -> dict[date, int]:
 def _read_newest(parsed: ParsedDays, days: Sequence[date]) -> dict[date, int]:
     changes, control = (
         parsed.lake.stage_days(parsed.source, table, days).selectExpr(
-            "landing_date", f"{came_ms()} AS ms"
+            "landing_date", f"{arrival_ms()} AS ms"
         )
         for table in ("changes", "control")
     )
@@ -369,6 +365,6 @@ def _source_alive(config: Config, settings: SourceConfig, day: date, newest: int
     if newest is None:
         return Finding("source_alive", limit is None, {**values, "newest": "no record"})
     silent = round(max(0.0, until.timestamp() - newest / 1000) / 60, 1)
-    came = datetime.fromtimestamp(newest / 1000, timezone.utc)
-    values |= {"newest": came, "silent_minutes": silent}
+    arrival = datetime.fromtimestamp(newest / 1000, timezone.utc)
+    values |= {"newest": arrival, "silent_minutes": silent}
     return Finding("source_alive", limit is None or silent <= limit, values)

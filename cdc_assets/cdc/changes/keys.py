@@ -215,6 +215,25 @@ def _form(shape: Shape, settings: SourceConfig, schemas: KnownSchemas) -> KeyFor
     return KeyForm(tuple((n, typed.get(n, inferred.get(n, ()))) for n in sorted(shape.names)))
 
 
+_PLAN_COLUMNS = {
+    "plan_day": "date",
+    "plan_table": "string",
+    "plan_schema": "string",
+    "plan_key_schema": "string",
+    "plan_names": "string",
+    "plan_kinds": "string",
+    "plan_unquoted": "string",
+    "key_plan": "int",
+    "key_misfit": "string",
+}
+_HAS_PLAN = (
+    "landing_date = plan_day AND table_name = plan_table "
+    "AND coalesce(schema_id, '') = plan_schema AND coalesce(key_schema, '') = plan_key_schema "
+    "AND key_names = from_json(plan_names, 'array<string>') "
+    "AND coalesce(key_kinds, '') = plan_kinds AND coalesce(key_unquoted, '') = plan_unquoted"
+)
+
+
 def _with_plans(
     parsed: DataFrame, plans: Sequence[Sequence[Shape]], misfits: Mapping[Shape, str]
 ) -> DataFrame:
@@ -240,27 +259,9 @@ def _with_plans(
     if not rows:
         nothing = ("CAST(NULL AS int) AS key_plan", "CAST(NULL AS string) AS key_misfit")
         return parsed.selectExpr("*", *nothing)
-    known = few_rows(
-        parsed.sparkSession,
-        rows,
-        plan_day="date",
-        plan_table="string",
-        plan_schema="string",
-        plan_key_schema="string",
-        plan_names="string",
-        plan_kinds="string",
-        plan_unquoted="string",
-        key_plan="int",
-        key_misfit="string",
-    )
-    same = F.expr(
-        "landing_date = plan_day AND table_name = plan_table "
-        "AND coalesce(schema_id, '') = plan_schema AND coalesce(key_schema, '') = plan_key_schema "
-        "AND key_names = from_json(plan_names, 'array<string>') "
-        "AND coalesce(key_kinds, '') = plan_kinds AND coalesce(key_unquoted, '') = plan_unquoted"
-    )
-    plan_columns = [name for name in known.columns if name.startswith("plan_")]
-    return parsed.join(F.broadcast(known), same, "left").drop(*plan_columns)
+    known = few_rows(parsed.sparkSession, rows, **_PLAN_COLUMNS)
+    plan_columns = [name for name in _PLAN_COLUMNS if name.startswith("plan_")]
+    return parsed.join(F.broadcast(known), F.expr(_HAS_PLAN), "left").drop(*plan_columns)
 
 
 def with_canonical(parsed: Query, raws: Sequence[str], plans: Sequence[TypedNames]) -> Query:

@@ -28,7 +28,7 @@ SchemaOfTable = tuple[str, str]  # a table and the id of a message schema
 
 
 class RecordPlace(NamedTuple):
-    """Where a record stands in Kafka, and the day that it landed."""
+    """The position of a record in Kafka, and the day that it landed."""
 
     landing_date: date
     topic: str
@@ -159,7 +159,7 @@ class KnownSchemas:
             self._latest[table_name, day] = merged
         return self._latest[table_name, day]
 
-    # Every schema and key of a day asks for it.
+    # Cached: every schema and key of a day needs it.
     @cached_property
     def _latest(self) -> dict[tuple[str, date], types.ColumnTypes]:
         return {}

@@ -3,7 +3,7 @@
 It happens just before records are written to `changes` and `control`: no later stage knows such a
 value. A hash is the SHA-256 of the salt followed by the value's text,
 where the text is that of the canonical key (decimals without trailing zeros, bytes base64, times
-ISO): a key and a column that refers to it have the same hash, in whatever table they stand.
+ISO): a key and a column that refers to it have the same hash in all tables.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def check_found(facts: Iterable[Row], source: str, settings: SourceConfig) -> No
 def missing_columns(
     facts: Iterable[Row], settings: SourceConfig
 ) -> dict[tuple[date, str], list[str]]:
-    """By day and table: the columns to protect that none of its rows has."""
+    """The columns to protect that no row has, by day and table."""
     found: dict[tuple[date, str], set[str]] = {}
     for fact in facts:
         if fact.destination == PROTECTED:

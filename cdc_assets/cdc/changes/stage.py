@@ -14,29 +14,14 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row
 
-from cdc_assets.cdc.changes.classify import (
-    classify,
-    tombstone_verdicts,
-)
-from cdc_assets.cdc.changes.earlier_days import (
-    corrected_first_days,
-    earlier_days,
-    known_schemas,
-)
+from cdc_assets.cdc.changes.classify import classified_tombstones, classify
+from cdc_assets.cdc.changes.earlier_days import corrected_first_days, earlier_days, known_schemas
 from cdc_assets.cdc.changes.facts import COMMENT, count_facts
 from cdc_assets.cdc.changes.inputs import FACTS, PARSED
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas, SchemaOfTable
-from cdc_assets.cdc.changes.protected import (
-    check_found,
-    check_keys,
-)
+from cdc_assets.cdc.changes.protected import check_found, check_keys
 from cdc_assets.cdc.changes.reading import read_records
-from cdc_assets.cdc.changes.written import (
-    change_rows,
-    control_rows,
-    quarantine_rows,
-    routed_rows,
-)
+from cdc_assets.cdc.changes.written import change_rows, control_rows, quarantine_rows, routed_rows
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.lake import schemas as columns
@@ -81,7 +66,6 @@ def make_changes(
         MissingDayError: the records of a day, or of the day before, were removed for their age.
     """
     settings = lake.config.source(source)
-    identifiers = {table: lake.stage(source, table) for table in PARSED}
     landed = metadata.day_commits(source, "landing")
     current = {table: metadata.day_commits(source, table) for table in PARSED}
     for day in inputs:
@@ -89,7 +73,7 @@ def make_changes(
     for run in _contiguous(list(inputs)):
         # Tombstones need the day before as well.
         rows = landed.records([run[0] - timedelta(days=1), *run])
-        _make_run(lake.sized(rows), source, run, inputs, identifiers, current)
+        _make_run(lake.sized(rows), source, run, inputs, current)
 
 
 def _refuse_removed(
@@ -123,7 +107,6 @@ def _make_run(
     source: str,
     days: Sequence[date],
     inputs: Mapping[date, Mapping[str, Any]],
-    identifiers: Mapping[str, str],
     current: Mapping[str, DayCommits],
 ) -> None:
     settings = lake.config.source(source)
@@ -137,10 +120,10 @@ def _make_run(
         stored = known_schemas(lake, source)
         has_before = inputs[days[0]]["landing_before"] is not None
         earlier = earlier_days(lake, source, reading, stored, days, has_before)
-        verdicts = tombstone_verdicts(reading, earlier)
-        if verdicts is not None:
-            verdicts = checkpoints.add(verdicts)
-        classified = classify(reading, earlier, lake.config.timezone, verdicts)
+        tombstones = classified_tombstones(reading, earlier)
+        if tombstones is not None:
+            tombstones = checkpoints.add(tombstones)
+        classified = classify(reading, earlier, lake.config.timezone, tombstones)
         # A checkpoint: each write filters by one destination, and Spark would push the filter below
         # the keys, planning and computing all of them twice a write.
         routed = checkpoints.add(routed_rows(classified, reading, lake.config.hash_salt, days))
@@ -156,9 +139,9 @@ def _make_run(
             ("control", _ordered(control_rows(routed))),
             ("changes", _ordered(change_rows(routed))),
         ):
-            none = lake.spark.table(identifiers[table]).where("false")
-            chosen = rows if table in reached else none
-            lake.overwrite_days(identifiers[table], chosen, run_inputs, current[table].head)
+            identifier = lake.stage(source, table)
+            chosen = rows if table in reached else lake.spark.table(identifier).where("false")
+            lake.overwrite_days(identifier, chosen, run_inputs, current[table].head)
 
 
 def _record_schemas(

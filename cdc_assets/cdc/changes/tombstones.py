@@ -61,7 +61,7 @@ def classify_tombstones(history: DataFrame, topics: DataFrame, first: date) -> D
     judged = with_columns(history, {"nearest": f"max_by({seen_before}, offset) {below}"}).where(
         "kind = 'tombstone' AND reason IS NULL"
     )
-    has_key = "length(message_key) > 0"  # D6: an empty one is none
+    has_key = "length(message_key) > 0"  # D6: an empty key is no key
     is_recent = "nearest.landing_date >= date_sub(landing_date, 1)"
     follows = f"coalesce({has_key} AND nearest.is_delete AND {is_recent}, false)"
     # The tables that the topic had by the day of the tombstone.

@@ -1,4 +1,4 @@
-"""What the models of cdc.yaml share: their base, and fields with rules of their own."""
+"""The base of the models of cdc.yaml, and field types with rules of their own."""
 
 from __future__ import annotations
 

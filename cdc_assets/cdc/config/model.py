@@ -79,7 +79,7 @@ class LakeConfig(Settings):
 
 
 class AutomationConfig(Settings):
-    """What Dagster starts by itself; each can be switched in its UI, too."""
+    """What Dagster starts by itself; its UI can switch each on and off."""
 
     daily_at: str | None = Field(
         default="01:00", description="When the days that have ended are made; null: never."
@@ -212,7 +212,7 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _somebody_reads_the_mails(self) -> Config:
-        """Where e-mail is the only channel, alerts of every source must reach someone."""
+        """Alerts of every source must reach someone if e-mail is the only channel."""
         email = self.alerts.email
         if email is None or email.to or self.alerts.channels != ("email",):
             return self

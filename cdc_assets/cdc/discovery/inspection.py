@@ -18,12 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes.classify import (
-    Classified,
-    EarlierDays,
-    classify,
-    tombstone_verdicts,
-)
+from cdc_assets.cdc.changes.classify import Classified, EarlierDays, classified_tombstones, classify
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.reading import read_records
 from cdc_assets.cdc.discovery.explanations import Row, explain
@@ -112,8 +107,8 @@ def _classified(
     lines = reading.parsed.withColumn("line", F.monotonically_increasing_id())
     reading = replace(reading, parsed=checkpoints.add(lines))
     nothing = EarlierDays()
-    verdicts = tombstone_verdicts(reading, nothing)
-    return classify(reading, nothing, rules.config.timezone, verdicts)
+    tombstones = classified_tombstones(reading, nothing)
+    return classify(reading, nothing, rules.config.timezone, tombstones)
 
 
 def _columns() -> list[Column]:

@@ -1,4 +1,4 @@
-"""The stage `landing`: Kafka records, bytes as they came."""
+"""The stage `landing`: Kafka records, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stage `tables`: each table as it stood at the end of a day, published as a tag."""
+"""The stage `tables`: the state of each table at the end of a day, published as a tag."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TableStage(Stage[TableFigures]):
         return self._day_inputs(lake, self._state(lake), [day])[0].values
 
     def stale(self, lake: LakeMetadata, days: Sequence[date]) -> list[date]:
-        """The days to make; all of them where a killed run left `main` behind the newest tag."""
+        """The days to make; all of them if a killed run left `main` behind the newest tag."""
         state = self._state(lake)
         tags = state.tags if state else {}
         if state is None or not tags or state.refs.get("main") != tags[max(tags)]:
@@ -104,7 +104,7 @@ class TableStage(Stage[TableFigures]):
         return {day: Version(state.made_as(day), settings) for day in days}
 
     def own_days(self, days: Iterable[date]) -> list[date]:
-        """Those from the table's first day on."""
+        """The days from the table's first day on."""
         return sorted(day for day in days if day >= self.start)
 
     def batches(self, lake: LakeMetadata, days: Sequence[date]) -> list[list[date]]:
@@ -245,7 +245,7 @@ def _summary(report: DayReport) -> str:
 
 
 class _Commits(dict[str, DayCommits]):
-    """The days of the source's stages, each read when it is asked for."""
+    """The days of the source's stages, each read at the first access."""
 
     def __init__(self, lake: LakeMetadata, source: str) -> None:
         super().__init__()
