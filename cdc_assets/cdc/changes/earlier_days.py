@@ -53,10 +53,8 @@ def earlier_days(
     if not reading.keys.tombstones:
         return EarlierDays(schemas, key_forms)
     # Spark plans the read of a missing day as slowly as any other: leave it out.
-    landing = None
-    if has_landing_before:
-        rows = lake.spark.table(lake.stage(source, "landing"))
-        landing = rows.where(landed_on([first - timedelta(days=1)]))
+    before = first - timedelta(days=1)
+    landing = lake.stage_days(source, "landing", [before]) if has_landing_before else None
     changes = lake.spark.table(lake.stage(source, "changes"))
     past = changes.where(F.col("landing_date") < F.lit(first))
     tables = past.select("topic", "table_name", "landing_date")

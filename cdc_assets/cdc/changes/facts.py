@@ -29,7 +29,7 @@ from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sql
 from cdc_assets.cdc.envelopes.declared import DECLARED
 from cdc_assets.cdc.lake import schemas as columns
-from cdc_assets.cdc.lake.catalog import Lake, landed_on
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.positions import epoch_of, stream_of, time_in_day
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.placeholders import may_hold_placeholder
@@ -298,7 +298,7 @@ def _in_todays_form(
     lake: Lake, source: str, days: Sequence[date], tables: Sequence[str] | None
 ) -> DataFrame:
     """Changes of some days in the columns of :func:`facts_of`."""
-    rows = lake.spark.table(lake.stage(source, "changes")).where(landed_on(days))
+    rows = lake.stage_days(source, "changes", days)
     turned = changes_from_earlier(time_in_day(lake.config.timezone))
     marks = {
         "destination": "'changes'",

@@ -25,7 +25,7 @@ from cdc_assets.cdc.changes.written import change_rows, control_rows, quarantine
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.lake import schemas as columns
-from cdc_assets.cdc.lake.catalog import Lake, landed_on
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
 from cdc_assets.cdc.lake.metadata import LakeMetadata
@@ -110,7 +110,7 @@ def _make_run(
     current: Mapping[str, DayCommits],
 ) -> None:
     settings = lake.config.source(source)
-    landing = lake.spark.table(lake.stage(source, "landing")).where(landed_on(days))
+    landing = lake.stage_days(source, "landing", days)
     lake.create_stage(source, "schemas", columns.SCHEMAS, "message schemas of the source")
     with local_checkpoints() as checkpoints:
         # Tombstones need the day before as well.

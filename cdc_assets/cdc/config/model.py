@@ -179,10 +179,10 @@ class Config(Settings):
     @field_validator("sources")
     @classmethod
     def _source_names(cls, value: dict[str, SourceConfig]) -> dict[str, SourceConfig]:
-        for name in value:
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        for source in value:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", source):
                 raise ValueError(
-                    f"{name!r}: a source's name is letters, digits and _; it names the group, "
+                    f"{source!r}: a source's name is letters, digits and _; it names the group, "
                     "the assets and the namespace"
                 )
         return value
@@ -190,10 +190,10 @@ class Config(Settings):
     @model_validator(mode="after")
     def _salted(self) -> Config:
         for source, settings in self.sources.items():
-            for text, table in settings.tables.items():
+            for name, table in settings.tables.items():
                 if table.hash and self.hash_salt is None:
                     raise ValueError(
-                        f"hash_salt: is missing; sources.{source}.tables.{text}.hash needs it. "
+                        f"hash_salt: is missing; sources.{source}.tables.{name}.hash needs it. "
                         "Write hash_salt: ${CDC_HASH_SALT} and set the variable to a secret of "
                         f"{_SALT} or more characters. Keep it: with another one all hashes change"
                     )
@@ -304,12 +304,12 @@ class Config(Settings):
         """True while more can still land for the day."""
         return datetime.now(timezone.utc) < self.end_of(day)
 
-    def source(self, name: str) -> SourceConfig:
+    def source(self, source: str) -> SourceConfig:
         """The settings of a source.
 
         Raises:
             ConfigError: there is no such source.
         """
-        if name not in self.sources:
-            raise ConfigError([f"no source {name!r}; there are {', '.join(self.sources)}"])
-        return self.sources[name]
+        if source not in self.sources:
+            raise ConfigError([f"no source {source!r}; there are {', '.join(self.sources)}"])
+        return self.sources[source]

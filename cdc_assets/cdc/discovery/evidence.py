@@ -66,7 +66,7 @@ class Table:
     name: str
     databases: Counter[str] = field(default_factory=Counter)  # named by its events
     ops: Counter[str] = field(default_factory=Counter)
-    halves: int = 0  # first halves of split updates, which no op counts
+    first_halves: int = 0  # of split updates; no op counts them
     first: date | None = None
     last: date | None = None
     topics: set[str] = field(default_factory=set)
@@ -128,10 +128,10 @@ def examine(
     placeholder: str | None = None,
     registry: RegistryConfig | None = None,
 ) -> Findings:
-    """Read landing rows (`LANDING`, no null `landing_date`): the format first, then all of them.
+    """Find the format of landing rows (`LANDING`, no null `landing_date`), then read all of them.
 
     Args:
-        landing: checkpointed, on disk where memory is short.
+        landing: the rows, which are checkpointed.
         source: named in errors.
         placeholder: the text of an unsent value where it is not Debezium's (R2).
         registry: has the schemas of encoded records.
@@ -365,7 +365,7 @@ def _add_records(found: Findings, counted: Sequence[Row]) -> None:
 def _add_to_table(table: Table, row: Any) -> None:
     # A split update counts once, by its second half (W2).
     if row.source_op in FIRST_HALVES:
-        table.halves += row.records
+        table.first_halves += row.records
     else:
         table.ops[row.op] += row.records
     table.first = min(filter(None, (table.first, row.first)), default=None)

@@ -39,7 +39,7 @@ COLUMNS: tuple[str, ...] = (
     "topic", "partition", "offset", "destination", "table", "op", "key", "position", "lag_ms",
     "reason", "detail", "explanation",
 )  # fmt: skip
-# What the view of one offset adds.
+# Additional columns for one offset.
 DETAILS: tuple[str, ...] = (
     "source_op", "connector", "server", "db", "old_key", "new_key", "before", "after",
     "source_ts_ms", "processed_ts_ms", "kafka_ts_ms", "identity", "tx_id", "is_snapshot",

@@ -1,4 +1,4 @@
-"""Where `cdc-assets discover` looks: a landing folder, one of its days or files, or topics."""
+"""The place that `cdc-assets discover` reads: a landing folder, a day, a file, or topics."""
 
 from __future__ import annotations
 

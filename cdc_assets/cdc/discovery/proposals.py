@@ -108,10 +108,10 @@ def landing_notes(found: Findings) -> list[str]:
             f"several databases ({', '.join(_all_databases(found))}): tables have names of three "
             "parts, and those of all databases are told apart"
         )
-    halves = sum(table.halves for table in found.tables.values())
+    first_halves = sum(table.first_halves for table in found.tables.values())
     counts = [f"{sum(table.records for table in found.tables.values())} changes"]
-    if halves:
-        counts.append(f"{halves} first halves of split updates")
+    if first_halves:
+        counts.append(f"{first_halves} first halves of split updates")
     if found.control:
         counts.append(f"{sum(found.control.values())} control ({listed(found.control)})")
     if found.tombstones:
