@@ -124,7 +124,6 @@ class ChangesStage(StageOfTables[ChangesDays]):
         return ChangesDays(days, quarantine_examples(ParsedDays(lake, self.source, days)))
 
     def counted(self, figures: ChangesDays) -> str:
-        """See :meth:`StageOfTables.counted`."""
         return ", ".join(
             f"{sum(day.records(table) for day in figures.days.values())} {table}"
             for table in self.checks
@@ -133,7 +132,7 @@ class ChangesStage(StageOfTables[ChangesDays]):
     def summary(
         self, known: LakeMetadata, figures: ChangesDays, made: Mapping[date, MadeDay]
     ) -> list[str]:
-        """See :meth:`Stage.summary`; with the days that earlier rules made."""
+        """With the days that earlier rules made."""
         texts = super().summary(known, figures, made)
         if again := sum(day.is_new and day.details for day in made.values()):
             texts.append(f"({again} days made again: the rules have changed)")
@@ -145,11 +144,10 @@ class ChangesStage(StageOfTables[ChangesDays]):
         return texts
 
     def day_line(self, figures: ChangesDays, table: str, day: date) -> str:
-        """See :meth:`Stage.day_line`."""
         return summary_line(changes_day(figures.days[day])[table])
 
     def findings(self, lake: Lake, figures: ChangesDays, table: str) -> dict[date, list[Finding]]:
-        """See :meth:`Stage.findings`; `control` has no check."""
+        """`control` has no check."""
         if table == "control":
             return {}
         if table == "quarantine":
@@ -164,7 +162,6 @@ class ChangesStage(StageOfTables[ChangesDays]):
     def day_values(
         self, lake: Lake, figures: ChangesDays, table: str, days: Sequence[date]
     ) -> dict[date, dict[str, Any]]:
-        """See :meth:`StageOfTables.day_values`."""
         values = {day: changes_day(figures.days[day])[table] for day in days}
         if table == "quarantine":
             for day, rows in figures.examples.items():

@@ -186,7 +186,6 @@ class StageOfTables(Stage[FiguresT]):
     read: ClassVar[str]  # the table that a day is made from
 
     def stale(self, lake: LakeMetadata, days: Sequence[date]) -> list[date]:
-        """See :meth:`Stage.stale`."""
         made = [lake.day_commits(self.source, table) for table in self.tables]
         inputs = {day: self.inputs(lake, day) for day in days}
         return [
@@ -196,7 +195,7 @@ class StageOfTables(Stage[FiguresT]):
         ]
 
     def versions(self, lake: LakeMetadata, table: str, days: Sequence[date]) -> dict[date, Version]:
-        """See :meth:`Stage.versions`; checks compare a day with the one before it."""
+        """Checks compare a day with the one before it."""
         commits = lake.day_commits(self.source, table)
         settings = fingerprint(self.settings.model_dump(mode="json", exclude={"landing"}))
         before = {day: commits.get(day - timedelta(days=1), NOT_MADE).snapshot_id for day in days}
@@ -210,13 +209,11 @@ class StageOfTables(Stage[FiguresT]):
         }
 
     def rows_to_read(self, lake: Lake, known: LakeMetadata, days: Sequence[date]) -> int | None:
-        """See :meth:`Stage.rows_to_read`."""
         return known.day_commits(self.source, self.read).records(days)
 
     def summary(
         self, known: LakeMetadata, figures: FiguresT, made: Mapping[date, MadeDay]
     ) -> list[str]:
-        """See :meth:`Stage.summary`."""
         new = sum(day.is_new for day in made.values())
         if not new:
             return ["up to date"]
@@ -230,7 +227,6 @@ class StageOfTables(Stage[FiguresT]):
     def values(
         self, lake: Lake, figures: FiguresT, table: str, days: Sequence[date], seconds: float
     ) -> dict[date, dict[str, Any]]:
-        """See :meth:`Stage.values`."""
         if not days:
             return {}
         identifier = lake.stage(self.source, table)
@@ -266,13 +262,11 @@ class ReadOnce:
         self._states: dict[tuple[str, str], TableState | None] = {}
 
     def day_commits(self, source: str, stage: str) -> DayCommits:
-        """See :meth:`LakeMetadata.day_commits`."""
         if (source, stage) not in self._commits:
             self._commits[source, stage] = self._lake.day_commits(source, stage)
         return self._commits[source, stage]
 
     def table_state(self, source: str, table: str) -> TableState | None:
-        """See :meth:`LakeMetadata.table_state`."""
         if (source, table) not in self._states:
             self._states[source, table] = self._lake.table_state(source, table)
         return self._states[source, table]

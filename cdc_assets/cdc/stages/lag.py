@@ -86,15 +86,12 @@ class LagStage(StageOfTables[Rows]):
         return {day: rows.get(day, []) for day in made}
 
     def counted(self, figures: Rows) -> str:
-        """See :meth:`StageOfTables.counted`."""
         return f"{len(_tables(row for rows in figures.values() for row in rows))} tables"
 
     def day_line(self, figures: Rows, table: str, day: date) -> str:
-        """See :meth:`Stage.day_line`."""
         return f"lag of {len(_tables(figures[day]))} tables"
 
     def findings(self, lake: Lake, figures: Rows, table: str) -> dict[date, list[Finding]]:
-        """See :meth:`Stage.findings`."""
         slo_ms = self.settings.lag_slo_ms
         return {day: lag_findings(rows, slo_ms) for day, rows in figures.items()}
 

@@ -110,11 +110,9 @@ class LandingStage(StageOfTables[LandingFigures]):
         return LandingFigures(landed, count_landed(lake, self.source, list(made)))
 
     def counted(self, figures: LandingFigures) -> str:
-        """See :meth:`StageOfTables.counted`."""
         return f"{sum(map(figures.records, figures.landed))} records"
 
     def day_line(self, figures: LandingFigures, table: str, day: date) -> str:
-        """See :meth:`Stage.day_line`."""
         return f"{figures.records(day)} records"
 
     def findings(
@@ -126,7 +124,6 @@ class LandingStage(StageOfTables[LandingFigures]):
     def day_values(
         self, lake: Lake, figures: LandingFigures, table: str, days: Sequence[date]
     ) -> dict[date, dict[str, Any]]:
-        """See :meth:`StageOfTables.day_values`."""
         return {
             day: landing_day(figures.landed[day], figures.records(day), self.config.is_open(day))
             for day in days

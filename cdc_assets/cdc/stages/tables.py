@@ -96,7 +96,7 @@ class TableStage(Stage[TableFigures]):
         return day in state.tags and self._day_inputs(lake, state, [day])[0].is_of_what_is_there
 
     def versions(self, lake: LakeMetadata, table: str, days: Sequence[date]) -> dict[date, Version]:
-        """See :meth:`Stage.versions`; a day made on another day before is another snapshot."""
+        """A day that is made from another previous day has another snapshot."""
         shown = fingerprint(self.settings.model_dump(mode="json", exclude={"landing", "tables"}))
         settings = fingerprint([shown, self.table_settings.model_dump(mode="json")])
         state = self._state(lake)
@@ -180,11 +180,9 @@ class TableStage(Stage[TableFigures]):
     def summary(
         self, known: LakeMetadata, figures: TableFigures, made: Mapping[date, MadeDay]
     ) -> list[str]:
-        """See :meth:`Stage.summary`."""
         return [_summary(day.details) for day in made.values()]
 
     def findings(self, lake: Lake, figures: TableFigures, table: str) -> dict[date, list[Finding]]:
-        """See :meth:`Stage.findings`."""
         return {day: self._day_findings(figures, day) for day in figures.reports}
 
     def _day_findings(self, figures: TableFigures, day: date) -> list[Finding]:
@@ -207,13 +205,12 @@ class TableStage(Stage[TableFigures]):
         ]
 
     def day_line(self, figures: TableFigures, table: str, day: date) -> str:
-        """See :meth:`Stage.day_line`."""
         return summary_line(figures.reports[day])
 
     def values(
         self, lake: Lake, figures: TableFigures, table: str, days: Sequence[date], seconds: float
     ) -> dict[date, dict[str, Any]]:
-        """See :meth:`Stage.values`; a sample of the rows is a job a day."""
+        """The sample of the rows is one job a day."""
         return {day: self._day_values(lake, figures, day) for day in days}
 
     def _day_values(self, lake: Lake, figures: TableFigures, day: date) -> dict[str, Any]:
