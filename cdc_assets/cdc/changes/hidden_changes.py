@@ -70,20 +70,19 @@ def hidden_statements(lake: Lake, source: str, days: Sequence[date]) -> dict[dat
     sent = _truncates(lake, source, [row for row in found if row.kind == TRUNCATE])
     statements: dict[date, list[Statement]] = {}
     for row in found:
-        about = row.hit or ()
-        gone = emptied if row.kind in EMPTYING else ()
+        applied = emptied if row.kind in EMPTYING else ()
         hit = tuple(
             table
-            for table in about
-            if table not in gone and (table, _elements(row.position)) not in sent
+            for table in row.hit or ()
+            if table not in applied and (table, _elements(row.position)) not in sent
         )
-        if about and not hit:
+        if row.hit and not hit:
             continue
         listed = statements.setdefault(row.landing_date, [])
         if len(listed) < _SHOWN:
-            named = hit or (str(row.table_name),)
+            tables = hit or (str(row.table_name),)
             text = row.payload if settings.shows_values else None
-            listed.append(Statement(row.landing_date, named, row.kind, text))
+            listed.append(Statement(row.landing_date, tables, row.kind, text))
     return statements
 
 
@@ -91,15 +90,18 @@ _NONE: Sql = "CAST(array() AS array<string>)"
 
 
 def _read_statements(lake: Lake, source: str, days: Sequence[date]) -> list[Row]:
-    """Statements that are about configured tables, or may be about any; in order, by day."""
+    """Statements about configured tables, or perhaps about any table, by day and in order."""
     tables = namespaces_of(lake.config.source(source).tables)
     rows = lake.stage_days(source, "control", days).where("op = 'ddl' AND NOT is_snapshot <=> true")
-    judged = Query(rows).extend({"kind": kind_of("payload", "source_op")})
-    named = judged.extend({"named": tables_of("payload", "kind", "table_name", "db")})
-    is_about = case(("kind IS NOT NULL", hit_of(tables, "kind", "named"))) if tables else _NONE
-    judged = named.extend({"hit": is_about})
+    hit = case(("kind IS NOT NULL", hit_of(tables, "kind", "named"))) if tables else _NONE
+    statements = (
+        Query(rows)
+        .extend({"kind": kind_of("payload", "source_op")})
+        .extend({"named": tables_of("payload", "kind", "table_name", "db")})
+        .extend({"hit": hit})
+    )
     is_vague = is_one_of("source_op", _VAGUE)
-    chosen = judged.where(f"size(hit) > 0 OR {is_vague}").select(
+    chosen = statements.where(f"size(hit) > 0 OR {is_vague}").select(
         *("landing_date", "topic", "partition", "offset", "hit", "position"),
         *("coalesce(kind, source_op) AS kind", "payload", "table_name"),
     )
@@ -115,7 +117,7 @@ def _elements(position: Sequence[int] | None) -> tuple[int, ...]:
 def _truncates(
     lake: Lake, source: str, statements: Sequence[Row]
 ) -> set[tuple[str, tuple[int, ...]]]:
-    """The truncates that landed around some statements: each a table and the source's elements."""
+    """The truncates that landed around some statements, as tables and the source's elements."""
     tables = sorted({table for row in statements for table in row.hit})
     if not tables:
         return set()

@@ -120,8 +120,7 @@ def protect(
         records: routed records with the columns of `changes`, `detail`, `reason` and
             `message_key_json`.
         settings: the source's, with the rules.
-        salt: what hashes begin with; None where no column is hashed. It is joined as a row, so that
-            no plan has it: Spark shows and logs these.
+        salt: what hashes begin with; None where no column is hashed.
         days: their landing days.
         schema_ids: the tables and message schemas of these records.
         schemas: the columns of these schemas.
@@ -132,7 +131,7 @@ def protect(
     """
     if not settings.is_protected:
         return records
-    if salt is not None:
+    if salt is not None:  # joined as a row: Spark shows and logs the literals of plans
         row = records.sparkSession.createDataFrame([(salt,)], "_salt string")
         records = records.crossJoin(F.broadcast(row))
     tables = {name: table for name, table in settings.tables.items() if table.is_protected}

@@ -42,8 +42,8 @@ def classify_tombstones(history: DataFrame, topics: DataFrame, first: date) -> D
     """Compare each tombstone from `first` on with the nearest record before it (D11).
 
     Args:
-        history: as :func:`history_of_keys` gives it.
-        topics: as :func:`tables_by_topic` gives them.
+        history: :func:`history_of_keys`.
+        topics: :func:`tables_by_topic`.
         first: tombstones of earlier days are left out.
 
     Returns:
@@ -58,9 +58,8 @@ def classify_tombstones(history: DataFrame, topics: DataFrame, first: date) -> D
     # A delete counts even if it is quarantined, without a key or under `key: none`.
     is_delete = "coalesce(kind = 'row' AND op = 'd', false)"
     seen_before = f"struct({is_delete} AS is_delete, landing_date, table_name, offset)"
-    judged = with_columns(history, {"nearest": f"max_by({seen_before}, offset) {below}"}).where(
-        "kind = 'tombstone' AND reason IS NULL"
-    )
+    nearest = with_columns(history, {"nearest": f"max_by({seen_before}, offset) {below}"})
+    tombstones = nearest.where("kind = 'tombstone' AND reason IS NULL")
     has_key = "length(message_key) > 0"  # D6: an empty key is no key
     is_recent = "nearest.landing_date >= date_sub(landing_date, 1)"
     follows = f"coalesce({has_key} AND nearest.is_delete AND {is_recent}, false)"
@@ -68,7 +67,7 @@ def classify_tombstones(history: DataFrame, topics: DataFrame, first: date) -> D
     until = "filter(seen, t -> t.since <= landing_date)"
     only_table = case((f"size({until}) = 1", f"get({until}, 0).table_name"))
     return (
-        judged.where(f"landing_date >= {literal(first)}")
+        tombstones.where(f"landing_date >= {literal(first)}")
         .join(F.broadcast(topics), "topic", "left")
         .selectExpr(
             *IDENTITY,
