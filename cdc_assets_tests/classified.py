@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes.classify import EarlierDays, classify, tombstone_verdicts
+from cdc_assets.cdc.changes.classify import EarlierDays, classified_tombstones, classify
 from cdc_assets.cdc.changes.reading import read_records
 from cdc_assets.cdc.changes.written import (
     change_rows,
@@ -65,8 +65,8 @@ def classified(
     with local_checkpoints() as checkpoints:
         reading = read_records(landing, settings, checkpoints)
         earlier = EarlierDays()
-        verdicts = tombstone_verdicts(reading, earlier)
-        found = classify(reading, earlier, timezone, verdicts)
+        tombstones = classified_tombstones(reading, earlier)
+        found = classify(reading, earlier, timezone, tombstones)
         routed = checkpoints.add(routed_rows(found, reading, hash_salt, sorted(landed)))
         return ClassifiedRows(
             plain(change_rows(routed)),

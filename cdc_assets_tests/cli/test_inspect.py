@@ -209,7 +209,7 @@ def test_a_file_outside_a_days_folder_has_the_days_of_its_timestamps_else_today(
         columns |= {"timestamp": pa.array(stamps, pa.timestamp("us", "UTC"))}
         columns |= {"key": pa.nulls(3, pa.binary()), "value": [value.encode()] * 3}
         pq.write_table(pa.table(columns), file)
-    landing = read_file(spark, file, rules.name, config).orderBy("offset")
+    landing = read_file(spark, file, rules.source, config).orderBy("offset")
     days = [row.landing_date for row in landing.select("landing_date").collect()]
     assert days == [date(2026, 11, 4), date(2026, 11, 5), config.today()]
     rows = inspection.inspect_file(spark, file, rules)

@@ -1,7 +1,7 @@
-"""Landing rows, once read, to judged and routed records: one function, without a lake or a job.
+"""Classify parsed landing rows and route them to a destination, without a lake or a job.
 
-The stage `changes` classifies the days of a lake, `cdc-assets inspect` a file, tests a few events:
-what the records of earlier days say is handed in (:class:`EarlierDays`).
+The stage `changes` classifies the days of a lake, `cdc-assets inspect` a file, tests a few events.
+The caller passes in what the records of earlier days say (:class:`EarlierDays`).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Classified:
     """Records with their destinations, and the message schemas by which they were judged.
 
     `records` are parsed records with `key, old_key, new_key`, the final `reason`, `detail`, `op`
-    and `table_name`, `destination`, and of tombstones `nearest_offset`, where the nearest earlier
-    record of the same key stands. `new_schemas` are rows of the table `schemas`.
+    and `table_name`, `destination`, and for tombstones `nearest_offset`, the offset of the nearest
+    earlier record of the same key. `new_schemas` are rows of the table `schemas`.
     """
 
     records: DataFrame
@@ -60,8 +60,8 @@ class Classified:
     new_schemas: list[Row]
 
 
-def tombstone_verdicts(reading: Reading, earlier: EarlierDays) -> DataFrame | None:
-    """What each tombstone is (:func:`classify_tombstones`); None where there are none."""
+def classified_tombstones(reading: Reading, earlier: EarlierDays) -> DataFrame | None:
+    """The tombstones of the records, by :func:`classify_tombstones`; None without any."""
     if not reading.keys.tombstones:
         return None
     history = history_of_keys(reading, earlier.landing)
@@ -70,15 +70,15 @@ def tombstone_verdicts(reading: Reading, earlier: EarlierDays) -> DataFrame | No
 
 
 def classify(
-    reading: Reading, earlier: EarlierDays, timezone: str, verdicts: DataFrame | None
+    reading: Reading, earlier: EarlierDays, timezone: str, tombstones: DataFrame | None
 ) -> Classified:
     """Give every record its canonical keys and its destination: changes, control or quarantine.
 
     Args:
         reading: the records of some days.
         earlier: what landed before them.
-        timezone: that of the days.
-        verdicts: of :func:`tombstone_verdicts`, perhaps as a checkpoint.
+        timezone: the time zone of the days.
+        tombstones: :func:`classified_tombstones`, perhaps as a checkpoint.
     """
     settings, keys = reading.settings, reading.keys
     new_schemas = reading.new_schemas(earlier.schemas)
@@ -91,11 +91,11 @@ def classify(
     records, shapes = reading.parsed, set(keys.shapes)
     if reading.is_kafka_placed:
         records = placed_by_kafka(records, timezone)
-    if verdicts is None:
+    if tombstones is None:
         records = records.selectExpr("*", "CAST(NULL AS bigint) AS nearest_offset")
     else:
-        records = _with_verdicts(records, verdicts, settings)
-        shapes.update(keys.of_tombstones(settings.tables))
+        records = _with_tombstones(records, tombstones, settings)
+        shapes.update(keys.tombstones_as(settings.tables))
     keyed = with_canonical_keys(records, settings, sorted(shapes, key=str), schemas, misfits)
     routed = keyed.extend({"destination": _DESTINATION}).plan()
     return Classified(routed, schemas, new_schemas)
@@ -108,25 +108,25 @@ def _used_by_misfits_alone(
     return {(s.table_name, s.schema_id) for s in misfits} - used
 
 
-def _with_verdicts(parsed: DataFrame, verdicts: DataFrame, settings: SourceConfig) -> DataFrame:
+def _with_tombstones(parsed: DataFrame, tombstones: DataFrame, settings: SourceConfig) -> DataFrame:
     """Give each tombstone its table and op: control, or the delete of a row."""
-    joined = parsed.join(verdicts, list(IDENTITY), "left")
+    joined = parsed.join(tombstones, list(IDENTITY), "left")
     is_tombstone = "kind = 'tombstone'"
     is_lone = f"({is_tombstone} AND reason IS NULL AND NOT coalesce(follows_delete, false))"
     no_table = f"{is_lone} AND tombstone_table IS NULL"
-    # O14: nothing says which row of a table without a key it deletes.
-    unkeyed = [name for name, table in settings.tables.items() if table.key in ("none", "row")]
-    of_unkeyed = f"({is_lone} AND {is_one_of('tombstone_table', unkeyed)})"
+    # O14: nothing says which row it deletes in a table without a key.
+    unkeyed = [table for table, rules in settings.tables.items() if rules.key in ("none", "row")]
+    is_unkeyed = f"({is_lone} AND {is_one_of('tombstone_table', unkeyed)})"
     configured = is_one_of("tombstone_table", settings.tables)
     no_key = f"({is_lone} AND key_raw IS NULL AND {configured})"
     reason = case(
         (no_table, "'missing_table'"),
-        (f"{of_unkeyed} OR ({no_key} AND message_key IS NULL)", "'missing_key'"),
+        (f"{is_unkeyed} OR ({no_key} AND message_key IS NULL)", "'missing_key'"),
         (no_key, "'malformed_key'"),
     )
     detail = case(
         (no_table, "'a lone tombstone on a topic of no table, or of several'"),
-        (of_unkeyed, "'a lone tombstone of a table without a key'"),
+        (is_unkeyed, "'a lone tombstone of a table without a key'"),
         (no_key, "'a lone tombstone without a readable key'"),
     )
     return with_replaced(

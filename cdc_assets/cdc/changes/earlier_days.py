@@ -1,4 +1,4 @@
-"""What the lake says of the days before those that are classified, and of the schemas it has."""
+"""What the lake says about the days before those that are classified, and about schemas."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def earlier_days(
     """What landed before some days.
 
     Two jobs for each table with keys of several forms; one where a schema no longer begins on its
-    first day, because that was landed anew.
+    first day, because that day landed again.
 
     Args:
-        lake: has the source's tables.
+        lake: has the tables of the source.
         source: the source.
         reading: the records of these days.
         stored: the schemas in the lake.
@@ -42,7 +42,9 @@ def earlier_days(
         has_landing_before: whether anything landed on the day before them.
     """
     first = days[0]
-    schemas = stored.moved(corrected_first_days(lake, source, stored, days, reading.first_landed))
+    schemas = stored.with_first_days(
+        corrected_first_days(lake, source, stored, days, reading.first_landed)
+    )
     joined = reading.joined_schemas(schemas)
     key_forms = {
         table: key_form_before(lake, source, table, first, joined)
@@ -50,11 +52,9 @@ def earlier_days(
     }
     if not reading.keys.tombstones:
         return EarlierDays(schemas, key_forms)
-    # Planning the reading of a day that is not there takes as long as that of any other.
-    landing = None
-    if has_landing_before:
-        rows = lake.spark.table(lake.stage(source, "landing"))
-        landing = rows.where(landed_on([first - timedelta(days=1)]))
+    # Spark plans the read of a missing day as slowly as any other: leave it out.
+    before = first - timedelta(days=1)
+    landing = lake.stage_days(source, "landing", [before]) if has_landing_before else None
     changes = lake.spark.table(lake.stage(source, "changes"))
     past = changes.where(F.col("landing_date") < F.lit(first))
     tables = past.select("topic", "table_name", "landing_date")
@@ -84,7 +84,7 @@ def key_form_before(
     inferred = types.columns_of_inference(found.kind or "")
     configured = types.columns_of_config(settings.columns)
     known = types.as_configured(schemas.latest(table, newest.day), configured, is_key=True)
-    # The hash of a value says nothing of its type.
+    # The hash of a value does not show its type.
     columns = (
         (n, known.get(n) or (None if n in settings.hash else inferred.get(n)))
         for n in sorted(found.names[0])
@@ -107,39 +107,34 @@ def known_schemas(lake: Lake, source: str, tables: Iterable[str] | None = None) 
 def corrected_first_days(
     lake: Lake, source: str, known: KnownSchemas, days: Sequence[date], found: FirstDays
 ) -> dict[SchemaOfTable, date | None]:
-    """The schemas that days no longer begin, after their landing was corrected.
+    """The new first days of schemas whose first day landed again without them.
 
-    Each with the day that begins it now, None where no day has it: types would else come from
-    records that are gone. A job where there is such a schema.
+    None where no day has the schema any more: otherwise types would come from records that are
+    gone. One job, or none where there is no such schema.
 
     Args:
         lake: has the source's tables.
         source: the source.
-        known: the schemas as they stand in the lake.
+        known: the schemas in the lake.
         days: days that are made again.
-        found: the schemas of these days as they are now.
+        found: the schemas of these days now.
     """
-    moved = [
+    changed = [
         key
         for key, first in known.first_landed.items()
         if first in days and found.get(key) != first
     ]
-    if not moved or not _has_facts_of_all(lake, source):
+    if not changed or not _has_all_facts(lake, source):
         return {}
-    elsewhere = _first_uses(lake, source, set(moved), days)
-    firsts = {key: [d for d in (found.get(key), elsewhere.get(key)) if d] for key in moved}
+    elsewhere = _first_uses(lake, source, set(changed), days)
+    firsts = {key: [d for d in (found.get(key), elsewhere.get(key)) if d] for key in changed}
     return {key: min(candidates, default=None) for key, candidates in firsts.items()}
 
 
 def _first_uses(
     lake: Lake, source: str, schemas: Collection[SchemaOfTable], without: Sequence[date]
 ) -> dict[SchemaOfTable, date]:
-    """The first day on which changes of a table carry a schema, of days but these; a job.
-
-    Args:
-        schemas: tables and ids of message schemas.
-        without: days that are being made again.
-    """
+    """The first day on which changes carry a schema, except days that are made again; a job."""
     rows = (
         lake.spark.table(lake.stage(source, FACTS))
         .where(~landed_on(without) & F.col("schema_id").isin(sorted({i for _, i in schemas})))
@@ -153,7 +148,7 @@ def _first_uses(
     }
 
 
-def _has_facts_of_all(lake: Lake, source: str) -> bool:
+def _has_all_facts(lake: Lake, source: str) -> bool:
     """Whether all days of changes have their facts; those of early versions have none."""
     changes, recorded = (lake.day_commits(source, t) for t in ("changes", FACTS))
     return all(day in recorded for day in changes)

@@ -1,8 +1,8 @@
-"""What later stages ask of a day's records, counted in the pass that reads them: table `facts`.
+"""The table `facts`: counts of a day's records, made in the pass that reads them.
 
-A row is of records alike: of one destination, table, op and reason, of one epoch and basis of
-their positions, under one schema; others are of a table's events of a day (`ORDER`). The state
-floor reads these few rows and none of its changes.
+A row counts records with one destination, table, op, reason, epoch, position basis and schema;
+rows with the destination `ORDER` count a table's events of a day. The table stage reads these few
+rows and none of its changes.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sql
 from cdc_assets.cdc.envelopes.declared import DECLARED
 from cdc_assets.cdc.lake import schemas as columns
-from cdc_assets.cdc.lake.catalog import Lake, landed_on
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.positions import epoch_of, stream_of, time_in_day
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.placeholders import may_hold_placeholder
 
-TABLE, COMMENT = FACTS, "counts of the records of each day by destination, table and op"
+COMMENT = "counts of the records of each day by destination, table and op"
 
-ORDER = "order"  # the destination of facts that are of a table's events as a whole
+ORDER = "order"  # the destination of facts about all events of a table
 _ALIKE = (
     "landing_date", "destination", "table_name", "db", "op", "source_op", "reason", "epoch",
     "basis", "schema_id",
 )  # fmt: skip
-_OF_TABLE = ("landing_date", "table_name")
+_TABLE_DAY = ("landing_date", "table_name")
 
 
-def facts_of(records: DataFrame, source: SourceConfig, timezone: str) -> DataFrame:
+def facts_of(records: DataFrame, settings: SourceConfig, timezone: str) -> DataFrame:
     """The facts of some records.
 
     Args:
         records: has `destination`, `reason`, `row_number` and else the columns of `CHANGES`.
-        timezone: that of the days.
+        timezone: the time zone of the days.
 
     Returns:
         The columns of `FACTS`.
     """
     parts = [
-        _counts(records, source, epoch_of("kafka_ts_ms", source.resets)),
+        _counts(records, settings, epoch_of("kafka_ts_ms", settings.resets)),
         _order_of_tables(records),
         _partitions(records, timezone),
     ]
@@ -70,17 +70,17 @@ def facts_of(records: DataFrame, source: SourceConfig, timezone: str) -> DataFra
 _MOST_FACTS = 200_000
 
 
-def count_facts(records: DataFrame, source: SourceConfig, timezone: str) -> list[Row]:
-    """As :func:`facts_of`, collected; where quarantined records name too many tables, of none."""
-    facts = facts_of(records, source, timezone).limit(_MOST_FACTS + 1).collect()
+def count_facts(records: DataFrame, settings: SourceConfig, timezone: str) -> list[Row]:
+    """Collect :func:`facts_of`; without quarantined tables where records name too many."""
+    facts = facts_of(records, settings, timezone).limit(_MOST_FACTS + 1).collect()
     if len(facts) <= _MOST_FACTS:
         return facts
     unnamed = {name: case(("destination <> 'quarantine'", name)) for name in ("table_name", "db")}
-    return facts_of(Query(records).replace(unnamed).plan(), source, timezone).collect()
+    return facts_of(Query(records).replace(unnamed).plan(), settings, timezone).collect()
 
 
-def _counts(records: DataFrame, source: SourceConfig, epoch: Sql) -> DataFrame:
-    """How many records are alike, and what they have in common."""
+def _counts(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFrame:
+    """Count records that are alike, and what they have in common."""
     is_change = "destination = 'changes'"
     # Positions of the earlier form have their epoch in front.
     epoch = case((is_earlier_sql("position_basis"), "get(position, 0)"), otherwise=epoch)
@@ -89,9 +89,9 @@ def _counts(records: DataFrame, source: SourceConfig, epoch: Sql) -> DataFrame:
         (says_old, f"xxhash64(old_key, key, {compared_elements()})"),
         (says_new, f"xxhash64(key, new_key, {compared_elements()})"),
     )
-    # Of other formats it tells no tables apart (D4).
-    db = "db" if DECLARED[source.format].has_databases else "CAST(NULL AS string) AS db"
-    # What can't be read may say anything there: a row for each would be the driver's end.
+    # In other formats the database tells no tables apart (D4).
+    db = "db" if DECLARED[settings.format].has_databases else "CAST(NULL AS string) AS db"
+    # Unreadable records may hold any text there: a row for each would exhaust the driver.
     is_read = "destination <> 'quarantine'"
     seen = records.selectExpr(
         *("landing_date", "destination", "table_name", "reason", "schema_id"),
@@ -101,13 +101,13 @@ def _counts(records: DataFrame, source: SourceConfig, epoch: Sql) -> DataFrame:
         "CASE WHEN position IS NOT NULL THEN position_basis END AS basis",
         "position",
         "CASE WHEN position IS NOT NULL THEN source_ts_ms END AS time",
-        "old_key IS NOT NULL AS is_move",
+        "old_key IS NOT NULL AS has_old_key",
         "before IS NULL AS has_no_before",
         "schema_id IS NULL AND after IS NOT NULL AS is_untyped",
-        f"{may_hold_placeholder('after', source.unavailable_value)} AS may_be_unsent",
+        f"{may_hold_placeholder('after', settings.unavailable_value)} AS may_be_unsent",
         "row_number",
         f"{lacks_part()} AS is_incomplete",
-        f"{came_ms()} AS came_ms",
+        f"{arrival_ms()} AS arrival_ms",
         f"{case((is_change, 'json_object_keys(key)'))} AS names",
         f"{change} AS key_change",
     )
@@ -117,7 +117,7 @@ def _counts(records: DataFrame, source: SourceConfig, epoch: Sql) -> DataFrame:
             (
                 "count(*) AS records",
                 "count_if(position IS NULL) AS without_position",
-                "count_if(is_move) AS moves",
+                "count_if(has_old_key) AS moves",
                 "count_if(has_no_before) AS without_before",
                 "count_if(is_untyped) AS without_schema",
                 "count_if(may_be_unsent) AS maybe_unsent",
@@ -130,7 +130,7 @@ def _counts(records: DataFrame, source: SourceConfig, epoch: Sql) -> DataFrame:
                 "count(key_change) AS key_changes",
                 "bit_xor(key_change) AS key_change_hash",
                 "count_if(is_incomplete) AS incomplete",
-                "max(came_ms) AS newest_ms",
+                "max(arrival_ms) AS newest_ms",
             ),
         )
     )
@@ -141,37 +141,34 @@ def lacks_part() -> Sql:
     return "position IS NOT NULL AND exists(source_elements, e -> e IS NULL)"
 
 
-def came_ms() -> Sql:
-    """When a record came to Kafka, or what stands in for it, in ms.
-
-    A time of the source that is none (beyond the year 9999) says nothing: it is null.
-    """
-    came = "coalesce(kafka_ts_ms, processed_ts_ms, source_ts_ms)"
-    return case((f"{came} BETWEEN 0 AND {columns.MAX_MS}L", came))
+def arrival_ms() -> Sql:
+    """When a record arrived in Kafka, else its next best time, in ms; null beyond year 9999."""
+    arrival = "coalesce(kafka_ts_ms, processed_ts_ms, source_ts_ms)"
+    return case((f"{arrival} BETWEEN 0 AND {columns.MAX_MS}L", arrival))
 
 
 def _order_of_tables(records: DataFrame) -> DataFrame:
-    """How many keys of each table need more than positions to be ordered."""
+    """Count the keys of each table that need more than positions to be ordered."""
     changes = Query(records).where("destination = 'changes'")
     # A header may have a number of the key as text.
     keys = ("replace(key, '\"')", "replace(old_key, '\"')")
-    found = entries(changes, _OF_TABLE, *keys)
+    found = entries(changes, _TABLE_DAY, *keys)
     counted = {name: f"count_if({name})" for name in (TIED, SCATTERED, CROSSED)}
     return (
-        keys_to_fold(found, _OF_TABLE)
-        .aggregate(_OF_TABLE, counted)
+        keys_to_fold(found, _TABLE_DAY)
+        .aggregate(_TABLE_DAY, counted)
         .extend({"destination": literal(ORDER)})
         .plan()
     )
 
 
 def _columns_found(records: DataFrame) -> DataFrame:
-    """Which columns to protect the rows of each table have."""
+    """The columns to protect that rows of each table have."""
     return (
         Query(records)
         .where(f"{FOUND} IS NOT NULL")
         .aggregate(
-            _OF_TABLE,
+            _TABLE_DAY,
             {
                 "records": "count(*)",
                 "columns_found": f"array_sort(array_distinct(flatten(collect_set({FOUND}))))",
@@ -183,9 +180,10 @@ def _columns_found(records: DataFrame) -> DataFrame:
 
 
 def _partitions(records: DataFrame, timezone: str) -> DataFrame:
-    """Each table's events in a partition, by stream.
+    """Count each table's events in a partition, by stream.
 
-    What tells a redelivery from a new server (O11), and the transactions at their ends (O16).
+    The counts tell a redelivery from a new server (O11), and have the transactions at the ends of
+    the day (O16).
     """
     lane = ("landing_date", "topic", "partition", "stream")
     in_order = (
@@ -213,7 +211,7 @@ def _partitions(records: DataFrame, timezone: str) -> DataFrame:
     )
     falls = "stream_element < highest_before"
     by_element = case(("stream_element IS NOT NULL", "struct(stream_element, offset)"))
-    by_offset, by_position = (case(("tx IS NOT NULL", of)) for of in ("offset", "position"))
+    by_offset, by_position = (case(("tx IS NOT NULL", n)) for n in ("offset", "position"))
     return (
         changes.aggregate(
             (*lane, "table_name"),
@@ -244,75 +242,78 @@ def _partitions(records: DataFrame, timezone: str) -> DataFrame:
 
 
 def read_facts(
-    lake: Lake, name: str, days: Sequence[date], tables: Sequence[str] | None = None
+    lake: Lake, source: str, days: Sequence[date], tables: Sequence[str] | None = None
 ) -> list[Row]:
-    """The facts of some days: recorded ones, or of days made without any, counted now.
+    """The facts of some days: recorded ones, or counted now for days that have none.
 
     Args:
-        tables: only these, but the recorded ones of the partitions of all.
+        lake: where they are.
+        source: the source.
+        days: those that are not made are left out.
+        tables: only these; recorded facts of partitions are read for all.
     """
-    changes, recorded = (lake.day_commits(name, t) for t in ("changes", TABLE))
+    changes, recorded = (lake.day_commits(source, t) for t in ("changes", FACTS))
     made = [day for day in days if day in changes]
-    # Facts of another making than the changes are of a run that did not end.
+    # Facts with other inputs than the changes come from a run that did not end.
     with_facts = [d for d in made if d in recorded and recorded[d].inputs == changes[d].inputs]
     without = [d for d in made if d not in with_facts]
     found: list[Row] = []
     if with_facts:
         # A table of an earlier version may lack columns until its next day is made.
-        rows = lake.stage_days(name, TABLE, with_facts).to(columns.FACTS)
-        found += _of_tables(rows, tables).collect()
-    source = lake.config.source(name)
+        rows = lake.stage_days(source, FACTS, with_facts).to(columns.FACTS)
+        found += _with_streams(rows, tables).collect()
+    settings = lake.config.source(source)
     if without:
-        rows = _in_todays_form(lake, name, without, tables)
-        found += facts_of(rows, source, lake.config.timezone).collect()
-    # Of days made by an earlier version nothing was said of transactions: of the last one, whose
-    # end may have cut one, they are counted now (O16).
+        rows = _in_todays_form(lake, source, without, tables)
+        found += facts_of(rows, settings, lake.config.timezone).collect()
+    # Facts of earlier versions have no transactions: count those of the last such day, whose end
+    # may have cut one (O16).
     earlier = [f.landing_date for f in found if f.destination == "changes" and not _has_order(f)]
-    if earlier and source.format in ("debezium", "debezium-flat"):
-        rows = _in_todays_form(lake, name, [max(earlier)], tables)
+    if earlier and settings.format in ("debezium", "debezium-flat"):
+        rows = _in_todays_form(lake, source, [max(earlier)], tables)
         found += _partitions(rows, lake.config.timezone).to(columns.FACTS).collect()
     return found
 
 
 def count_by_epoch(
-    lake: Lake, name: str, table: str, day: date, epoch_of: Callable[[Sql], Sql]
+    lake: Lake, source: str, table: str, day: date, epoch_of: Callable[[Sql], Sql]
 ) -> list[Row]:
     """The facts of a table's changes on a day on which an epoch begins; a job.
 
     Args:
         epoch_of: the epoch of an event, by its Kafka timestamp, at most the end of its landing day.
     """
-    rows = _in_todays_form(lake, name, [day], [table])
+    rows = _in_todays_form(lake, source, [day], [table])
     epoch = epoch_of(time_in_day(lake.config.timezone))
-    counted = _counts(rows, lake.config.source(name), epoch)
+    counted = _counts(rows, lake.config.source(source), epoch)
     return counted.to(columns.FACTS).collect()
 
 
 def _has_order(fact: Row) -> bool:
-    """Was it counted what the events of this fact need to be ordered?"""
+    """True where it was counted what the events of this fact need to be ordered."""
     return fact.key_changes is not None
 
 
 def _in_todays_form(
-    lake: Lake, name: str, days: Sequence[date], tables: Sequence[str] | None
+    lake: Lake, source: str, days: Sequence[date], tables: Sequence[str] | None
 ) -> DataFrame:
-    """Changes of some days, as :func:`facts_of` asks for them."""
-    rows = lake.spark.table(lake.stage(name, "changes")).where(landed_on(days))
+    """Changes of some days in the columns of :func:`facts_of`."""
+    rows = lake.stage_days(source, "changes", days)
     turned = changes_from_earlier(time_in_day(lake.config.timezone))
     marks = {
         "destination": "'changes'",
         "reason": "CAST(NULL AS string)",
         "row_number": "CAST(NULL AS int)",
     }
-    return Query(_of(rows, tables)).replace(turned).extend(marks).plan()
+    return Query(_only(rows, tables)).replace(turned).extend(marks).plan()
 
 
-def _of(rows: DataFrame, tables: Sequence[str] | None) -> DataFrame:
+def _only(rows: DataFrame, tables: Sequence[str] | None) -> DataFrame:
     return rows if tables is None else rows.where(F.col("table_name").isin(list(tables)))
 
 
-def _of_tables(facts: DataFrame, tables: Sequence[str] | None) -> DataFrame:
-    """Those of some tables, and those of the partitions of all: a stream has many tables."""
+def _with_streams(facts: DataFrame, tables: Sequence[str] | None) -> DataFrame:
+    """The facts of some tables, and of all partitions: a stream has many tables."""
     if tables is None:
         return facts
     return facts.where(F.col("table_name").isin(list(tables)) | F.col("stream").isNotNull())

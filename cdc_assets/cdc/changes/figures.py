@@ -1,4 +1,4 @@
-"""The figures of made days of changes, from their facts and commits; no record is read."""
+"""The figures of made days of changes, from their facts and metadata; no record is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import Row
 from cdc_assets.cdc.changes.classify import DESTINATIONS
 from cdc_assets.cdc.changes.facts import ORDER, read_facts
 from cdc_assets.cdc.changes.protected import PROTECTED, missing_columns
-from cdc_assets.cdc.changes.stray_tables import counts_of
+from cdc_assets.cdc.changes.stray_tables import changes_by_topic
 from cdc_assets.cdc.lake.catalog import Lake
 
 Counts = Mapping[str, int]
@@ -34,8 +34,8 @@ class ChangesFigures:
         further_rows: rows beyond the first of their record.
         scattered: tables that may have events of one key and of equal positions in several
             partitions.
-        falls: events below one at a lower offset of their partition, which a redelivery or a new
-            server sends.
+        falls: events below an event at a lower offset of their partition: a redelivery, or a new
+            server.
         streams: the streams of each table.
         unprotected: by table, the columns of `exclude` and `hash` that none of its rows has.
     """
@@ -65,22 +65,23 @@ class ChangesFigures:
 
 def day_figures(lake: Lake, source: str, days: Sequence[date]) -> dict[date, ChangesFigures]:
     """The figures of made days of a source."""
-    landed = _count_landed(lake, source, days)
+    landed = _landed(lake, source, days)
     facts = read_facts(lake, source, days)
-    written: dict[date, dict[str, int]] = {day: {} for day in days}
-    for table in DESTINATIONS:
-        for day, files in lake.day_files(lake.stage(source, table), days).items():
-            written[day][table] = files.records
+    written = {table: _written(lake, source, table, days) for table in DESTINATIONS}
     unprotected: dict[date, dict[str, list[str]]] = {day: {} for day in days}
     for (day, table), missing in missing_columns(facts, lake.config.source(source)).items():
         unprotected[day][table] = missing
-    topics = counts_of(facts)
+    topics = changes_by_topic(facts)
     by_day: dict[date, list[Row]] = {day: [] for day in days}
     for fact in facts:
         by_day[fact.landing_date].append(fact)
     return {
         day: _figures(
-            by_day[day], landed.get(day, 0), written[day], topics.get(day, {}), unprotected[day]
+            by_day[day],
+            landed.get(day, 0),
+            {table: records[day] for table, records in written.items() if day in records},
+            topics.get(day, {}),
+            unprotected[day],
         )
         for day in days
     }
@@ -124,16 +125,21 @@ def _figures(
 
 
 def _label(fact: Row) -> Any:
-    """What its destination counts a fact's records by."""
+    """The label by which a destination counts the records of a fact."""
     if fact.destination == "changes":
         return f"{fact.op}:{fact.source_op}"
     return fact.op if fact.destination == "control" else fact.reason
 
 
-def _count_landed(lake: Lake, source: str, days: Sequence[date]) -> dict[date, int]:
+def _written(lake: Lake, source: str, table: str, days: Sequence[date]) -> dict[date, int]:
+    """The records in the files of a table on some days; a day without a file is left out."""
+    files = lake.day_files(lake.stage(source, table), days)
+    return {day: found.records for day, found in files.items()}
+
+
+def _landed(lake: Lake, source: str, days: Sequence[date]) -> dict[date, int]:
     """Records that landed on some days, also those removed since; a day without any is left out."""
-    rows = lake.stage_days(source, "landing", days)
-    counts = {r.landing_date: r["count"] for r in rows.groupBy("landing_date").count().collect()}
     commits = lake.day_commits(source, "landing")
     removed = {day: commits[day].removed for day in days if day in commits}
+    counts = _written(lake, source, "landing", days)
     return {**counts, **{day: count for day, count in removed.items() if count is not None}}

@@ -1,7 +1,7 @@
-"""The checks of parsed days: of `changes` and of `quarantine`.
+"""The checks of `changes` and `quarantine`.
 
-What the facts of the days hold is not read from the tables again: an ordinary day costs one job,
-which reads the facts.
+They use the facts of the days instead of the tables: an ordinary day costs one job, which reads the
+facts.
 """
 
 from __future__ import annotations
@@ -17,15 +17,11 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc import markdown
 from cdc_assets.cdc.changes.classify import DESTINATIONS
-from cdc_assets.cdc.changes.facts import came_ms, read_facts
+from cdc_assets.cdc.changes.facts import arrival_ms, read_facts
 from cdc_assets.cdc.changes.figures import ChangesFigures
 from cdc_assets.cdc.changes.hidden_changes import Statement, hidden_statements
 from cdc_assets.cdc.changes.reasons import REASONS
-from cdc_assets.cdc.changes.stray_tables import (
-    Counts,
-    stray_tables,
-    tables_before,
-)
+from cdc_assets.cdc.changes.stray_tables import Counts, stray_tables, tables_before
 from cdc_assets.cdc.config import Config, SourceConfig
 from cdc_assets.cdc.findings import Check, Finding, Severity, fault_finding, largest
 from cdc_assets.cdc.lake.catalog import Lake
@@ -72,17 +68,17 @@ QUARANTINE_CHECKS = (
     Check("contract", "The table's columns and types are as documented."),
 )
 _OP_REASONS, _KEY_REASONS = ("missing_op", "unknown_op"), ("malformed_key", "missing_key")
-_EXAMPLES = 5  # of a reason and day
+_EXAMPLES = 5  # a reason and day
 
 
 @dataclass(frozen=True)
 class ParsedDays:
-    """The days of a source that are judged.
+    """The days of a source to check.
 
     Args:
         lake: where they are.
-        source: whose they are.
-        figures: by day, as :func:`~cdc_assets.cdc.changes.figures.day_figures` gives them.
+        source: the source.
+        figures: by day (:func:`~cdc_assets.cdc.changes.figures.day_figures`).
     """
 
     lake: Lake
@@ -96,7 +92,7 @@ class ParsedDays:
 
     @property
     def days(self) -> list[date]:
-        """In order."""
+        """The days, in order."""
         return sorted(self.figures)
 
     @property
@@ -115,13 +111,13 @@ def changes_findings(
     examples: Mapping[date, Sequence[Row]],
     order: Mapping[date, Sequence[Finding]],
 ) -> dict[date, list[Finding]]:
-    """The findings of some days of `changes`, but their `contract`.
+    """The findings of some days of `changes`, except `contract`.
 
     Args:
         parsed: the days.
-        examples: as :func:`quarantine_examples` gives them.
-        order: those of positions, as :func:`~cdc_assets.cdc.state.order_findings.order_findings`
-            gives them.
+        examples: :func:`quarantine_examples`.
+        order: findings about positions
+            (:func:`~cdc_assets.cdc.state.order_findings.order_findings`).
     """
     lake, settings = parsed.lake, parsed.settings
     newest = newest_records(parsed)
@@ -181,11 +177,11 @@ def _reasons_finding(
 def quarantine_findings(
     settings: SourceConfig, figures: Mapping[date, ChangesFigures]
 ) -> dict[date, list[Finding]]:
-    """`records_readable` of some days: how much is in quarantine, why, and what to do.
+    """`records_readable` of some days: how many records are in quarantine, why, and what to do.
 
     Args:
         settings: the source's, with the limits.
-        figures: as :func:`~cdc_assets.cdc.changes.figures.day_figures` gives them.
+        figures: by day (:func:`~cdc_assets.cdc.changes.figures.day_figures`).
     """
     return {
         day: [_records_readable(settings, counted.landed, counted.quarantine)]
@@ -224,10 +220,10 @@ def _quarantine_finding(
     reasons: Mapping[str, int],
     values: Mapping[str, Any],
 ) -> Finding:
-    """Passes without a record; some are a warning, more than the source's limits an error."""
+    """Passes without a record; more than the source's limits are an error, fewer a warning."""
     count = sum(reasons.values())
     percent, limit = _percent(count, landed), settings.quarantine_error_count
-    # One bad message is no share to speak of, however few landed beside it.
+    # The share of a single bad message is not an error, however few records landed.
     is_share = count > 1 or settings.quarantine_error_percent == 0
     is_error = is_share and percent > settings.quarantine_error_percent
     is_error = is_error or (limit is not None and count > limit)
@@ -253,7 +249,7 @@ def _percent(count: int, landed: int) -> float:
 
 
 def quarantine_examples(parsed: ParsedDays) -> dict[date, list[Row]]:
-    """Each day's first records of each reason; a job where a day has any.
+    """The first records of each reason and day; one job, or none without a quarantined record.
 
     Returns:
         Rows of `landing_date, reason, table_name, topic, partition, offset, detail`; `detail`,
@@ -291,7 +287,7 @@ def _tables_configured(settings: SourceConfig, tables: Mapping[str | None, int])
 
 
 def _days_with_statements(parsed: ParsedDays) -> list[date]:
-    """The days whose `control` may have DDL: all others have counts of all their records."""
+    """The days whose `control` may have DDL: they count some, or not all of their records."""
 
     def may_have(figures: ChangesFigures) -> bool:
         control = figures.control
@@ -302,7 +298,7 @@ def _days_with_statements(parsed: ParsedDays) -> list[date]:
 
 
 def _no_hidden_changes(statements: Sequence[Statement]) -> Finding:
-    """D21, W2: a table that is gone, and whose rows stay, is an error."""
+    """D21, W2: a dropped table whose rows stay is an error."""
     found = fault_finding("no_hidden_changes", [str(statement) for statement in statements])
     if not any(statement.leaves_rows for statement in statements):
         return found
@@ -314,14 +310,14 @@ def _no_hidden_changes(statements: Sequence[Statement]) -> Finding:
 
 
 def _columns_protected(settings: SourceConfig, missing: Mapping[str, Sequence[str]]) -> Finding:
-    """A wrong name protects nothing: the values leave the landing as they are."""
+    """A wrong name protects nothing: the values leave the landing in the clear."""
     faults = [
         f"{table}: no row of the day has {', '.join(columns)}; see whether the column has another "
         "name, whose values are not protected, and correct exclude or hash"
         for table, columns in missing.items()
     ]
     found = fault_finding("columns_protected", faults)
-    # There a row has the columns that were written.
+    # With `keep` a row only has the columns that were sent.
     return replace(found, severity=_WARN) if settings.missing_columns == "keep" else found
 
 
@@ -333,9 +329,9 @@ def _tables_on_their_topics(counts: Counts, before: Mapping[str, Iterable[str]])
 
 
 def newest_records(parsed: ParsedDays) -> dict[date, int]:
-    """When the newest event or heartbeat of each day came to Kafka, in ms.
+    """When the newest event or heartbeat of each day arrived in Kafka, in ms.
 
-    A job for the days of earlier versions, whose facts do not say it.
+    One job for days of earlier versions, whose facts do not have it.
     """
     sent = ("changes", "control")
     facts = _by_day(fact for fact in parsed.facts if fact.destination in sent)
@@ -354,7 +350,7 @@ def newest_records(parsed: ParsedDays) -> dict[date, int]:
 def _read_newest(parsed: ParsedDays, days: Sequence[date]) -> dict[date, int]:
     changes, control = (
         parsed.lake.stage_days(parsed.source, table, days).selectExpr(
-            "landing_date", f"{came_ms()} AS ms"
+            "landing_date", f"{arrival_ms()} AS ms"
         )
         for table in ("changes", "control")
     )
@@ -369,6 +365,6 @@ def _source_alive(config: Config, settings: SourceConfig, day: date, newest: int
     if newest is None:
         return Finding("source_alive", limit is None, {**values, "newest": "no record"})
     silent = round(max(0.0, until.timestamp() - newest / 1000) / 60, 1)
-    came = datetime.fromtimestamp(newest / 1000, timezone.utc)
-    values |= {"newest": came, "silent_minutes": silent}
+    arrival = datetime.fromtimestamp(newest / 1000, timezone.utc)
+    values |= {"newest": arrival, "silent_minutes": silent}
     return Finding("source_alive", limit is None or silent <= limit, values)

@@ -22,20 +22,20 @@ from cdc_assets.cdc.envelopes.statements import (
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of
 
-# What sources call statements of which any may have changed rows (W2).
+# The names that sources give to statements that may have changed rows of any table (W2).
 _VAGUE = ("QUERY", "ERASE", "RENAME", "ALTER")
-_READ, _SHOWN = 200, 20  # of a day
-# The last elements of a position are of Kafka: partition, offset and place.
-_OF_KAFKA = 3
+_READ, _SHOWN = 200, 20  # statements a day
+# The last elements of a position come from Kafka: partition, offset and place.
+_KAFKA_ELEMENTS = 3
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement that may have changed rows out of sight.
+    """A statement that may have changed rows without change events.
 
-    `tables` are the configured tables that it is about; of a statement that may have changed rows
-    of any, the one that its event names. `kind` is what it does, or what the source calls it.
-    `text` is None where it said nothing, or the source shows no values.
+    `tables` are the configured tables that it is about, or the table that its event names where
+    it may have changed rows of any table. `kind` is what it does, or what the source calls it.
+    `text` is None where the event has no text, or the source shows no values.
     """
 
     day: date
@@ -45,7 +45,7 @@ class Statement:
 
     @property
     def leaves_rows(self) -> bool:
-        """Is a table gone, while its rows stay?"""
+        """True where a table is gone and its rows stay."""
         return self.kind in (DROP, DROP_DATABASE)
 
     def __str__(self) -> str:
@@ -55,9 +55,9 @@ class Statement:
 
 
 def hidden_statements(lake: Lake, source: str, days: Sequence[date]) -> dict[date, list[Statement]]:
-    """The statements of some days after which rows may be others than events say; a job or two.
+    """The statements of some days after which rows may differ from the events; a job or two.
 
-    A truncate is none where its event landed too; what a snapshot says first is none (D14).
+    A truncate whose event landed too, and a snapshot's first statements (D14), do not count.
 
     Returns:
         At most 20 a day, in the order of their records.
@@ -70,20 +70,19 @@ def hidden_statements(lake: Lake, source: str, days: Sequence[date]) -> dict[dat
     sent = _truncates(lake, source, [row for row in found if row.kind == TRUNCATE])
     statements: dict[date, list[Statement]] = {}
     for row in found:
-        about = row.hit or ()
-        gone = emptied if row.kind in EMPTYING else ()
+        applied = emptied if row.kind in EMPTYING else ()
         hit = tuple(
             table
-            for table in about
-            if table not in gone and (table, _elements(row.position)) not in sent
+            for table in row.hit or ()
+            if table not in applied and (table, _elements(row.position)) not in sent
         )
-        if about and not hit:
+        if row.hit and not hit:
             continue
         listed = statements.setdefault(row.landing_date, [])
         if len(listed) < _SHOWN:
-            named = hit or (str(row.table_name),)
+            tables = hit or (str(row.table_name),)
             text = row.payload if settings.shows_values else None
-            listed.append(Statement(row.landing_date, named, row.kind, text))
+            listed.append(Statement(row.landing_date, tables, row.kind, text))
     return statements
 
 
@@ -91,15 +90,18 @@ _NONE: Sql = "CAST(array() AS array<string>)"
 
 
 def _read_statements(lake: Lake, source: str, days: Sequence[date]) -> list[Row]:
-    """Statements that are about configured tables, or may be about any; in order, by day."""
+    """Statements about configured tables, or perhaps about any table, by day and in order."""
     tables = namespaces_of(lake.config.source(source).tables)
     rows = lake.stage_days(source, "control", days).where("op = 'ddl' AND NOT is_snapshot <=> true")
-    judged = Query(rows).extend({"kind": kind_of("payload", "source_op")})
-    named = judged.extend({"named": tables_of("payload", "kind", "table_name", "db")})
-    is_about = case(("kind IS NOT NULL", hit_of(tables, "kind", "named"))) if tables else _NONE
-    judged = named.extend({"hit": is_about})
+    hit = case(("kind IS NOT NULL", hit_of(tables, "kind", "named"))) if tables else _NONE
+    statements = (
+        Query(rows)
+        .extend({"kind": kind_of("payload", "source_op")})
+        .extend({"named": tables_of("payload", "kind", "table_name", "db")})
+        .extend({"hit": hit})
+    )
     is_vague = is_one_of("source_op", _VAGUE)
-    chosen = judged.where(f"size(hit) > 0 OR {is_vague}").select(
+    chosen = statements.where(f"size(hit) > 0 OR {is_vague}").select(
         *("landing_date", "topic", "partition", "offset", "hit", "position"),
         *("coalesce(kind, source_op) AS kind", "payload", "table_name"),
     )
@@ -109,13 +111,13 @@ def _read_statements(lake: Lake, source: str, days: Sequence[date]) -> list[Row]
 
 
 def _elements(position: Sequence[int] | None) -> tuple[int, ...]:
-    return tuple(position or ())[:-_OF_KAFKA]
+    return tuple(position or ())[:-_KAFKA_ELEMENTS]
 
 
 def _truncates(
     lake: Lake, source: str, statements: Sequence[Row]
 ) -> set[tuple[str, tuple[int, ...]]]:
-    """The truncates that landed around some statements: each a table and the source's elements."""
+    """The truncates that landed around some statements, as tables and the source's elements."""
     tables = sorted({table for row in statements for table in row.hit})
     if not tables:
         return set()

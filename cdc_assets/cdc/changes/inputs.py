@@ -1,4 +1,4 @@
-"""What the changes of a day are made of: the landings' snapshots and the rules of reading."""
+"""The inputs of a day of changes: the landings' snapshots and the rules of reading."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.lake.commits import DayCommit
 
-# Raised when the reading of records changes, so that days made before are made again.
+# Increased when the reading of records changes: days made before are made again.
 READER_VERSION = 8
 FACTS = "facts"
 # The tables that one pass over the landing fills, in the order of their commits.
@@ -53,7 +53,7 @@ def landing_snapshots(landed: Landed, day: date) -> dict[str, Any]:
 
 
 def rules_fingerprint(config: Config, source: str) -> str:
-    """Changes with everything in the configuration that decides how a record is read."""
+    """A hash of everything in the configuration that decides how a record is read."""
     settings = config.source(source)
     tables = {n: [t.key, t.replica_identity, t.columns] for n, t in sorted(settings.tables.items())}
     resets = [instant.isoformat() for instant in settings.resets]

@@ -1,8 +1,8 @@
-"""Which keys of a day are those of their table (FORMATS R6), decided by the driver from counts.
+"""The keys that fit their table (FORMATS R6), decided by the driver from counts.
 
 A few records whose key has other columns, or a type that the table's key can't hold, must not
-stop a day: they are quarantined. Where they are more than half of the table's records of the day
-they are the rule, which is drift, and stay for the table's merge to refuse.
+stop a day: they are quarantined. If they are more than half of the table's records of the day, the
+key has drifted: they stay, and the table's merge refuses them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from cdc_assets.cdc.values.column_types import evolution
 class KeyForm:
     """The columns of a key with their types, in the order of their names.
 
-    Each column has the types that its values can be read as, first the one that they came in:
-    the text "12" is a string, and a bigint where the column is one. None: nothing is known.
+    Each column has the types that its values can be read as, the type that was sent first: the
+    text "12" is a string, and a bigint where the column is one. No type: nothing is known.
     """
 
     columns: tuple[tuple[str, tuple[str, ...]], ...]

@@ -1,4 +1,4 @@
-"""The keys of a day's records: which there are, which fit their table, and each as one text."""
+"""The keys of a day's records: their shapes, which fit their table, and their canonical text."""
 
 from __future__ import annotations
 
@@ -40,23 +40,28 @@ class KeyShapes:
     shapes: Mapping[Shape, int]
     tombstones: frozenset[Shape]  # for a table each; its name is not known yet
 
-    def of_tombstones(self, tables: Iterable[str]) -> list[Shape]:
+    def tombstones_as(self, tables: Iterable[str]) -> list[Shape]:
         """The shapes that tombstones would have as records of these tables."""
         return [replace(shape, table_name=table) for table in tables for shape in self.tombstones]
 
 
 def key_shapes(groups: Iterable[Row], schemas: MessageSchemas) -> KeyShapes:
-    """Which keys some records have, of :func:`group_records`."""
+    """The keys of some records.
+
+    Args:
+        groups: rows of :func:`~cdc_assets.cdc.changes.reading.group_records`.
+        schemas: the schemas that the records carry.
+    """
     shapes: dict[Shape, int] = {}
     tombstones: set[Shape] = set()
     for r in (row for row in groups if row.is_read):
         names = tuple(r.key_names or ())
-        of_key = (names, r.key_schema, r.key_kinds, r.key_unquoted)
+        key = (names, r.key_schema, r.key_kinds, r.key_unquoted)
         if r.kind == "tombstone":
-            tombstones.add(Shape(r.landing_date, "", None, *of_key))
+            tombstones.add(Shape(r.landing_date, "", None, *key))
         elif r.kind == "row" and r.table_name is not None and names:
             schema_id = schemas.id_of(Carried(r.start_hash, r.schema_id))
-            shape = Shape(r.landing_date, r.table_name, schema_id, *of_key)
+            shape = Shape(r.landing_date, r.table_name, schema_id, *key)
             shapes[shape] = shapes.get(shape, 0) + r.records
     return KeyShapes(shapes, frozenset(tombstones))
 
@@ -67,7 +72,7 @@ TypedNames = tuple[tuple[str, ...], tuple[tuple[str, types.ColumnType], ...]]
 
 def with_canonical_keys(
     parsed: DataFrame,
-    source: SourceConfig,
+    settings: SourceConfig,
     shapes: Iterable[Shape],
     schemas: KnownSchemas,
     misfits: Mapping[Shape, str],
@@ -78,7 +83,7 @@ def with_canonical_keys(
     """
     by_types: dict[TypedNames, list[Shape]] = {}
     for shape in shapes:
-        typed = _types_of_key(shape, source, schemas)
+        typed = _types_of_key(shape, settings, schemas)
         if typed or shape in misfits:
             by_types.setdefault((shape.names, typed), []).append(shape)
     planned = _with_plans(parsed, list(by_types.values()), misfits)
@@ -86,13 +91,13 @@ def with_canonical_keys(
     is_change = "(kind = 'row' OR (kind = 'tombstone' AND op = 'd'))"
     is_unfit = "((key_raw IS NOT NULL AND key IS NULL) OR key_misfit IS NOT NULL)"
     malformed = (
-        f"reason IS NULL AND {is_one_of('table_name', source.tables)} "
+        f"reason IS NULL AND {is_one_of('table_name', settings.tables)} "
         f"AND {is_change} AND {is_unfit}"
     )
     says = "coalesce(key_misfit, concat('a key value does not fit its column: ', key_raw))"
     return keyed.replace(
         {
-            # D10: a row that has the key that it had did not move.
+            # D10: a row whose key is the old one keeps its key.
             "old_key": "nullif(old_key, key)",
             "reason": case((malformed, "'malformed_key'"), otherwise="reason"),
             "detail": case((malformed, says), otherwise="detail"),
@@ -101,18 +106,18 @@ def with_canonical_keys(
 
 
 def _types_of_key(
-    shape: Shape, source: SourceConfig, schemas: KnownSchemas
+    shape: Shape, settings: SourceConfig, schemas: KnownSchemas
 ) -> tuple[tuple[str, types.ColumnType], ...]:
     """The key columns whose types are known by the shape's day, each as its column holds it."""
-    config = source.tables.get(shape.table_name)
+    table = settings.tables.get(shape.table_name)
     own = schemas.columns.get((shape.table_name, shape.schema_id), {}) if shape.schema_id else {}
     said = {**schemas.latest(shape.table_name, shape.day), **_typed(own)}
-    configured = types.columns_of_config(config.columns if config else {})
+    configured = types.columns_of_config(table.columns if table else {})
     known = _typed(types.as_configured(_typed(said), configured, is_key=True))
     # A message key is read as its own schema writes it, and held as its column (D5).
-    of_key = types.columns_of_key(shape.key_schema) if shape.key_schema else {}
+    message_key = types.columns_of_key(shape.key_schema) if shape.key_schema else {}
     return tuple(
-        (name, types.held_as(of_key.get(name, column), column.spark))
+        (name, types.held_as(message_key.get(name, column), column.spark))
         for name, column in ((n, known.get(n)) for n in shape.names)
         if column is not None
     )
@@ -134,7 +139,7 @@ def judge_keys(
         keys: :func:`key_shapes` of some days.
         settings: only keys of configured tables are judged.
         schemas: all that landed up to these days.
-        before: the form of a table's keys before these days, of :func:`tables_in_doubt`.
+        before: the form of the keys of :func:`tables_in_doubt` before these days.
     """
     misfits: dict[Shape, str] = {}
     for table, days in _forms_by_table(keys, settings, schemas).items():
@@ -153,7 +158,7 @@ def judge_keys(
 def tables_in_doubt(
     keys: KeyShapes, settings: SourceConfig, schemas: KnownSchemas
 ) -> Iterator[str]:
-    """Tables with keys of several forms: what their keys were before says which are right."""
+    """Tables with keys of several forms: their earlier keys decide which form is right."""
     for table, (first, *_) in _forms_by_table(keys, settings, schemas).items():
         # One form on the first day is the table's from then on.
         if len({*first.rows.values(), *first.tombstones.values()}) > 1:
@@ -162,7 +167,7 @@ def tables_in_doubt(
 
 @dataclass(frozen=True)
 class _DayForms:
-    """The forms of a table's keys on a day: of its rows and of tombstones."""
+    """The forms of a table's keys on a day, for its rows and for tombstones."""
 
     rows: Mapping[Shape, KeyForm]
     tombstones: Mapping[Shape, KeyForm]
@@ -188,7 +193,7 @@ def _forms_by_table(
             days.setdefault(shape.day, {})[shape] = _form(shape, settings, schemas)
     found: dict[str, list[_DayForms]] = {}
     for name, days in by_table.items():
-        tombstones = [shape for shape in keys.of_tombstones([name]) if shape.names]
+        tombstones = [shape for shape in keys.tombstones_as([name]) if shape.names]
         found[name] = [
             _DayForms(
                 rows,
@@ -200,8 +205,8 @@ def _forms_by_table(
     return found
 
 
-def _form(shape: Shape, source: SourceConfig, schemas: KnownSchemas) -> KeyForm:
-    typed = {name: (kind.spark,) for name, kind in _types_of_key(shape, source, schemas)}
+def _form(shape: Shape, settings: SourceConfig, schemas: KnownSchemas) -> KeyForm:
+    typed = {name: (kind.spark,) for name, kind in _types_of_key(shape, settings, schemas)}
     kinds, unquoted = (types.columns_of_inference(k or "") for k in (shape.kinds, shape.unquoted))
     inferred = {
         name: readable_as(kind.spark, unquoted.get(name, kind).spark)
@@ -210,12 +215,31 @@ def _form(shape: Shape, source: SourceConfig, schemas: KnownSchemas) -> KeyForm:
     return KeyForm(tuple((n, typed.get(n, inferred.get(n, ()))) for n in sorted(shape.names)))
 
 
+_PLAN_COLUMNS = {
+    "plan_day": "date",
+    "plan_table": "string",
+    "plan_schema": "string",
+    "plan_key_schema": "string",
+    "plan_names": "string",
+    "plan_kinds": "string",
+    "plan_unquoted": "string",
+    "key_plan": "int",
+    "key_misfit": "string",
+}
+_HAS_PLAN = (
+    "landing_date = plan_day AND table_name = plan_table "
+    "AND coalesce(schema_id, '') = plan_schema AND coalesce(key_schema, '') = plan_key_schema "
+    "AND key_names = from_json(plan_names, 'array<string>') "
+    "AND coalesce(key_kinds, '') = plan_kinds AND coalesce(key_unquoted, '') = plan_unquoted"
+)
+
+
 def _with_plans(
     parsed: DataFrame, plans: Sequence[Sequence[Shape]], misfits: Mapping[Shape, str]
 ) -> DataFrame:
-    """Add `key_plan`: which of the plans reads the record's key, and what `misfits` says of it.
+    """Add `key_plan`, the plan that reads the record's key, and `key_misfit`, its fault.
 
-    Both are null where nothing is known of the key.
+    Both are null where nothing is known about the key.
     """
     rows = [
         (
@@ -235,27 +259,9 @@ def _with_plans(
     if not rows:
         nothing = ("CAST(NULL AS int) AS key_plan", "CAST(NULL AS string) AS key_misfit")
         return parsed.selectExpr("*", *nothing)
-    known = few_rows(
-        parsed.sparkSession,
-        rows,
-        plan_day="date",
-        plan_table="string",
-        plan_schema="string",
-        plan_key_schema="string",
-        plan_names="string",
-        plan_kinds="string",
-        plan_unquoted="string",
-        key_plan="int",
-        key_misfit="string",
-    )
-    same = F.expr(
-        "landing_date = plan_day AND table_name = plan_table "
-        "AND coalesce(schema_id, '') = plan_schema AND coalesce(key_schema, '') = plan_key_schema "
-        "AND key_names = from_json(plan_names, 'array<string>') "
-        "AND coalesce(key_kinds, '') = plan_kinds AND coalesce(key_unquoted, '') = plan_unquoted"
-    )
-    of_plan = [name for name in known.columns if name.startswith("plan_")]
-    return parsed.join(F.broadcast(known), same, "left").drop(*of_plan)
+    known = few_rows(parsed.sparkSession, rows, **_PLAN_COLUMNS)
+    plan_columns = [name for name in _PLAN_COLUMNS if name.startswith("plan_")]
+    return parsed.join(F.broadcast(known), F.expr(_HAS_PLAN), "left").drop(*plan_columns)
 
 
 def with_canonical(parsed: Query, raws: Sequence[str], plans: Sequence[TypedNames]) -> Query:
@@ -332,7 +338,7 @@ def _read_key(document: Sql, plan: TypedNames) -> Sql:
 
 
 def _has_members(text: Sql, names: Sequence[str]) -> Sql:
-    """Has a key all its columns?"""
+    """True for a key that has all its columns."""
     if len(names) == 1:
         return f"{text} <> '{{}}'"
     return f"size(json_object_keys({text})) = {len(names)}"

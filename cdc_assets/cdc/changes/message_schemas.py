@@ -28,7 +28,7 @@ SchemaOfTable = tuple[str, str]  # a table and the id of a message schema
 
 
 class RecordPlace(NamedTuple):
-    """Where a record stands in Kafka, and the day that it landed."""
+    """The position of a record in Kafka, and the day that it landed."""
 
     landing_date: date
     topic: str
@@ -37,7 +37,7 @@ class RecordPlace(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What says a message's schema: the hash of its start, or without one the schema's own id."""
+    """How a message identifies its schema: the hash of its start, else the schema's own id."""
 
     start_hash: str | None
     schema_id: str | None
@@ -45,43 +45,43 @@ class Carried(NamedTuple):
 
 @dataclass(frozen=True)
 class MessageSchemas:
-    """The schemas of some records: what each start is, and the texts.
+    """The schemas of some records.
 
-    `of_start` gives the id of a start's schema, None for a start that is no ``{"schema":`` and a
-    whole object; `texts` the schema's canonical JSON by id.
+    `start_ids` has the id of each start's schema, None for a start that is not ``{"schema":`` and a
+    whole object; `texts` each schema's canonical JSON by id.
     """
 
-    of_start: Mapping[str, str | None]
+    start_ids: Mapping[str, str | None]
     texts: Mapping[str, str]
 
     @property
     def no_starts(self) -> list[str]:
         """Starts after which a message must not be cut."""
-        return [start for start, schema_id in self.of_start.items() if schema_id is None]
+        return [start for start, schema_id in self.start_ids.items() if schema_id is None]
 
     def id_of(self, carried: Carried) -> str | None:
         """The id of the schema that a record carries."""
         if carried.start_hash is None:
             return carried.schema_id
-        return self.of_start[carried.start_hash]
+        return self.start_ids[carried.start_hash]
 
 
 def read_schemas(
     landing: DataFrame,
-    source: SourceConfig,
+    settings: SourceConfig,
     examples: Mapping[Carried, RecordPlace],
     decoding: Decoding | None = None,
 ) -> MessageSchemas:
-    """The schemas of some records; of those that they carry, one example each is read again.
+    """The schemas of some records; one example of each schema that they carry is read again.
 
-    The parsed records carry hashes alone. Only the files that may hold the examples are read.
+    The parsed records only carry hashes. Only the files that may hold the examples are read.
     """
     known = {} if decoding is None else decoding.starts
-    of_registry = {start: known[start] for start, _ in examples if start in known}
+    registered = {start: known[start] for start, _ in examples if start in known}
     places = {place for what, place in examples.items() if what.start_hash not in known}
-    found = _canonical(landing.sparkSession, of_registry) if of_registry else []
+    found = _canonical(landing.sparkSession, registered) if registered else []
     if places:
-        found += _carried_at(landing, source, places)
+        found += _carried_at(landing, settings, places)
     starts: dict[str, str | None] = {}
     by_id: dict[str, str] = {}
     for row in found:  # schemas are few
@@ -103,14 +103,14 @@ _SCHEMAS = (
 
 
 def _canonical(spark: SparkSession, starts: Mapping[str, str]) -> list[Row]:
-    """The schemas (JSON) of some starts, as :func:`_carried_at` gives those of records."""
+    """The schemas of some starts with their JSON, as rows of :func:`_carried_at`."""
     rows = few_rows(spark, starts.items(), start_hash="string", text="string")
     text = {"start_text": "to_json(try_parse_json(text))", "schema_text": "CAST(NULL AS string)"}
     return with_columns(rows, text).selectExpr(*_SCHEMAS).collect()
 
 
 def _carried_at(
-    landing: DataFrame, source: SourceConfig, places: Iterable[RecordPlace]
+    landing: DataFrame, settings: SourceConfig, places: Iterable[RecordPlace]
 ) -> list[Row]:
     """The schemas that records at some places carry: in their starts, and elsewhere."""
     rows = landing.where(" OR ".join(f"({_is_at(place)})" for place in places))
@@ -118,13 +118,13 @@ def _carried_at(
     parts = parts_of("value_text")
     start = case((has_start("value_text", parts), f"{parts}[0]"))
     texts = with_strict_json(
-        format_of(source).read(documents).extend({"_start": start}),
+        format_of(settings).read(documents).extend({"_start": start}),
         start_schema=f"substring(_start, {len(SCHEMA) + 1})",
     )
-    of_start = case(
+    start_text = case(
         (is_object("start_schema", DOCUMENT), f"to_json({document_in('start_schema')})")
     )
-    found = texts.extend({"start_text": of_start, "schema_text": "to_json(e_schema)"})
+    found = texts.extend({"start_text": start_text, "schema_text": "to_json(e_schema)"})
     return found.select(*_SCHEMAS).plan().collect()
 
 
@@ -143,9 +143,9 @@ class KnownSchemas:
     first_landed: Mapping[SchemaOfTable, date]
 
     def latest(self, table_name: str, day: date) -> types.ColumnTypes:
-        """All columns of a table as its schemas up to a day say, the latest winning.
+        """All columns of a table by its schemas up to a day; the latest schema wins.
 
-        Of schemas that landed on one day the widest type wins: nothing says which came first.
+        The widest type wins among schemas of one day: nothing says which came first.
         """
         if (table_name, day) not in self._latest:
             by_day: dict[date, types.ColumnTypes] = {}
@@ -159,7 +159,7 @@ class KnownSchemas:
             self._latest[table_name, day] = merged
         return self._latest[table_name, day]
 
-    # Each schema and key of a day asks: a day with many would look through all for each.
+    # Cached: every schema and key of a day needs it.
     @cached_property
     def _latest(self) -> dict[tuple[str, date], types.ColumnTypes]:
         return {}
@@ -171,21 +171,21 @@ class KnownSchemas:
             found.setdefault(name, []).append((schema_id, landed))
         return found
 
-    def moved(self, to: Mapping[SchemaOfTable, date | None]) -> KnownSchemas:
-        """These, some with another first day; None for those that no record has any more."""
+    def with_first_days(self, to: Mapping[SchemaOfTable, date | None]) -> KnownSchemas:
+        """These with other first days; None removes a schema that no record has any more."""
         gone = {key for key, first in to.items() if first is None}
-        columns = {key: of for key, of in self.columns.items() if key not in gone}
+        columns = {key: known for key, known in self.columns.items() if key not in gone}
         first = {
             key: to.get(key) or day for key, day in self.first_landed.items() if key not in gone
         }
         return KnownSchemas(columns, first)
 
-    def joined(self, fresh: Iterable[Row], source: SourceConfig) -> KnownSchemas:
+    def joined(self, rows: Iterable[Row], settings: SourceConfig) -> KnownSchemas:
         """These and some rows of the table `schemas`, each with its earliest day."""
         parsed, landed = dict(self.columns), dict(self.first_landed)
-        for row in fresh:
+        for row in rows:
             key = (row.table_name, row.schema_id)
-            parsed[key] = columns_of_schema(row.schema, source)
+            parsed[key] = columns_of_schema(row.schema, settings)
             landed[key] = min(row.first_landed, landed.get(key, date.max))
         return KnownSchemas(parsed, landed)
 
@@ -193,13 +193,13 @@ class KnownSchemas:
 NO_SCHEMAS = KnownSchemas({}, {})
 
 
-def columns_of_schema(text: str, source: SourceConfig) -> types.ColumnTypes:
-    """The row's columns, in order, of a schema that a message carried."""
-    return format_of(source).columns_of_schema(types.schema_document(text))
+def columns_of_schema(text: str, settings: SourceConfig) -> types.ColumnTypes:
+    """The row's columns, in order, by a schema that a message carried."""
+    return format_of(settings).columns_of_schema(types.schema_document(text))
 
 
 def schemas_carried(groups: Iterable[Row]) -> dict[tuple[str | None, Carried], RecordPlace]:
-    """By table: what says a message's schema, and the first record that has it."""
+    """The first record of each table that carries a schema."""
     found: dict[tuple[str | None, Carried], RecordPlace] = {}
     for r in groups:
         carried = Carried(r.start_hash, r.schema_id)
@@ -213,10 +213,10 @@ def schemas_carried(groups: Iterable[Row]) -> dict[tuple[str | None, Carried], R
 
 def with_schema_ids(parsed: DataFrame, schemas: MessageSchemas) -> DataFrame:
     """Put each start's schema in `schema_id`."""
-    rows = [(start, schema_id) for start, schema_id in schemas.of_start.items()]
+    rows = [(start, schema_id) for start, schema_id in schemas.start_ids.items()]
     if not rows:
         return parsed.drop("start_hash")
-    known = few_rows(parsed.sparkSession, rows, start_hash="string", _of_start="string")
+    known = few_rows(parsed.sparkSession, rows, start_hash="string", _start_id="string")
     joined = parsed.join(F.broadcast(known), "start_hash", "left")
-    ids = F.expr("coalesce(_of_start, schema_id)")
-    return joined.withColumn("schema_id", ids).drop("start_hash", "_of_start")
+    ids = F.expr("coalesce(_start_id, schema_id)")
+    return joined.withColumn("schema_id", ids).drop("start_hash", "_start_id")

@@ -1,4 +1,4 @@
-"""What is shown of a parsed day: of `changes`, `control` and `quarantine`."""
+"""What Dagster and the terminal show of a day of `changes`, `control` and `quarantine`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ CONTROL_OPS = ("message", "heartbeat", "transaction", "ddl", "tombstone", "other
 
 
 def changes_day(figures: ChangesFigures) -> dict[str, dict[str, Any]]:
-    """The values of `changes`, `control` and `quarantine`.
-
-    Args:
-        figures: of the day, as :func:`~cdc_assets.cdc.changes.figures.day_figures` gives them.
-    """
+    """The values of a day of `changes`, `control` and `quarantine`, by table."""
     ops: dict[str, int] = {}
     for label, count in figures.changes.items():
         op, _, source_op = label.partition(":")
@@ -48,7 +44,7 @@ def changes_day(figures: ChangesFigures) -> dict[str, dict[str, Any]]:
 
 
 def summary_line(values: Mapping[str, Any]) -> str:
-    """The counts of a table's day, as :func:`changes_day` gives them, in a line."""
+    """The counts of a table's day (:func:`changes_day`) in a line."""
     named = {
         name.removeprefix("op_").removeprefix("reason_"): count
         for name, count in values.items()

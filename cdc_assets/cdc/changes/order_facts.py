@@ -1,8 +1,8 @@
-"""Where a day's events need more than their positions to be ordered (FORMATS O8, O15, O16).
+"""Keys whose events need more than their positions to be ordered (FORMATS O8, O15, O16).
 
-An entry is what an event does to a key: it writes a row there or takes one away, and an update that
-changes the key does both, each at its own key. Most days have no entry that this looks for; then
-the highest position of each key decides, and no other day's events are read.
+An entry is the effect of an event on a key: it writes a row there or removes it, and an update that
+changes the key does both, each at its own key. Most days have no such key: the highest position of
+each key decides, and no other day's events are read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from cdc_assets.cdc.positions import (
     COMMIT_LSN,
@@ -23,12 +23,12 @@ from cdc_assets.cdc.positions import (
 )
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of, literal
 
-# What a copy has, too, beside what identifies it (O15).
+# What a copy repeats beside its identity (O15).
 CONTENT = "xxhash64(op, before, after, old_key, new_key)"
-# What is counted of the entries of each group.
+# What is counted of the entries of a key.
 TIED, SCATTERED, CROSSED = "tied", "scattered", "crossed"
-# An update whose images have different keys takes the old row away itself (D10). Otherwise a header
-# says the old key, and a delete before it takes the row away (D9).
+# An update whose images have different keys removes the old row itself (D10). Otherwise a header
+# says the old key, and a delete before it removes the row (D9).
 LEAVES_KEY = "(op = 'u' AND before IS NOT NULL AND old_key IS NOT NULL)"
 SAYS_OLD_KEY = (
     "(op IN ('c', 'u') AND old_key IS NOT NULL AND NOT (op = 'u' AND before IS NOT NULL))"
@@ -44,16 +44,13 @@ def transaction() -> Sql:
 
 
 def compared_elements() -> Sql:
-    """What ties two events where it is equal: their ordering elements (O15).
-
-    A Kafka timestamp that stands in is not compared.
-    """
+    """The ordering elements, in which tied events are equal (O15), without a Kafka timestamp."""
     own = case((is_kafka_placed("position_basis"), "1"), otherwise="0")
     return f"slice(position, 1, greatest(size(position) - {len(TAIL)} - {own}, 0))"
 
 
 def may_be_copied() -> Sql:
-    """True for an event that says something by which another one can be its copy (O15)."""
+    """True for an event with an identity or position by which another can be its copy (O15)."""
     says_nothing = (
         f"startswith(position_basis, '{SOURCE_TIME},') AND element_at(position, "
         f"CASE WHEN position_basis LIKE '%,{HALF},%' THEN -5 ELSE -4 END) <= 0"
@@ -76,43 +73,27 @@ def entries(events: Query, group: Sequence[Sql], key: Sql, old_key: Sql) -> Quer
         `lane` (topic and partition), `row` and `row_before`; `arrives`, `departs`, `updates`,
         `says` (a header says that a row left, which its delete should, too: D9), `offset`.
     """
-    leaves = f"{LEAVES_KEY} AND {old_key} IS NOT NULL AND NOT ({old_key} <=> {key})"
-    arrives = f"op = 'c' OR (op = 'u' AND {old_key} IS NOT NULL AND NOT ({old_key} <=> {key}))"
-    says = f"{SAYS_OLD_KEY} AND {old_key} IS NOT NULL AND NOT ({old_key} <=> {key})"
-
-    def at(of: Sql, arrives: Sql, departs: Sql, says: Sql) -> Sql:
-        return (
-            f"struct(xxhash64({of}) AS hash, {arrives} AS arrives, {departs} AS departs, "
-            f"{says} AS says)"
-        )
-
-    at_key = at(key, arrives, "op = 'd'", "false")
-    # A split update's first half and a truncate are of no key alone.
+    # The first half of a split update and a truncate have no key of their own.
     is_entry = (
         "position IS NOT NULL AND (op = 'd' OR (op IN ('c', 'u') AND after IS NOT NULL)) "
         f"AND {key} IS NOT NULL"
     )
-    identified = "xxhash64(compared, identity)"
-    one_event = "xxhash64(topic, partition, offset, position)"
     opened = events.where(is_entry).extend(
         {
             "compared": compared_elements(),
             "can_copy": may_be_copied(),
-            "at": case(
-                (leaves, f"array({at_key}, {at(old_key, 'false', 'true', 'false')})"),
-                (says, f"array({at_key}, {at(old_key, 'false', 'false', 'true')})"),
-                otherwise=f"array({at_key})",
-            ),
+            "at": _entries_by_key(key, old_key),
             "in_tx": transaction(),
         }
     )
-    names = [*group, "op", "compared", "can_copy", "in_tx", "position_basis"]
+    one_event = "xxhash64(topic, partition, offset, position)"
+    identified = case(("can_copy", "xxhash64(compared, identity)"), otherwise=one_event)
     exploded = opened.select(
-        *names,
+        *(*group, "op", "compared", "in_tx", "position_basis"),
         "inline(at)",
         "xxhash64(topic, partition) AS lane",
         "offset",
-        f"{case(('can_copy', identified), otherwise=one_event)} AS identified",
+        f"{identified} AS identified",
         "position",
         "xxhash64(after) AS row",
         "CASE WHEN before IS NOT NULL THEN xxhash64(before) END AS row_before",
@@ -127,31 +108,45 @@ def entries(events: Query, group: Sequence[Sql], key: Sql, old_key: Sql) -> Quer
         f"{elements} AS elements",
         "identified",
         "CASE WHEN in_tx IS NOT NULL THEN xxhash64(in_tx) END AS tx",
-        "lane",
-        "offset",
-        "row",
-        "row_before",
-        "arrives",
-        "departs",
-        "says",
+        *("lane", "offset", "row", "row_before", "arrives", "departs", "says"),
         "op = 'u' AND NOT arrives AND NOT departs AND NOT says AS updates",
     )
 
 
-# Updates that follow one another have the row before them as `before`, so that all but the last row
-# stand twice. Where one is left over, an update was of another row that held the key.
+def _entries_by_key(key: Sql, old_key: Sql) -> Sql:
+    """An event's entries: an array of structs `hash, arrives, departs, says`, one a key."""
+
+    def entry(at: Sql, arrives: Sql, departs: Sql, says: Sql) -> Sql:
+        return (
+            f"struct(xxhash64({at}) AS hash, {arrives} AS arrives, {departs} AS departs, "
+            f"{says} AS says)"
+        )
+
+    is_other = f"{old_key} IS NOT NULL AND NOT ({old_key} <=> {key})"
+    arrives = f"op = 'c' OR (op = 'u' AND {is_other})"
+    own = entry(key, arrives, "op = 'd'", "false")
+    left, said = (entry(old_key, "false", *at) for at in (("true", "false"), ("false", "true")))
+    return case(
+        (f"{LEAVES_KEY} AND {is_other}", f"array({own}, {left})"),
+        (f"{SAYS_OLD_KEY} AND {is_other}", f"array({own}, {said})"),
+        otherwise=f"array({own})",
+    )
+
+
+# Consecutive updates have the previous row as `before`: every row but the last appears twice. Where
+# another one is left over, an update changed another row that held the key.
 _LEFT_OVER = (
     "bit_xor(CASE WHEN arrives OR updates THEN row END) ^ "
     "coalesce(bit_xor(CASE WHEN updates THEN row_before END), 0L)"
 )
-# One row goes, then another one comes: never are there two.
+# One row leaves before another arrives: the key is never held twice.
 _LEFT_FIRST = (
     "coalesce(count_if(arrives) = 1 AND count_if(departs) = 1 AND min(lane) = max(lane) "
     "AND max(CASE WHEN departs THEN offset END) < min(CASE WHEN arrives THEN offset END), "
     "false)"
 )
-# Aggregates of a key's entries of one transaction.
-_OF_TRANSACTION = {
+# Aggregates of a key's entries in one transaction.
+_TRANSACTION_COUNTS = {
     "in_transaction": "count(tx)",
     "arrived": "count_if(arrives)",
     "departed": "count_if(departs)",
@@ -183,7 +178,7 @@ def keys_to_fold(found: Query, group: Sequence[str]) -> Query:
     counted = {
         "own": "count_if(NOT says)",
         "is_scattered": f"coalesce(min({own_lane}) < max({own_lane}), false)",
-        **_OF_TRANSACTION,
+        **_TRANSACTION_COUNTS,
     }
     groups = ("identified", "elements", "tx")
     known = found.aggregate_sets([*group, "key_hash"], groups, counted).select(
@@ -202,16 +197,16 @@ def crossed_keys(found: Query) -> DataFrame:
     Args:
         found: :func:`entries` of one table.
     """
-    of_tx = found.where("tx IS NOT NULL").aggregate(("key_hash", "tx"), _OF_TRANSACTION)
-    return of_tx.where(_IS_CROSSED).select("key_hash").plan()
+    by_tx = found.where("tx IS NOT NULL").aggregate(("key_hash", "tx"), _TRANSACTION_COUNTS)
+    return by_tx.where(_IS_CROSSED).select("key_hash").plan()
 
 
 @dataclass(frozen=True)
 class Scattered:
-    """Keys of a table whose tied events stand in several partitions: nothing tells their order.
+    """Keys of a table whose tied events are in several partitions: their order is unknown.
 
-    `example` is None where the source shows no values. `by_kafka`: Kafka's timestamp stands in for
-    their elements, so that they tie by chance.
+    `example` is None where the source shows no values. `by_kafka`: Kafka's timestamp replaces their
+    elements, and they tie by chance.
     """
 
     table: str
@@ -231,36 +226,40 @@ def scattered_keys(
         days: the tables of each day that may have such keys.
         shows_values: whether a key may be shown.
     """
-    of_days = (
+    chosen = " OR ".join(
         f"(landing_date = {literal(day)} AND {is_one_of('table_name', tables)})"
         for day, tables in days.items()
     )
-    chosen = " OR ".join(of_days)
     if not chosen:
         return {}
+    listed: dict[date, list[Scattered]] = {}
+    for row in _scattered_rows(changes.where(chosen), shows_values):
+        lanes = ", ".join(f"{lane.topic} [{lane.partition}]" for lane in row.example.lanes)
+        scattered = Scattered(row.table_name, row["keys"], row.example.key, lanes, row.by_kafka)
+        listed.setdefault(row.landing_date, []).append(scattered)
+    return listed
+
+
+def _scattered_rows(changes: DataFrame, shows_values: bool) -> list[Row]:
+    """Rows of `landing_date, table_name, by_kafka, keys`, and an `example` (key and lanes)."""
     by_kafka = is_kafka_placed("position_basis")
+    elements = f"slice(position, 1, size(position) - {len(TAIL)})"
     shown = "key" if shows_values else "CAST(NULL AS string) AS key"
-    place = "struct(topic, partition)"
-    of_tie = ("landing_date", "table_name", "key", "tied", "by_kafka")
-    found = (
+    first_lane = "min_by(struct(topic, partition), struct(landing_date, offset))"
+    tie = ("landing_date", "table_name", "key", "tied", "by_kafka")
+    return (
         Query(changes)
-        .where(f"({chosen}) AND position IS NOT NULL AND key IS NOT NULL AND op <> 't'")
+        .where("position IS NOT NULL AND key IS NOT NULL AND op <> 't'")
         .extend(
             {
                 "by_kafka": by_kafka,
-                "tied": case(
-                    (by_kafka, "slice(position, 1, 1)"),
-                    otherwise=f"slice(position, 1, size(position) - {len(TAIL)})",
-                ),
+                "tied": case((by_kafka, "slice(position, 1, 1)"), otherwise=elements),
                 "content": CONTENT,
             }
         )
         # A copy takes the place of the event that it repeats (O15).
-        .aggregate(
-            (*of_tie, "identity", "content"),
-            {"lane": f"min_by({place}, struct(landing_date, offset))"},
-        )
-        .aggregate(of_tie, {"lanes": "sort_array(collect_set(lane))"})
+        .aggregate((*tie, "identity", "content"), {"lane": first_lane})
+        .aggregate(tie, {"lanes": "sort_array(collect_set(lane))"})
         .where("size(lanes) > 1")
         .aggregate(
             ("landing_date", "table_name", "by_kafka"),
@@ -270,9 +269,3 @@ def scattered_keys(
         .orderBy("landing_date", "table_name")
         .collect()
     )
-    listed: dict[date, list[Scattered]] = {}
-    for row in found:
-        lanes = ", ".join(f"{lane.topic} [{lane.partition}]" for lane in row.example.lanes)
-        scattered = Scattered(row.table_name, row["keys"], row.example.key, lanes, row.by_kafka)
-        listed.setdefault(row.landing_date, []).append(scattered)
-    return listed

@@ -1,9 +1,9 @@
 """Columns that must not leave the landing: left out (`exclude`), or hashed (`hash`).
 
-It is done to the records as they are about to be written to `changes` and `control`, so that no
-later stage knows such a value. A hash is the SHA-256 of the salt followed by the value's text,
+It happens just before records are written to `changes` and `control`: no later stage knows such a
+value. A hash is the SHA-256 of the salt followed by the value's text,
 where the text is that of the canonical key (decimals without trailing zeros, bytes base64, times
-ISO): a key and a column that refers to it have the same hash, in whatever table they stand.
+ISO): a key and a column that refers to it have the same hash in all tables.
 """
 
 from __future__ import annotations
@@ -28,66 +28,78 @@ FOUND = "protected_found"
 _HASH = replace(types.TEXT, encoding="salted SHA-256 of the value, in hexadecimal digits")
 PROTECTED = "protected"  # the destination of facts that say which columns were found
 _IMAGES, _KEYS = ("before", "after"), ("key", "old_key", "new_key")
-# Details of these reasons show a part of the message.
 _SEE = literal("not shown, because columns of this source are protected: see landing")
+# Details of these reasons show a part of the message.
 _SHOWING = ("malformed_landing_line", "malformed_json", "unknown_op", "malformed_key")
+_SHOWS = f"reason IN ({literals(_SHOWING)}) AND NOT startswith(detail, 'the key is (')"
+_HIDDEN_TEXTS = {
+    # The columns in an unreadable record are unknown.
+    "detail": case((f"coalesce({_SHOWS}, false)", _SEE), otherwise="detail"),
+    # A statement, or a message of an application, may hold any value.
+    "payload": case(
+        ("payload IS NULL OR op IN ('transaction', 'heartbeat')", "payload"), otherwise=_SEE
+    ),
+    "message_key_json": case(("kind <> 'tombstone'", "message_key_json")),
+}
+
+Known = tuple[tuple[str, types.ColumnType], ...]
 
 
-def check_found(facts: Iterable[Row], name: str, source: SourceConfig) -> None:
-    """See that the columns to protect are there, where the source is to stop without them.
+def check_found(facts: Iterable[Row], source: str, settings: SourceConfig) -> None:
+    """Stop a source with `protect: strict` where a column to protect is missing.
 
     Args:
-        facts: those of the days to be written.
-        name: the source.
-        source: the rules; with `protect: check` a check of the day says it.
+        facts: of the days to be written.
+        source: the source.
+        settings: its rules; with `protect: check` a check of the day reports them instead.
 
     Raises:
         ConfigError: a column is in no row of a day: its values may have another name there.
     """
-    if source.protect != "strict":
+    if settings.protect != "strict":
         return
     faults = [
-        f"sources.{name}.tables.{table}: no row of {day} has the column {', '.join(missing)}, "
+        f"sources.{source}.tables.{table}: no row of {day} has the column {', '.join(missing)}, "
         "which exclude or hash names: its values may have another name there. Nothing of the day "
         "was written. Correct the name, or take it out"
-        for (day, table), missing in missing_columns(facts, source).items()
+        for (day, table), missing in missing_columns(facts, settings).items()
     ]
     if faults:
         raise ConfigError(faults)
 
 
 def missing_columns(
-    facts: Iterable[Row], source: SourceConfig
+    facts: Iterable[Row], settings: SourceConfig
 ) -> dict[tuple[date, str], list[str]]:
-    """By day and table: the columns to protect that none of its rows has."""
+    """The columns to protect that no row has, by day and table."""
     found: dict[tuple[date, str], set[str]] = {}
     for fact in facts:
         if fact.destination == PROTECTED:
-            of_day = found.setdefault((fact.landing_date, fact.table_name), set())
-            of_day.update(fact.columns_found or ())
+            found_on_day = found.setdefault((fact.landing_date, fact.table_name), set())
+            found_on_day.update(fact.columns_found or ())
     missing = {
         (day, table): [
             column
-            for column in (*source.tables[table].exclude, *source.tables[table].hash)
+            for column in (*settings.tables[table].exclude, *settings.tables[table].hash)
             if column not in columns
         ]
         for (day, table), columns in found.items()
-        if table in source.tables
+        if table in settings.tables
     }
-    return {of: columns for of, columns in missing.items() if columns}
+    return {place: columns for place, columns in missing.items() if columns}
 
 
-def check_keys(keys: KeyShapes, name: str, source: SourceConfig) -> None:
+def check_keys(keys: KeyShapes, source: str, settings: SourceConfig) -> None:
     """See that no excluded column is part of a message key.
 
     Raises:
         ConfigError: one is; without it rows of different keys would become one.
     """
     faults = {
-        f"sources.{name}.tables.{shape.table_name}.exclude: {column} is a column of the key. Name "
-        "it in hash, or set a key without it"
+        f"sources.{source}.tables.{shape.table_name}.exclude: {column} is a column of the key. "
+        "Name it in hash, or set a key without it"
         for shape in keys.shapes
-        for column in sorted(_of(source, shape.table_name).exclude)
+        for column in sorted(_table(settings, shape.table_name).exclude)
         if column in shape.names
     }
     if faults:
@@ -96,7 +108,7 @@ def check_keys(keys: KeyShapes, name: str, source: SourceConfig) -> None:
 
 def protect(
     records: DataFrame,
-    source: SourceConfig,
+    settings: SourceConfig,
     salt: str | None,
     days: Iterable[date],
     schema_ids: Iterable[tuple[str, str]],
@@ -107,79 +119,80 @@ def protect(
     Args:
         records: routed records with the columns of `changes`, `detail`, `reason` and
             `message_key_json`.
-        source: the rules.
-        salt: what hashes begin with; None where no column is hashed. It is joined as a row, so that
-            no plan has it: Spark shows and logs these.
+        settings: the source's, with the rules.
+        salt: what hashes begin with; None where no column is hashed.
         days: their landing days.
         schema_ids: the tables and message schemas of these records.
         schemas: the columns of these schemas.
 
     Returns:
-        The same records, and `protected_found`: of those with a row or a key, which of their
-        table's columns to protect they have. Where no column is named they are left as they are.
+        The same records, and `protected_found`: the columns to protect that a record with a row or
+        a key has. Records are left as they are where no column is named.
     """
-    if not source.is_protected:
+    if not settings.is_protected:
         return records
-    if salt is not None:
+    if salt is not None:  # joined as a row: Spark shows and logs the literals of plans
         row = records.sparkSession.createDataFrame([(salt,)], "_salt string")
         records = records.crossJoin(F.broadcast(row))
-    tables = {name: table for name, table in source.tables.items() if table.is_protected}
+    tables = {name: table for name, table in settings.tables.items() if table.is_protected}
     plans = {name: _plans(name, table, days, schema_ids, schemas) for name, table in tables.items()}
-    unsent = source.unavailable_value
     is_table = is_one_of("table_name", tables)
-    opened = Query(records).extend(
-        {
-            f"_{name}_of": case((is_table, members_of(f"try_parse_json({name})")))
-            for name in (*_IMAGES, *_KEYS)
-        }
-    )
-    hidden = {
-        name: case(
-            (f"NOT ({is_table})", name),
-            *(
-                (condition, _image(f"_{name}_of", tables[table], dict(known), unsent))
-                for table, of_table in plans.items()
-                for known, condition in of_table.items()
-            ),
-        )
-        for name in _IMAGES
+    steps = {
+        f"_{name}_members": case((is_table, members_of(f"try_parse_json({name})")))
+        for name in (*_IMAGES, *_KEYS)
     }
-    hidden.update(
-        {
-            name: case(
-                (f"NOT ({is_table})", name),
-                *(
-                    (f"table_name = {literal(text)}", _key(f"_{name}_of", table))
-                    for text, table in tables.items()
-                ),
-            )
-            for name in _KEYS
-        }
-    )
-    # Of a record that can't be read nothing says which columns it has.
-    shows = f"reason IN ({literals(_SHOWING)}) AND NOT startswith(detail, 'the key is (')"
-    hidden["detail"] = case((f"coalesce({shows}, false)", _SEE), otherwise="detail")
-    # A statement, or a message of an application, may hold any value.
-    hidden["payload"] = case(
-        ("payload IS NULL OR op IN ('transaction', 'heartbeat')", "payload"), otherwise=_SEE
-    )
-    hidden["message_key_json"] = case(("kind <> 'tombstone'", "message_key_json"))
-    none = "CAST(array() AS array<string>)"
-    members = ", ".join(f"coalesce(map_keys(_{n}_of), {none})" for n in (*_IMAGES, "key"))
-    named = case(
-        *(
-            (f"table_name = {literal(text)}", f"array({literals([*table.exclude, *table.hash])})")
-            for text, table in tables.items()
-        )
-    )
-    has_row = "destination = 'changes' AND (_before_of IS NOT NULL OR _after_of IS NOT NULL)"
-    are_there = case((has_row, f"array_intersect({named}, concat({members}))"))
-    found = opened.extend({FOUND: are_there})
-    steps = [f"_{n}_of" for n in (*_IMAGES, *_KEYS)]
+    hidden = {
+        **_hidden_images(tables, plans, settings.unavailable_value),
+        **_hidden_keys(tables),
+        **_HIDDEN_TEXTS,
+    }
+    found = Query(records).extend(steps).extend({FOUND: _found(tables)})
     return found.replace(hidden).drop(*steps, *(["_salt"] if salt is not None else [])).plan()
 
 
-Known = tuple[tuple[str, types.ColumnType], ...]
+def _hidden_images(
+    tables: Mapping[str, TableConfig], plans: Mapping[str, Mapping[Known, Sql]], unsent: str
+) -> dict[str, Sql]:
+    return {
+        image: case(
+            (f"NOT ({is_one_of('table_name', tables)})", image),
+            *(
+                (condition, _image(f"_{image}_members", tables[table], dict(known), unsent))
+                for table, by_types in plans.items()
+                for known, condition in by_types.items()
+            ),
+        )
+        for image in _IMAGES
+    }
+
+
+def _hidden_keys(tables: Mapping[str, TableConfig]) -> dict[str, Sql]:
+    return {
+        key: case(
+            (f"NOT ({is_one_of('table_name', tables)})", key),
+            *(
+                (f"table_name = {literal(name)}", _key(f"_{key}_members", table))
+                for name, table in tables.items()
+            ),
+        )
+        for key in _KEYS
+    }
+
+
+def _found(tables: Mapping[str, TableConfig]) -> Sql:
+    """The columns to protect that a change has; null for a record without a row."""
+    none = "CAST(array() AS array<string>)"
+    members = ", ".join(f"coalesce(map_keys(_{n}_members), {none})" for n in (*_IMAGES, "key"))
+    named = case(
+        *(
+            (f"table_name = {literal(name)}", f"array({literals([*table.exclude, *table.hash])})")
+            for name, table in tables.items()
+        )
+    )
+    has_row = (
+        "destination = 'changes' AND (_before_members IS NOT NULL OR _after_members IS NOT NULL)"
+    )
+    return case((has_row, f"array_intersect({named}, concat({members}))"))
 
 
 def _plans(
@@ -189,10 +202,10 @@ def _plans(
     schema_ids: Iterable[tuple[str, str]],
     schemas: KnownSchemas,
 ) -> dict[Known, Sql]:
-    """The types in which a table's hashed columns came, each with the records that came so.
+    """The types of a table's hashed columns, with the condition of the records that have them.
 
-    As keys are typed: by the message's own schema, else by those that landed until its day, else
-    by the configuration.
+    The types come from the message's own schema, else from the schemas until its day, else from
+    the configuration, as for keys.
     """
     configured = types.columns_of_config(table.columns)
     places: dict[Known, list[Sql]] = {}
@@ -206,20 +219,20 @@ def _plans(
     if len(places) == 1:
         return {known: f"table_name = {literal(name)}" for known in places}
     return {
-        known: f"table_name = {literal(name)} AND ({' OR '.join(of_types)})"
-        for known, of_types in places.items()
+        known: f"table_name = {literal(name)} AND ({' OR '.join(conditions)})"
+        for known, conditions in places.items()
     }
 
 
-def protected_schemas(schemas: KnownSchemas, source: SourceConfig) -> KnownSchemas:
+def protected_schemas(schemas: KnownSchemas, settings: SourceConfig) -> KnownSchemas:
     """The schemas as `changes` has their columns: hashes are texts, excluded columns are not."""
-    if not source.is_protected:
+    if not settings.is_protected:
         return schemas
-    columns = {
-        (name, schema_id): _columns(of_schema, _of(source, name))
-        for (name, schema_id), of_schema in schemas.columns.items()
+    protected = {
+        (name, schema_id): _columns(columns, _table(settings, name))
+        for (name, schema_id), columns in schemas.columns.items()
     }
-    return replace(schemas, columns=columns)
+    return replace(schemas, columns=protected)
 
 
 def _columns(columns: Mapping[str, types.ColumnType], table: TableConfig) -> types.ColumnTypes:
@@ -230,14 +243,14 @@ def _columns(columns: Mapping[str, types.ColumnType], table: TableConfig) -> typ
     }
 
 
-def _of(source: SourceConfig, table: str) -> TableConfig:
-    return source.tables.get(table) or TableConfig()
+def _table(settings: SourceConfig, table: str) -> TableConfig:
+    return settings.tables.get(table) or TableConfig()
 
 
 def _image(row: Sql, table: TableConfig, known: types.ColumnTypes, unsent: str) -> Sql:
     """An image's JSON; `row` is its members."""
     forms = literals(placeholder_forms(unsent))
-    # R2: what was not sent has no value to hash.
+    # R2: an unsent value can't be hashed.
     hashes = [
         (
             f"n = {literal(name)}",
@@ -266,7 +279,7 @@ def _with(row: Sql, table: TableConfig, hashes: list[tuple[Sql, Sql]]) -> Sql:
 
 
 def _canonical(kind: types.ColumnType | None) -> Sql:
-    """The value `v` as it stands in a key; as it was sent where no column can hold it."""
+    """The value `v` in its canonical form, or as it was sent where no column can hold it."""
     if kind is None or kind.wire == "unknown":
         return "v"
     return f"coalesce({canonical_key(itself('v'), kind)}, v)"

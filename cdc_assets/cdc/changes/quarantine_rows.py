@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
-# As many as PyIceberg compares with the lowest and highest of a file.
+# PyIceberg compares up to so many values with the bounds of a file.
 _FEW_OFFSETS = 200
 
 
@@ -28,8 +28,8 @@ _FEW_OFFSETS = 200
 class Quarantined:
     """A record in quarantine, and why it is there.
 
-    `is_gone` where neither the row nor the landing has its bytes, or the landing has several
-    records at its place.
+    `is_gone`: neither the row nor the landing has its bytes, or the landing has several records
+    at its place.
     """
 
     source: str
@@ -81,14 +81,13 @@ def quarantined(
 ) -> Iterator[Quarantined]:
     """The records in quarantine of some days and reasons, the newest day first.
 
-    A record whose key and value are both null may have its bytes in `landing` alone: they are
-    looked up there. In a day they come by topic, partition and offset, where it is small
-    enough to be sorted.
+    The bytes of a record whose key and value are both null are looked up in `landing`. A day
+    that is small enough is sorted by topic, partition and offset.
 
     Args:
         config: cdc.yaml.
-        source: the source's name.
-        counts: which days and reasons, as :func:`quarantine_by_day` counts them.
+        source: the source.
+        counts: days and reasons with their records (:func:`quarantine_by_day`).
 
     Raises:
         LakeError: a file can't be read.
@@ -98,20 +97,20 @@ def quarantined(
     e: Any = expressions  # mypy does not know their positional arguments
     quarantine = own_table(source, "quarantine")
     opened = open_table(config, quarantine)
-    made_of = {day: made.inputs.get("landing") for day, made in day_commits(opened).items()}
+    landed_as = {day: made.inputs.get("landing") for day, made in day_commits(opened).items()}
     for day in sorted({day for day, _ in counts}, reverse=True):
         reasons = {reason for counted, reason in counts if counted == day}
         total = sum(counts[day, reason] for reason in reasons)
         chosen = e.And(e.EqualTo("landing_date", str(day)), e.In("reason", reasons))
         with readable_files(quarantine):
-            for rows in _stretches(opened, chosen, total <= SORTED_ROWS):
-                landed = _landed_bytes(config, source, day, made_of.get(day), rows)
+            for rows in _batches(opened, chosen, total <= SORTED_ROWS):
+                landed = _landed_bytes(config, source, day, landed_as.get(day), rows)
                 for row in _rows(rows):
                     yield _quarantined(source, row, landed)
 
 
-def _stretches(opened: Table, chosen: BooleanExpression, is_sorted: bool) -> Iterator[pa.Table]:
-    """The rows of a scan, all at once where they are to be sorted."""
+def _batches(opened: Table, chosen: BooleanExpression, is_sorted: bool) -> Iterator[pa.Table]:
+    """The rows of a scan in batches, or all at once to sort them."""
     import pyarrow as pa
 
     scan = opened.scan(row_filter=chosen)
@@ -123,7 +122,7 @@ def _stretches(opened: Table, chosen: BooleanExpression, is_sorted: bool) -> Ite
 
 
 def _rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    """Rows as Python has them; `timestamp` in µs: Kafka's clocks may say years beyond Python's."""
+    """Rows as dictionaries; `timestamp` in µs, as it may be beyond Python's years."""
     import pyarrow as pa
 
     place = rows.column_names.index("timestamp")
@@ -139,7 +138,7 @@ def _quarantined(source: str, row: Mapping[str, Any], landed: _LandedRows) -> Qu
     at_place = landed.get(_place(row), [])
     if not at_place:
         return Quarantined(source, _landed_record(row), *about, is_gone=True)
-    # Those at one place differ only where as many landed as are in quarantine: all are given.
+    # Several rows at one place differ only if as many landed as are in quarantine: yield them all.
     return Quarantined(source, _landed_record(at_place.pop()), *about)
 
 
@@ -162,12 +161,12 @@ def _place(row: Mapping[str, Any]) -> _Place:
 
 
 def _landed_bytes(
-    config: Config, source: str, day: date, made_of: int | None, rows: pa.Table
+    config: Config, source: str, day: date, snapshot: int | None, rows: pa.Table
 ) -> _LandedRows:
-    """The landing rows of those rows in quarantine that have neither key nor value.
+    """The landing rows of quarantined rows that have neither key nor value.
 
-    A place where other records landed, too, has none: nothing says which of them is meant. A day
-    that landed again since has none either.
+    Left out are places where other records landed too, and days that landed again since: nothing
+    says which record is meant.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -179,7 +178,7 @@ def _landed_bytes(
         return {}
     opened = open_table(config, own_table(source, "landing"))
     landed = day_commits(opened).get(day)
-    if landed is None or landed.snapshot_id != made_of:
+    if landed is None or landed.snapshot_id != snapshot:
         return {}
     found: _LandedRows = {}
     scan = opened.scan(row_filter=_at_offsets(day, {offset for _, _, offset, _ in wanted}))
@@ -196,7 +195,7 @@ def _landed_bytes(
 
 
 def _at_offsets(day: date, offsets: Set[int | None]) -> BooleanExpression:
-    """Landing rows of a day at some offsets; at all between them where they are many."""
+    """Landing rows of a day at some offsets, or at all offsets between many."""
     from pyiceberg import expressions
 
     e: Any = expressions

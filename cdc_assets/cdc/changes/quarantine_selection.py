@@ -1,4 +1,4 @@
-"""The records in quarantine that somebody asks for: counted, read, and written to land again."""
+"""Count and read selected records in quarantine, and export them to land again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ExportError(CdcError):
 
 
 def reason_fault(text: str) -> str | None:
-    """What is wrong with a reason that a user names; null for one of the list."""
+    """What is wrong with the name of a reason; None where it is in the list."""
     if text in REASONS:
         return None
     close = difflib.get_close_matches(text, REASONS, n=2, cutoff=0.6)
@@ -41,7 +41,7 @@ def reason_fault(text: str) -> str | None:
 
 
 def export_fault(to: str) -> str | None:
-    """What is wrong with the name of a file to export to; null where nothing is."""
+    """What is wrong with the name of a file to export to; None where nothing is."""
     if to == STDOUT or to.endswith(".jsonl"):
         return None
     return f"got {to!r}; a file of landed lines is named *.jsonl (- is standard output)"
@@ -49,7 +49,7 @@ def export_fault(to: str) -> str | None:
 
 @dataclass
 class Selection:
-    """Records in quarantine that are asked for: how many of each day and reason, by source."""
+    """Selected records in quarantine, counted by source, day and reason."""
 
     config: Config
     counts: dict[str, Counts] = field(default_factory=dict)
@@ -57,12 +57,12 @@ class Selection:
 
     @property
     def total(self) -> int:
-        """How many records these are."""
-        return sum(sum(of.values()) for of in self.counts.values())
+        """The number of records."""
+        return sum(sum(counts.values()) for counts in self.counts.values())
 
     @property
     def reasons(self) -> Counter[str]:
-        """How many they are by reason."""
+        """The number of records by reason."""
         found: Counter[str] = Counter()
         for counts in self.counts.values():
             for (_, reason), count in counts.items():
@@ -70,7 +70,7 @@ class Selection:
         return found
 
     def records(self, limit: int | None = None) -> Iterator[Quarantined]:
-        """The records, the newest day first, and in a day a source after the other."""
+        """The records, the newest day first, and one source after the other within a day."""
         by_source = (quarantined(self.config, s, counts) for s, counts in self.counts.items())
         found = heapq.merge(*by_source, key=lambda q: q.record.landing_date, reverse=True)
         return islice(found, limit)
@@ -110,12 +110,12 @@ def select(
 
 @dataclass
 class Exported:
-    """What was written of a selection, and from where it had landed."""
+    """The records of a selection that were written, and the files that they landed from."""
 
     records: int = 0
     gone: int = 0
     too_long: int = 0
-    lines_without_place: int = 0  # that are not records
+    lines_without_place: int = 0  # lines that are not records
     files: Counter[tuple[date, str]] = field(default_factory=Counter)
     days: set[date] = field(default_factory=set)
 
@@ -124,7 +124,7 @@ def export(selection: Selection, to: str, limit: int | None = None) -> Exported:
     """Write the records of one source as lines that land as them again.
 
     Args:
-        selection: of one source.
+        selection: records of one source.
         to: a file that is not there yet; ``-`` for standard output.
         limit: at most so many records.
 
@@ -177,7 +177,7 @@ def _lines(records: Iterable[Quarantined], done: Exported) -> Iterator[bytes]:
 
 
 def _why(found: Quarantined) -> Mapping[str, Any]:
-    """What whoever mends a line wants to know; the landing passes it over."""
+    """What helps to repair a line; the landing ignores it."""
     return {
         "reason": found.reason,
         "detail": found.detail,

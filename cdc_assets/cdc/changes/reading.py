@@ -1,4 +1,4 @@
-"""Landed records, read in one pass, and what they have in common."""
+"""Parse landed records in one pass, and group them by what they have in common."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _SHAPE = (
 )  # fmt: skip
 
 
-# Whose events: what is counted of a table is counted for each.
+# The sender of events; a table's records are counted by sender.
 _SENDER = ("connector", "server", "db")
 _KIND = (*(name for name in _SHAPE if name not in ("kind", "landing_date")), *_SENDER)
-_MOST_GROUPS = 200_000  # rows that the driver takes; kinds in several partitions are several
+_MOST_GROUPS = 200_000  # rows that the driver collects; a kind has one in each partition
 
 
 def group_records(parsed: DataFrame) -> DataFrame:
-    """How many readable records look alike, by topic and partition, and the first of each.
+    """Count readable records that look alike, by topic and partition, with the first offset.
 
-    Also of records that are not readable, where something was cut off them.
+    Unreadable records of which something was cut off are counted too.
     """
     return (
         parsed.where("reason IS NULL OR cut_hash IS NOT NULL")
@@ -61,11 +61,11 @@ def group_records(parsed: DataFrame) -> DataFrame:
 
 
 def _bounded(parsed: DataFrame, most: int, checkpoints: Checkpoints) -> tuple[DataFrame, list[Row]]:
-    """The records, and their groups, of at most so many kinds a day.
+    """Quarantine the records beyond `most` kinds a day; returns the records and their groups.
 
     A kind is a table with a schema, a form of its key and a sender: each costs the driver a row,
-    and the plans of the day a branch. Of a day with more the first ones in the order of topics,
-    partitions and offsets are read, and records of others are over the limit.
+    and the plans of the day a branch. The first kinds by topic, partition and offset are read;
+    records of the others get the reason `over_limit`.
     """
     groups = group_records(parsed).limit(_MOST_GROUPS + 1).collect()
     # Key names are a list, which a set can't hold.
@@ -80,31 +80,31 @@ def _bounded(parsed: DataFrame, most: int, checkpoints: Checkpoints) -> tuple[Da
         .agg(F.expr("min(struct(topic, partition, offset)) AS first"))
     )
     order = Window.partitionBy("landing_date").orderBy("first")
-    kept = (
+    allowed = (
         first.withColumn("n", F.row_number().over(order))
         .where(F.col("n") <= most)
         .select(*(F.col(name).alias(f"_{name}") for name in names))
-        .withColumn("_is_kept", F.lit(True))
+        .withColumn("_is_allowed", F.lit(True))
     )
     same = reduce(and_, (F.col(name).eqNullSafe(F.col(f"_{name}")) for name in names))
     detail = literal(f"one of more than {most} kinds of records of the day, which is max_kinds")
-    over = "reason IS NULL AND _is_kept IS NULL"
+    over = "reason IS NULL AND _is_allowed IS NULL"
     marked = with_replaced(
-        parsed.join(F.broadcast(kept), same, "left"),
+        parsed.join(F.broadcast(allowed), same, "left"),
         {
             "reason": case((over, "'over_limit'"), otherwise="reason"),
             "detail": case((over, detail), otherwise="detail"),
         },
-    ).drop("_is_kept", *(f"_{name}" for name in names))
+    ).drop("_is_allowed", *(f"_{name}" for name in names))
     bounded = checkpoints.add(marked)
     return bounded, group_records(bounded).collect()
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The records of some days, read, and what they have in common."""
+    """The parsed records of some days, and what they have in common."""
 
-    settings: SourceConfig  # by which they were read
+    settings: SourceConfig  # of the source
     decoding: Decoding | None
     parsed: DataFrame  # a local checkpoint, with the `schema_id` of each
     carried: Mapping[tuple[str | None, Carried], RecordPlace]
@@ -114,7 +114,7 @@ class Reading:
 
     @cached_property
     def first_landed(self) -> Mapping[SchemaOfTable, date]:
-        """The schemas that readable records of tables carry, with the day of the first of them."""
+        """The first day of each schema that readable records of tables carry."""
         first: dict[SchemaOfTable, date] = {}
         for (table, what), place in self.carried.items():
             schema_id = self.schemas.id_of(what)
@@ -124,7 +124,7 @@ class Reading:
         return first
 
     def new_schemas(self, known: KnownSchemas) -> list[Row]:
-        """Schemas that are not known, or that landed before the day known: rows of `schemas`."""
+        """Rows of `schemas` for schemas that are not known, or landed before their known day."""
         return [
             Row(
                 schema_id=schema_id,
@@ -138,7 +138,7 @@ class Reading:
         ]
 
     def joined_schemas(self, known: KnownSchemas) -> KnownSchemas:
-        """The schemas known before and those of these records."""
+        """The known schemas and those of these records."""
         return known.joined(self.new_schemas(known), self.settings)
 
 
@@ -148,16 +148,16 @@ def read_records(
     checkpoints: Checkpoints,
     decoding: Decoding | None = None,
 ) -> Reading:
-    """Read landing rows in one pass, and count what was read in groups."""
+    """Parse landing rows in one pass, and count them in groups."""
     parsed = checkpoints.add(parse(landing, settings, decoding=decoding))
     parsed, groups = _bounded(parsed, settings.max_kinds, checkpoints)
     schemas = read_schemas(landing, settings, _examples(groups), decoding)
     if schemas.no_starts:
-        # What stands before the payload is not a schema: such messages are read whole.
+        # The start of these messages is not a schema: read them whole.
         starts = literals(schemas.no_starts)
         text = "CAST(value AS string)"
         hashed = start_hash(text, parts_of(text))
-        # None of them was written with a registry: those have schemas.
+        # None was written with a registry: such messages have schemas.
         again = parse(landing.where(f"{hashed} IN ({starts})"), settings, whole=True)
         cut = parsed.where(f"NOT coalesce(cut_hash IN ({starts}), false)")
         parsed = checkpoints.add(cut.unionByName(again))
@@ -175,11 +175,11 @@ def read_records(
 
 
 def placed_by_kafka(parsed: DataFrame, timezone: str) -> DataFrame:
-    """Give events that nothing of the source orders their place by Kafka's timestamp (O8).
+    """Position events that the source does not order by Kafka's timestamp (O8).
 
-    A time later than the end of its landing day counts as that end. Each is raised to the highest
-    at a lower offset of its partition and day, so that a partition keeps its order, and truncates
-    and events in other partitions find theirs.
+    A time later than the end of its landing day counts as that end. Each time is raised to the
+    highest at a lower offset of its partition and day: a partition keeps its order, and truncates
+    and events in other partitions are ordered by time.
     """
     start, end = (start_of_day(day, timezone) for day in ("landing_date", "landing_date + 1"))
     within = (
@@ -193,7 +193,7 @@ def placed_by_kafka(parsed: DataFrame, timezone: str) -> DataFrame:
 
 
 def _examples(groups: Iterable[Row]) -> dict[Carried, RecordPlace]:
-    """The first record of each schema that was sent, and of each text that was cut off."""
+    """The first record of each schema, and of each text that was cut off."""
     first: dict[Carried, RecordPlace] = {}
     for r in groups:
         place = RecordPlace(r.landing_date, r.topic, r.partition, r.first_offset)

@@ -1,7 +1,7 @@
 """Why a record is quarantined: the closed list, what each reason means and what to do.
 
-The order is that in which they are judged: a record has the first that applies. (`over_limit` by
-a schema is judged before `registry_encoded`, by columns after all others.)
+They are judged in this order: a record has the first that applies. (`over_limit` by a schema is
+judged before `registry_encoded`, by columns after all others.)
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ REASONS = {reason.code: reason for reason in _LISTED}
 def remedy(code: str) -> str:
     """What to do about records that are quarantined for a reason, as a sentence.
 
-    A lake may hold reasons of a newer version: of these, too, there is something to say.
+    A lake may hold reasons of a newer version.
     """
     reason = REASONS.get(code)
     if reason is None:

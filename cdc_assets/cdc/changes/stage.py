@@ -1,9 +1,9 @@
 """landing → changes, control, quarantine: every landed record reaches exactly one.
 
-One pass over the landing of some days reads all tables of a source. What it has read is kept by
-Spark (on disk where memory is short) while the few facts that need the whole
-day are found: which schemas are new, how keys are typed, which tombstones follow their own
-delete. Then three commits: quarantine, control, and last changes.
+One pass over the landing of some days reads all tables of a source. Spark holds the parsed records
+in a checkpoint (on disk where memory is short) while the facts that need the whole day are found:
+new schemas, types of keys, tombstones that follow their own delete. Then come the commits: facts,
+quarantine, control, and last changes.
 """
 
 from __future__ import annotations
@@ -14,34 +14,18 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row
 
-from cdc_assets.cdc.changes.classify import (
-    classify,
-    tombstone_verdicts,
-)
-from cdc_assets.cdc.changes.earlier_days import (
-    FirstDays,
-    corrected_first_days,
-    earlier_days,
-    known_schemas,
-)
+from cdc_assets.cdc.changes.classify import classified_tombstones, classify
+from cdc_assets.cdc.changes.earlier_days import corrected_first_days, earlier_days, known_schemas
 from cdc_assets.cdc.changes.facts import COMMENT, count_facts
 from cdc_assets.cdc.changes.inputs import FACTS, PARSED
-from cdc_assets.cdc.changes.message_schemas import SchemaOfTable
-from cdc_assets.cdc.changes.protected import (
-    check_found,
-    check_keys,
-)
+from cdc_assets.cdc.changes.message_schemas import KnownSchemas, SchemaOfTable
+from cdc_assets.cdc.changes.protected import check_found, check_keys
 from cdc_assets.cdc.changes.reading import read_records
-from cdc_assets.cdc.changes.written import (
-    change_rows,
-    control_rows,
-    quarantine_rows,
-    routed_rows,
-)
+from cdc_assets.cdc.changes.written import change_rows, control_rows, quarantine_rows, routed_rows
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.errors import MissingDayError
 from cdc_assets.cdc.lake import schemas as columns
-from cdc_assets.cdc.lake.catalog import Lake, landed_on
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
 from cdc_assets.cdc.lake.metadata import LakeMetadata
@@ -50,7 +34,7 @@ from cdc_assets.cdc.registry.schema_cache import cached_decoding
 
 
 def create_tables(lake: Lake, source: str) -> None:
-    """Create the tables that changes are made in, where they are missing."""
+    """Create the missing tables of the stage."""
     for table, schema, comment in (
         (
             "quarantine",
@@ -73,39 +57,38 @@ def make_changes(
     """Make changes, control and quarantine of some days, one pass a run of days.
 
     Args:
-        lake: where to; it has the tables of :func:`create_tables`.
+        lake: has the tables of :func:`create_tables`.
         source: the source.
-        metadata: what the lake said when the inputs were read.
-        inputs: for each day what it is made of.
+        metadata: of the lake when the inputs were read.
+        inputs: the inputs of each day.
 
     Raises:
         MissingDayError: the records of a day, or of the day before, were removed for their age.
     """
     settings = lake.config.source(source)
-    identifiers = {table: lake.stage(source, table) for table in PARSED}
     landed = metadata.day_commits(source, "landing")
     current = {table: metadata.day_commits(source, table) for table in PARSED}
     for day in inputs:
-        _refuse_removed(settings, source, landed, day)
+        _refuse_removed(source, settings, landed, day)
     for run in _contiguous(list(inputs)):
         # Tombstones need the day before as well.
         rows = landed.records([run[0] - timedelta(days=1), *run])
-        _make_run(lake.for_rows(rows), source, run, inputs, identifiers, current)
+        _make_run(lake.for_rows(rows), source, run, inputs, current)
 
 
 def _refuse_removed(
-    source: SourceConfig, name: str, landed: Mapping[date, DayCommit], day: date
+    source: str, settings: SourceConfig, landed: Mapping[date, DayCommit], day: date
 ) -> None:
-    """A day is read from its landing, and of tombstones from that of the day before."""
+    """Refuse a day whose landing, or that of the day before (for tombstones), was removed."""
     for needed in (day, day - timedelta(days=1)):
         if landed.get(needed, DayCommit(0)).removed is not None:
             raise MissingDayError(
-                f"{name}.landing",
+                f"{source}.landing",
                 needed,
-                f"Its records were removed (landing_keep_days: {source.landing_keep_days}), and "
+                f"Its records were removed (landing_keep_days: {settings.landing_keep_days}), and "
                 f"the changes of {day} can't be made again without them; what was made stays as it "
                 "is. Where files or Kafka still have the day, land it again: "
-                f"cdc-assets run --source {name} --from {needed} --to {day} --force",
+                f"cdc-assets run --source {source} --from {needed} --to {day} --force",
             )
 
 
@@ -124,32 +107,29 @@ def _make_run(
     source: str,
     days: Sequence[date],
     inputs: Mapping[date, Mapping[str, Any]],
-    identifiers: Mapping[str, str],
     current: Mapping[str, DayCommits],
 ) -> None:
     settings = lake.config.source(source)
-    landing = lake.spark.table(lake.stage(source, "landing")).where(landed_on(days))
+    landing = lake.stage_days(source, "landing", days)
     lake.create_stage(source, "schemas", columns.SCHEMAS, "message schemas of the source")
     with local_checkpoints() as checkpoints:
-        # For tombstones the day before is read as well.
+        # Tombstones need the day before as well.
         decoding = cached_decoding(lake, source, [days[0] - timedelta(days=1), *days])
         reading = read_records(landing, settings, checkpoints, decoding)
         check_keys(reading.keys, source, settings)
         stored = known_schemas(lake, source)
-        has_landing_before = inputs[days[0]]["landing_before"] is not None
-        earlier = earlier_days(lake, source, reading, stored, days, has_landing_before)
-        verdicts = tombstone_verdicts(reading, earlier)
-        if verdicts is not None:
-            verdicts = checkpoints.add(verdicts)
-        classified = classify(reading, earlier, lake.config.timezone, verdicts)
+        has_before = inputs[days[0]]["landing_before"] is not None
+        earlier = earlier_days(lake, source, reading, stored, days, has_before)
+        tombstones = classified_tombstones(reading, earlier)
+        if tombstones is not None:
+            tombstones = checkpoints.add(tombstones)
+        classified = classify(reading, earlier, lake.config.timezone, tombstones)
         # A checkpoint: each write filters by one destination, and Spark would push the filter below
         # the keys, planning and computing all of them twice a write.
         routed = checkpoints.add(routed_rows(classified, reading, lake.config.hash_salt, days))
         facts = count_facts(routed, settings, lake.config.timezone)
         check_found(facts, source, settings)
-        first = _used_by_changes(facts)
-        move_schemas(lake, source, corrected_first_days(lake, source, stored, days, first))
-        add_schemas(lake, source, _with_first_days(classified.new_schemas, first))
+        _record_schemas(lake, source, days, stored, classified.new_schemas, facts)
         reached = {fact.destination for fact in facts} | ({FACTS} if facts else set())
         run_inputs = {day: inputs[day] for day in days}
         rows: Mapping[str, Callable[[], DataFrame]] = {
@@ -161,25 +141,31 @@ def _make_run(
         # changes last: with it the day is complete.
         for table in PARSED:
             chosen = rows[table]() if table in reached else None
-            lake.overwrite_days(identifiers[table], chosen, run_inputs, current[table].head)
+            head = current[table].head
+            lake.overwrite_days(lake.stage(source, table), chosen, run_inputs, head)
 
 
-def _used_by_changes(facts: Iterable[Row]) -> FirstDays:
-    """The schemas that records in `changes` carried, each with the day of the first of them."""
+def _record_schemas(
+    lake: Lake,
+    source: str,
+    days: Sequence[date],
+    stored: KnownSchemas,
+    new_schemas: Iterable[Row],
+    facts: Iterable[Row],
+) -> None:
+    """Write the schemas that records in `changes` carry, with the first day of each."""
     first: dict[SchemaOfTable, date] = {}
     for fact in facts:
         if fact.destination == "changes" and fact.schema_id is not None:
             schema = (fact.table_name, fact.schema_id)
             first[schema] = min(first.get(schema, date.max), fact.landing_date)
-    return first
-
-
-def _with_first_days(new_schemas: Iterable[Row], first: FirstDays) -> list[Row]:
-    return [
+    move_schemas(lake, source, corrected_first_days(lake, source, stored, days, first))
+    used = [
         Row(**{**row.asDict(), "first_landed": first[row.table_name, row.schema_id]})
         for row in new_schemas
         if (row.table_name, row.schema_id) in first
     ]
+    add_schemas(lake, source, used)
 
 
 def _ordered(rows: DataFrame) -> DataFrame:

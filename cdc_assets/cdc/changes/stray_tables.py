@@ -1,7 +1,7 @@
 """Records that name another table than all others of their topic.
 
-Any topic can write any table: the record says which. Where a topic is one table's, a record of
-another table there is a mistake, or somebody's who may write to that topic alone.
+Any topic can write any table: the record says which. A record of another table on the topic of one
+table is a mistake, or comes from somebody who may write only to that topic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cdc_assets.cdc.changes.facts import ORDER
 from cdc_assets.cdc.changes.inputs import FACTS
 from cdc_assets.cdc.lake.catalog import Lake
 
-# Of so many earlier days a topic's tables are looked up.
+# The earlier days on which a topic's tables are looked up.
 _DAYS = 30
 
 Counts = Mapping[str, Mapping[str, int]]  # topic → table → changes
@@ -31,7 +31,7 @@ class Stray:
     topic: str
     table: str
     changes: int
-    owner: str  # the table of all others there
+    owner: str  # the table of all other changes there
 
     def __str__(self) -> str:
         return (
@@ -40,13 +40,13 @@ class Stray:
         )
 
 
-def counts_of(facts: Iterable[Row]) -> dict[date, dict[str, dict[str, int]]]:
+def changes_by_topic(facts: Iterable[Row]) -> dict[date, dict[str, dict[str, int]]]:
     """The changes of each day, by topic and table."""
     found: dict[date, dict[str, dict[str, int]]] = {}
     for fact in facts:
         if fact.destination == ORDER and fact.topic is not None and fact.table_name is not None:
             tables = found.setdefault(fact.landing_date, {}).setdefault(fact.topic, {})
-            # Of records without a position nothing is counted there but that they are.
+            # Facts do not count records without a position; they only say that there are some.
             changes = max(1, fact.records or 0)
             tables[fact.table_name] = tables.get(fact.table_name, 0) + changes
     return found
@@ -55,12 +55,9 @@ def counts_of(facts: Iterable[Row]) -> dict[date, dict[str, dict[str, int]]]:
 def tables_before(
     lake: Lake, source: str, days: Mapping[date, Counts]
 ) -> dict[date, dict[str, set[str]]]:
-    """Which tables the shared topics of some days had on the days before; a job where one is.
+    """The tables that the shared topics of some days had on the 30 days before.
 
-    Args:
-        lake: where the facts are.
-        source: whose they are.
-        days: the changes of each day.
+    One job, or none where no topic is shared.
     """
     shared = {day: topics for day, counts in days.items() if (topics := shared_topics(counts))}
     if not shared:
@@ -93,9 +90,8 @@ def shared_topics(counts: Counts) -> list[str]:
 def stray_tables(counts: Counts, before: Mapping[str, Iterable[str]]) -> list[Stray]:
     """The tables that are on a topic of another one.
 
-    A topic is a table's where it had no other one on the days before; of a topic that is new, where
-    all other tables on it have more changes on a topic of their own. A topic of several tables is
-    nobody's.
+    A topic belongs to the only table that it had on the days before; a new topic to the only table
+    on it that has no more changes on another topic. A topic of several tables has no owner.
 
     Args:
         counts: the changes of a day.
@@ -116,4 +112,4 @@ def stray_tables(counts: Counts, before: Mapping[str, Iterable[str]]) -> list[St
 
 
 def _most_elsewhere(counts: Counts, topic: str, table: str) -> int:
-    return max((of.get(table, 0) for other, of in counts.items() if other != topic), default=0)
+    return max((tables.get(table, 0) for t, tables in counts.items() if t != topic), default=0)

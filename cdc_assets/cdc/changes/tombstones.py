@@ -13,14 +13,14 @@ from cdc_assets.cdc.sqltext import case, literal, with_columns
 
 
 def history_of_keys(reading: Reading, landing_before: DataFrame | None) -> DataFrame:
-    """The records that share topic, partition and key bytes with a tombstone.
+    """The records with the topic, partition and key bytes of a tombstone.
 
     Args:
         reading: the records of some days.
         landing_before: what landed on the day before them; None where nothing did.
 
     Returns:
-        `IDENTITY, message_key, kind, op, table_name, reason` of these, and of the tombstones
+        `IDENTITY, message_key, kind, op, table_name, reason` of these records and of tombstones
         without a key, which follow nothing.
     """
     slim = reading.parsed.select(*IDENTITY, "message_key", "kind", "op", "table_name", "reason")
@@ -39,36 +39,35 @@ def history_of_keys(reading: Reading, landing_before: DataFrame | None) -> DataF
 
 
 def classify_tombstones(history: DataFrame, topics: DataFrame, first: date) -> DataFrame:
-    """Each tombstone of `history` from `first` on against the nearest record before it (D11).
+    """Compare each tombstone from `first` on with the nearest record before it (D11).
 
     Args:
-        history: as :func:`history_of_keys` gives it.
-        topics: as :func:`tables_by_topic` gives them.
+        history: :func:`history_of_keys`.
+        topics: :func:`tables_by_topic`.
         first: tombstones of earlier days are left out.
 
     Returns:
-        `IDENTITY`, `follows_delete`, `tombstone_table`, and `nearest_offset`, where the nearest
-        earlier record of the same key bytes stands (null: there is none).
+        `IDENTITY`, `follows_delete`, `tombstone_table`, and `nearest_offset`, the offset of the
+        nearest earlier record with the same key bytes (null: there is none).
     """
     # Offsets strictly below: a record that landed twice is not its own predecessor.
     below = (
         "OVER (PARTITION BY topic, partition, message_key ORDER BY offset "
         "RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     )
-    # Also a delete that was quarantined, for want of a key or under `key: none`.
+    # A delete counts even if it is quarantined, without a key or under `key: none`.
     is_delete = "coalesce(kind = 'row' AND op = 'd', false)"
     seen_before = f"struct({is_delete} AS is_delete, landing_date, table_name, offset)"
-    judged = with_columns(history, {"nearest": f"max_by({seen_before}, offset) {below}"}).where(
-        "kind = 'tombstone' AND reason IS NULL"
-    )
-    has_key = "length(message_key) > 0"  # D6: an empty one is none
+    nearest = with_columns(history, {"nearest": f"max_by({seen_before}, offset) {below}"})
+    tombstones = nearest.where("kind = 'tombstone' AND reason IS NULL")
+    has_key = "length(message_key) > 0"  # D6: an empty key is no key
     is_recent = "nearest.landing_date >= date_sub(landing_date, 1)"
     follows = f"coalesce({has_key} AND nearest.is_delete AND {is_recent}, false)"
-    # Of tables that the topic had by the day of the tombstone.
+    # The tables that the topic had by the day of the tombstone.
     until = "filter(seen, t -> t.since <= landing_date)"
     only_table = case((f"size({until}) = 1", f"get({until}, 0).table_name"))
     return (
-        judged.where(f"landing_date >= {literal(first)}")
+        tombstones.where(f"landing_date >= {literal(first)}")
         .join(F.broadcast(topics), "topic", "left")
         .selectExpr(
             *IDENTITY,

@@ -1,4 +1,4 @@
-"""The rows that are written of classified records: to changes, control and quarantine."""
+"""The rows of changes, control and quarantine, from classified records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.landing.lines import KEPT_BYTES
 from cdc_assets.cdc.sqltext import with_replaced
 
-# What is written of a record, and what finds it in the landing again.
+# The columns that are written, and those that find a record in the landing again.
 _ROUTED = (
     *dict.fromkeys((*columns.CHANGES.names, *columns.CONTROL.names)),
     *("value_hash", "message_key_json", "reason", "detail", "destination", "kind", "row_number"),
@@ -28,7 +28,7 @@ _BYTES = ("key", "value", "headers")
 def routed_rows(
     classified: Classified, reading: Reading, salt: str | None, days: Sequence[date]
 ) -> DataFrame:
-    """The columns that are written of each record, without values that must not leave landing."""
+    """The columns of each record to write, without values that must not leave the landing."""
     records = classified.records.select(*_ROUTED)
     schema_ids = reading.first_landed.keys()
     protected = protect(records, reading.settings, salt, days, schema_ids, classified.schemas)
@@ -36,9 +36,9 @@ def routed_rows(
 
 
 def quarantine_rows(landing: DataFrame, routed: DataFrame, settings: SourceConfig) -> DataFrame:
-    """Landing rows of what could not be read; their bytes are read from the landing again.
+    """Landing rows of quarantined records; their bytes are read from the landing again.
 
-    Nothing says which columns are in such bytes: where one is protected, they stay in the landing.
+    The columns in such bytes are unknown: where a column is protected, they stay in the landing.
     """
     bad = (
         routed.where("destination = 'quarantine'")
@@ -48,13 +48,13 @@ def quarantine_rows(landing: DataFrame, routed: DataFrame, settings: SourceConfi
     rows = landing.withColumn("value_hash", F.xxhash64("value"))
     same = [F.col(c).eqNullSafe(F.col(f"bad_{c}")) for c in IDENTITY]
     found = rows.join(bad, same)
-    # Of what is too large the beginning finds it again; the landing has all of it.
+    # The first bytes identify a record that is too large; the landing has all of it.
     is_over = F.col("reason") == "over_limit"
-    kept = {
+    first_bytes = {
         c: F.when(is_over, F.substring(c, 1, KEPT_BYTES)).otherwise(F.col(c))
         for c in ("key", "value")
     }
-    found = found.withColumns(kept).to(columns.QUARANTINE)
+    found = found.withColumns(first_bytes).to(columns.QUARANTINE)
     if not settings.is_protected:
         return found
     nothing = {c: F.lit(None).cast(columns.QUARANTINE[c].dataType) for c in _BYTES}

@@ -11,7 +11,7 @@ from cdc_assets.cdc.config.fields import HttpUrl, Settings, empty_mapping
 
 
 class WebhookConfig(Settings):
-    """Alerts as a JSON document each, sent to an address by POST."""
+    """Alerts sent to an address by POST, each as a JSON document."""
 
     url: HttpUrl = Field(repr=False)
     headers: Annotated[dict[str, str], BeforeValidator(empty_mapping)] = Field(

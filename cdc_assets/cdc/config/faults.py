@@ -13,7 +13,7 @@ from cdc_assets.cdc.config.strict_yaml import YamlPath, kind_of, path_of, writte
 _A_NUMBER, _WHOLE, _A_DATE = "a number", "a whole number", "a date such as 2026-11-04"
 _INSTANT = "an instant with its zone, such as 2026-11-05T12:30:00Z"
 _MAPPING = "a mapping (lines of `name: value`)"
-# What a setting takes, by the first words of the type of pydantic's error.
+# What a setting expects, by the start of pydantic's error type.
 _EXPECTED = {
     "string_too_short": "a text that is not empty",
     "string": "a text",
@@ -51,11 +51,11 @@ def in_words(fault: Any, written: Mapping[YamlPath, str]) -> str:
     """One line on a fault.
 
     Args:
-        fault: as pydantic's ``ValidationError.errors()`` has it.
-        written: values as the file has them: the line shows these, and so no secret.
+        fault: one of pydantic's ``ValidationError.errors()``.
+        written: values as the file has them; the line shows these, and thus no secret.
     """
     kind, context, value = fault["type"], fault.get("ctx", {}), fault["input"]
-    # pydantic names the branch of a union it tried; a reader of the file knows no branches.
+    # pydantic adds the branch of a union to the place; the file has none.
     place = tuple(p for p in fault["loc"] if not re.match(r"(tuple\[|literal\[|function-)", str(p)))
     if kind == "key_column":
         kind, place, value = "string_type", (*place, context["index"]), value[context["index"]]

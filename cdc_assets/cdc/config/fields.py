@@ -1,4 +1,4 @@
-"""What the models of cdc.yaml share: their base, and fields with rules of their own."""
+"""The base of the models of cdc.yaml, and field types with rules of their own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Settings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_boolean_as_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """pydantic would take `yes` for 1."""
+        """Refuse `yes`, which pydantic would read as 1."""
         kinds = {"int": int, "float": float, "int | None": int, "float | None": float}
         kind = kinds.get(str(cls.__annotations__.get(info.field_name or "")))
         if kind is not None and isinstance(value, bool):
@@ -83,12 +83,12 @@ HttpUrl = Annotated[str, AfterValidator(_http)]
 
 
 def conf_text(value: Any) -> Any:
-    """A scalar of YAML as the text that Spark and Kafka take it as."""
+    """A YAML scalar as text for Spark and Kafka."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, (int, float)) else value
 
 
 def local_path(place: str) -> Path:
-    """The path of a folder of this machine, which may be written ``file:…``."""
+    """The path of a local folder, which may be written ``file:…``."""
     return Path(place.removeprefix("file://").removeprefix("file:"))

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from cdc_assets.cdc.config.fields import Settings, conf_text, empty_mapping
 
-# What the landing itself decides; Spark refuses most of them, too.
+# Options that the landing sets itself; Spark refuses most of them too.
 _OWN_KAFKA_OPTIONS = {
     "kafka.bootstrap.servers": "it is bootstrap_servers, beside options",
     "kafka.isolation.level": "records of open or aborted transactions are never read",
@@ -23,11 +23,10 @@ _OWN_KAFKA_OPTIONS = {
 
 
 class KafkaConfig(Settings):
-    """Where a source's topics are, and how Kafka is spoken to.
+    """The topics of a source, and how to connect to Kafka.
 
-    `options` are those of Kafka's own clients with `kafka.` before their names, as Spark takes
-    them: `kafka.security.protocol`, `kafka.sasl.jaas.config` … They may hold secrets and are
-    never shown.
+    `options` are those of Kafka's own clients with the prefix `kafka.` that Spark expects:
+    `kafka.security.protocol`, `kafka.sasl.jaas.config` … They may hold secrets and are never shown.
     """
 
     bootstrap_servers: str = Field(min_length=1)
@@ -82,8 +81,8 @@ class KafkaConfig(Settings):
 class RegistryConfig(Settings):
     """The schema registry that records were written with: its address, or its saved answers.
 
-    `ca` is a file of the certificates that are trusted, in the place of the system's. It and the
-    login belong to `url`.
+    `ca` is a file of trusted certificates that replaces the system's. It and the login belong to
+    `url`.
     """
 
     url: str | None = Field(default=None, pattern=r"^https?://[^/@]+(/[^@]*)?$")
@@ -130,7 +129,7 @@ class RegistryConfig(Settings):
 class LandingConfig(Settings):
     """Where a source's records come from: landed files, or Kafka.
 
-    With a `registry` they are decoded by its schemas.
+    The schemas of a `registry` decode them.
     """
 
     files: str | None = None

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cdc_assets.cdc.config.faults import in_words
-from cdc_assets.cdc.config.landing import LandingConfig, RegistryConfig
+from cdc_assets.cdc.config.landing import LandingConfig
 from cdc_assets.cdc.config.model import Config, LakeConfig
 from cdc_assets.cdc.config.strict_yaml import YamlPath, read_yaml
 from cdc_assets.cdc.errors import ConfigError
@@ -20,7 +20,7 @@ _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def _expand(value: Any, path: str, faults: list[str]) -> Any:
-    """Replace ``${NAME}`` in all texts; secrets come only so."""
+    """Replace ``${NAME}`` in all texts; secrets can only be given like this."""
     if isinstance(value, str):
 
         def read(found: re.Match[str]) -> str:
@@ -41,7 +41,7 @@ _SECRETS = (("alerts", "slack", "token"), ("alerts", "email", "password"))
 
 
 def _plain_secrets(raw: Mapping[str, Any]) -> list[str]:
-    """Secrets that stand in the file itself; they are not repeated."""
+    """Faults for secrets that are written in the file; they are not repeated."""
     faults = []
     for place in _SECRETS:
         value: Any = raw
@@ -99,13 +99,13 @@ def parse_config(
     name: str | None = None,
     written: Mapping[YamlPath, str] | None = None,
 ) -> Config:
-    """Check a configuration that has been read already.
+    """Check a configuration that has been read.
 
     Args:
         raw: the file's content, environment variables replaced.
         base: where relative paths start.
         name: the file, for errors.
-        written: values as the file has them: errors show these, and so no secret.
+        written: values as the file has them; errors show these, and thus no secret.
 
     Raises:
         ConfigError: one line per fault, each with its path.
@@ -123,18 +123,14 @@ def _anchored_landing(landing: LandingConfig, base: Path) -> LandingConfig:
     found: dict[str, Any] = {}
     if landing.files is not None:
         found["files"] = _location(landing.files, base)
-    if landing.registry is not None:
-        found["registry"] = _anchored_registry(landing.registry, base)
+    if (registry := landing.registry) is not None:
+        local: dict[str, Any] = {}
+        if registry.files is not None:
+            local["files"] = _location(registry.files, base)
+        if registry.ca is not None:
+            local["ca"] = str(base / registry.ca)
+        found["registry"] = registry.model_copy(update=local)
     return landing.model_copy(update=found)
-
-
-def _anchored_registry(registry: RegistryConfig, base: Path) -> RegistryConfig:
-    found: dict[str, Any] = {}
-    if registry.files is not None:
-        found["files"] = _location(registry.files, base)
-    if registry.ca is not None:
-        found["ca"] = str(base / registry.ca)
-    return registry.model_copy(update=found)
 
 
 def _anchored(config: Config, base: Path) -> Config:

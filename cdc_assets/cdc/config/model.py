@@ -21,7 +21,7 @@ from cdc_assets.cdc.places import Places
 from cdc_assets.cdc.redaction import secrets_in
 
 _SALT = 16  # characters, at least
-_SHORTEST_SECRET = 4  # shorter ones would be found in words that are none
+_SHORTEST_SECRET = 4  # shorter ones would match in ordinary words
 
 
 class LakeConfig(Settings):
@@ -42,7 +42,7 @@ class LakeConfig(Settings):
         return self.namespaces == "flat"
 
     def places(self, sources: Iterable[str]) -> Places:
-        """The places of tables, of which none but the sources' own tables have one yet."""
+        """The places of tables; only the sources' own tables have one yet."""
         # These catalogs keep names in lower case.
         return Places(sources, self.is_flat, folds_case=self._kind in ("glue", "hive"))
 
@@ -79,7 +79,7 @@ class LakeConfig(Settings):
 
 
 class AutomationConfig(Settings):
-    """What Dagster starts by itself; each can be switched in its UI, too."""
+    """What Dagster starts by itself; its UI can switch each on and off."""
 
     daily_at: str | None = Field(
         default="01:00", description="When the days that have ended are made; null: never."
@@ -120,7 +120,7 @@ class AutomationConfig(Settings):
 
 
 class MaintenanceConfig(Settings):
-    """When the lake is maintained, and how old is what it removes."""
+    """When the lake is maintained, and the age of what is removed."""
 
     cron: Cron | None = Field(
         default=None, description="When the schedule runs, in `timezone`; unset leaves it off."
@@ -179,10 +179,10 @@ class Config(Settings):
     @field_validator("sources")
     @classmethod
     def _source_names(cls, value: dict[str, SourceConfig]) -> dict[str, SourceConfig]:
-        for name in value:
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        for source in value:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", source):
                 raise ValueError(
-                    f"{name!r}: a source's name is letters, digits and _; it names the group, "
+                    f"{source!r}: a source's name is letters, digits and _; it names the group, "
                     "the assets and the namespace"
                 )
         return value
@@ -190,10 +190,10 @@ class Config(Settings):
     @model_validator(mode="after")
     def _salted(self) -> Config:
         for source, settings in self.sources.items():
-            for text, table in settings.tables.items():
+            for name, table in settings.tables.items():
                 if table.hash and self.hash_salt is None:
                     raise ValueError(
-                        f"hash_salt: is missing; sources.{source}.tables.{text}.hash needs it. "
+                        f"hash_salt: is missing; sources.{source}.tables.{name}.hash needs it. "
                         "Write hash_salt: ${CDC_HASH_SALT} and set the variable to a secret of "
                         f"{_SALT} or more characters. Keep it: with another one all hashes change"
                     )
@@ -212,7 +212,7 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _somebody_reads_the_mails(self) -> Config:
-        """Where e-mail is the only channel, alerts of every source must reach someone."""
+        """Alerts of every source must reach someone if e-mail is the only channel."""
         email = self.alerts.email
         if email is None or email.to or self.alerts.channels != ("email",):
             return self
@@ -238,7 +238,7 @@ class Config(Settings):
         return max(self.start_date, own) if own else self.start_date
 
     def hint_of_pattern(self, table: str, sources: Iterable[str]) -> str:
-        """What a pattern does with a table that is not configured, as a text to follow another."""
+        """What a pattern does with a table that is not configured, as the end of a message."""
         for source in sources:
             own = table.removeprefix(f"{source}.") if table.count(".") > 1 else table
             try:
@@ -258,7 +258,7 @@ class Config(Settings):
 
     @property
     def secrets(self) -> frozenset[str]:
-        """The secrets that are in it, which nothing that is shown or kept may hold."""
+        """The secrets in it, which nothing shown or stored may contain."""
         return frozenset(found for found in self._secrets() if len(found) >= _SHORTEST_SECRET)
 
     def _secrets(self) -> Iterator[str]:
@@ -272,7 +272,7 @@ class Config(Settings):
         alerts = self.alerts
         if alerts.webhook is not None:
             yield alerts.webhook.url
-            # Receivers of chats have the secret in the path.
+            # Webhooks of chats have the secret in the path.
             yield from (part for part in urlsplit(alerts.webhook.url).path.split("/") if part[7:])
             yield from secrets_in({"url": alerts.webhook.url})
             yield from alerts.webhook.headers.values()
@@ -286,7 +286,7 @@ class Config(Settings):
         return datetime.now(ZoneInfo(self.timezone)).date()
 
     def fault_of(self, day: date) -> str | None:
-        """Why a day can't be made, as a text to follow the day; None where it can be."""
+        """Why a day can't be made, as a text to follow the day; None where it can."""
         if day < self.start_date:
             return f"is before start_date {self.start_date}; no day is made before it"
         if day > self.today():
@@ -304,12 +304,12 @@ class Config(Settings):
         """True while more can still land for the day."""
         return datetime.now(timezone.utc) < self.end_of(day)
 
-    def source(self, name: str) -> SourceConfig:
+    def source(self, source: str) -> SourceConfig:
         """The settings of a source.
 
         Raises:
             ConfigError: there is no such source.
         """
-        if name not in self.sources:
-            raise ConfigError([f"no source {name!r}; there are {', '.join(self.sources)}"])
-        return self.sources[name]
+        if source not in self.sources:
+            raise ConfigError([f"no source {source!r}; there are {', '.join(self.sources)}"])
+        return self.sources[source]

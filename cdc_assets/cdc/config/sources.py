@@ -22,7 +22,7 @@ _ADDED = re.compile(r"(\w+\.)?\w+(:[^\s:,]+)?")
 
 
 def _is_pattern(name: Any, table: Any) -> bool:
-    """True for an entry of `tables` that is not one table with its settings."""
+    """True for an entry of `tables` that is a pattern, or `false`."""
     return table is False or is_table_pattern(str(name))
 
 
@@ -178,7 +178,7 @@ class SourceConfig(Settings):
                 for name, table in value.items()
                 if _is_pattern(name, table)
             }
-        return {}  # a fault of `tables`
+        return {}  # a fault that `tables` reports
 
     @model_validator(mode="before")
     @classmethod
@@ -304,12 +304,12 @@ class SourceConfig(Settings):
 
     @property
     def resets(self) -> tuple[datetime, ...]:
-        """The instants at which a new server took over, where they are named."""
+        """The configured instants at which a new server took over."""
         return () if self.position_reset == "auto" else self.position_reset
 
     @property
     def finds_epochs(self) -> bool:
-        """True where it is found when a new server takes over (FORMATS O11)."""
+        """True where the takeover by a new server is detected (FORMATS O11)."""
         return self.position_reset == "auto"
 
     @property
@@ -328,10 +328,9 @@ class SourceConfig(Settings):
         return any(table is not None for table in self.table_patterns.values())
 
     def pattern_of(self, table: str) -> str | None:
-        """The entry of `table_patterns` that decides on a table.
+        """The entry of `table_patterns` that applies to a table; None where nothing matches.
 
-        That is its own name, else the matching pattern with the most literal characters, of
-        several such ones the last. None where nothing matches, or the name is none of a table.
+        That is its own name, else the last matching pattern with the most literal characters.
         """
         try:
             name = TableName.parse(table)
@@ -351,7 +350,7 @@ class SourceConfig(Settings):
 
     @property
     def emptied_by_statements(self) -> list[str]:
-        """The tables whose rows go where a statement drops or truncates them."""
+        """The tables whose rows are removed when a statement drops or truncates them."""
         return sorted(
             name
             for name, table in self.tables.items()
@@ -365,10 +364,10 @@ class SourceConfig(Settings):
 
     @property
     def shows_values(self) -> bool:
-        """Whether messages and rows may be shown: with `samples: false` none are.
+        """Whether messages and rows may be shown: not with `samples: false`.
 
-        Nor where a column is sensitive, excluded or hashed: nothing says what a message, a key or
-        an error of Java has of it. Asked where a value is taken, not where it is shown.
+        Nor with a sensitive, excluded or hashed column: a message, a key or an error of Java may
+        contain its values. Checked where a value is read, not where it is shown.
         """
         return self.samples and not any(
             table.sensitive or table.is_protected for table in self.tables.values()

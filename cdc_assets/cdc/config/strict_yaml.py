@@ -1,4 +1,4 @@
-"""YAML without its traps: keys that are no text, keys that stand twice, commas that end a value."""
+"""YAML without its traps: keys that are not texts, repeated keys, commas that end a value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ YamlPath: TypeAlias = tuple[str | int, ...]
 
 _KINDS = {"bool": "a boolean", "int": "a number", "float": "a number", "timestamp": "a date"}
 _DEEPEST = 20
-# What PyYAML says, and what to do about it.
+# Messages of PyYAML, and what to do about them.
 _CURES = {
     "found character '\\t'": "a tab where YAML allows only spaces; indent with spaces",
     "that cannot start any token": "a value that starts with @, `, % or * needs quotes",
@@ -65,13 +65,13 @@ def path_of(place: YamlPath) -> str:
 
 
 def kind_of(value: Any) -> str | None:
-    """What YAML takes a scalar for that is no text; None of all else."""
+    """What YAML reads a scalar as that is not a text; None for all other values."""
     kinds = {bool: "a boolean", int: "a number", float: "a number", date: "a date"}
-    return next((kind for of, kind in kinds.items() if isinstance(value, of)), None)
+    return next((kind for type_, kind in kinds.items() if isinstance(value, type_)), None)
 
 
 class _Loader(yaml.SafeLoader):
-    """A date that is in no calendar stays a text, which the setting's own rule then names."""
+    """Leaves an impossible date as a text, so that the setting's own rule reports it."""
 
     def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> Any:
         try:
@@ -157,7 +157,7 @@ def _broken(error: yaml.YAMLError) -> str:
 
 
 def written_of(written: Mapping[YamlPath, str], place: YamlPath, value: Any) -> str:
-    """A value as the file has it: of a text its quoted form, of a list or mapping its kind."""
+    """A value as the file has it: texts in quotes, lists and mappings by their kind."""
     if isinstance(value, (list, tuple)):
         return "a list" if value else "[]"
     if isinstance(value, dict):

@@ -23,7 +23,7 @@ _COLUMN_TYPE = re.compile(
 
 
 def _is_column_type(kind: str) -> bool:
-    """True for the scalar types, and for arrays and maps of such."""
+    """True for scalar types, and for arrays and maps of them."""
     found = _COLUMN_TYPE.match(kind.strip())
     element = found["element"] if found else None
     return bool(found) and (not element or _is_column_type(element))
@@ -119,6 +119,9 @@ class TableConfig(Settings):
 
     @property
     def lake_columns(self) -> dict[str, str]:
-        """`columns` as the lake has them: a hash is a text."""
-        kept = {name: kind for name, kind in self.columns.items() if name not in self.exclude}
-        return {name: "string" if name in self.hash else kind for name, kind in kept.items()}
+        """`columns` in the lake, where a hash is a text."""
+        return {
+            name: "string" if name in self.hash else kind
+            for name, kind in self.columns.items()
+            if name not in self.exclude
+        }

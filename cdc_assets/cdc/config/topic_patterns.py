@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-# What Java's regular expressions and Python's read alike: the pattern is checked by one and
-# matched by the other.
+# The syntax that regular expressions of Java and Python share: Python checks the pattern, Java
+# matches it.
 _ALIKE = re.compile(
     r"""( \\[dDwWsSbB] | \\[^A-Za-z0-9]                      # classes, quoted characters
     | \((?!\?) | \(\?(:|=|!|<=|<!|<[A-Za-z][A-Za-z0-9]*>) | \)  # groups

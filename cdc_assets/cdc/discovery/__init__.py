@@ -1,1 +1,1 @@
-"""What a landing shows of its source, and what to write in cdc.yaml."""
+"""The evidence about a source in its landing, and the settings it suggests for cdc.yaml."""

@@ -1,7 +1,7 @@
 """The columns of each table in landed records and in the lake's message schemas, without Spark.
 
-`cdc-assets doctor` compares them with cdc.yaml. A quick look, not a full reader: records that it
-can't read are skipped, and the stage `changes` quarantines them.
+`cdc-assets doctor` compares them with cdc.yaml. This is not a full reader: it skips records that it
+can't read, which the stage `changes` quarantines.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from cdc_assets.cdc.lake.tables import own_table
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored
 from cdc_assets.cdc.values import column_types as types
 
-# Of the newest days; a table that has no row among them is left out.
+# Records of the newest days; a table without a row among them is left out.
 _RECORDS = 2_000
 
 
-def columns_of_tables(config: Config, source: str) -> dict[str, set[str]]:
+def table_columns(config: Config, source: str) -> dict[str, set[str]]:
     """The columns of each table of a source that shows at least one whole row or schema.
 
     Raises:
@@ -49,8 +49,8 @@ def columns_of_tables(config: Config, source: str) -> dict[str, set[str]]:
     return {table: names | keys.get(table, set()) for table, names in rows.items() if names}
 
 
-def types_of_tables(config: Config, source: str) -> dict[str, types.ColumnTypes]:
-    """The columns' types of each table of a source, as its messages say; the newest last.
+def table_types(config: Config, source: str) -> dict[str, types.ColumnTypes]:
+    """The column types of each table of a source by its messages; newer types win.
 
     Raises:
         OSError: a landed file can't be read.
@@ -68,7 +68,7 @@ def types_of_tables(config: Config, source: str) -> dict[str, types.ColumnTypes]
 
 
 def _schema_of(value: Any) -> Mapping[str, Any] | None:
-    """What an event says of its columns' types: Connect's schema, or Canal's `mysqlType`."""
+    """An event's column types: Connect's schema, or Canal's `mysqlType`."""
     schema = value.get("schema", value.get("mysqlType")) if isinstance(value, dict) else None
     return schema if isinstance(schema, dict) else None
 
@@ -136,9 +136,9 @@ def _json(text: Any) -> Any:
 # --- rows
 
 
-def row_of(value: Any, source: SourceConfig) -> TableAndRow | None:
-    """Table and row of an event that has the whole row as it is now; None for all others."""
-    return format_of(source).table_and_row(value) if isinstance(value, dict) else None
+def row_of(value: Any, settings: SourceConfig) -> TableAndRow | None:
+    """Table and row of an event with the whole new row; None for all others."""
+    return format_of(settings).table_and_row(value) if isinstance(value, dict) else None
 
 
 def _payload(document: Any) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
-"""What landing rows show of their source: format, tables, keys, images and values.
+"""Evidence about a source in its landing rows: format, tables, keys, images and values.
 
-Facts alone; what they suggest for cdc.yaml is said by :mod:`cdc_assets.cdc.discovery.proposals`.
+:mod:`cdc_assets.cdc.discovery.proposals` says what it suggests for cdc.yaml.
 """
 
 from __future__ import annotations
@@ -56,24 +56,24 @@ class Member:
     inexact: int = 0  # numbers that a double can't hold
     without_schema: int = 0
     equal_to_key: int = 0  # images whose value is the bare message key
-    real: Counter[str] = field(default_factory=Counter)  # values no default made up, by image
+    real: Counter[str] = field(default_factory=Counter)  # values not made up (D8), by image
 
 
 @dataclass
 class Table:
-    """What was seen of one table; images are counted over its row events."""
+    """The evidence about one table; images are counted over its row events."""
 
     name: str
-    databases: Counter[str] = field(default_factory=Counter)  # those that its events say
+    databases: Counter[str] = field(default_factory=Counter)  # named by its events
     ops: Counter[str] = field(default_factory=Counter)
-    halves: int = 0  # first halves of split updates, which no op counts
+    first_halves: int = 0  # of split updates; no op counts them
     first: date | None = None
     last: date | None = None
     topics: set[str] = field(default_factory=set)
     keys: Counter[tuple[str, ...]] = field(default_factory=Counter)  # readable key → records
     unkeyed: Counter[str] = field(default_factory=Counter)  # none, bare, unreadable, partial
-    bare_images: int = 0  # row images beside a bare key, to compare it with
-    bare_keys: int = 0  # how many bare keys differ, in one group at least
+    bare_images: int = 0  # row images beside a bare key
+    bare_keys: int = 0  # distinct bare keys, at least
     olds: int = 0  # u and d that have a before image
     whole_names: int = 0  # u whose before names every column of after
     members: dict[str, Member] = field(default_factory=lambda: defaultdict(Member))
@@ -81,12 +81,12 @@ class Table:
 
     @property
     def records(self) -> int:
-        """How many records."""
+        """The number of records."""
         return sum(self.ops.values())
 
     @property
     def rewrites(self) -> int:
-        """How many u and d, of which replica identity FULL sends whole old rows."""
+        """The number of u and d, whose whole old rows replica identity FULL sends."""
         return self.ops["u"] + self.ops["d"]
 
 
@@ -100,7 +100,7 @@ class Bad:
 
 @dataclass
 class Findings:
-    """All that was seen of a landing, read as one format."""
+    """The evidence in a landing, read as one format."""
 
     format: str
     tried: Sequence[Tried]
@@ -122,38 +122,38 @@ def bare_source(
     return SourceConfig.model_validate({"format": format_name, "landing": landing, **settings})
 
 
-def look_at(
+def examine(
     landing: DataFrame,
-    name: str,
+    source: str,
     placeholder: str | None = None,
     registry: RegistryConfig | None = None,
 ) -> Findings:
-    """Read landing rows (`LANDING`, no null `landing_date`): the format first, then all of them.
+    """Find the format of landing rows (`LANDING`, no null `landing_date`), then read all of them.
 
     Args:
-        landing: read once and kept while it is looked at, on disk where memory is short.
-        name: of the source, for errors.
-        placeholder: the text of an unchanged value where it is not Debezium's (R2).
-        registry: has the schemas of records that were written with a schema registry.
+        landing: the rows, which are checkpointed.
+        source: named in errors.
+        placeholder: the text of an unsent value where it is not Debezium's (R2).
+        registry: has the schemas of encoded records.
 
     Raises:
         RegistryError: the registry does not answer.
     """
-    settings = {} if placeholder is None else {"unavailable_value": placeholder}
+    given = {} if placeholder is None else {"unavailable_value": placeholder}
 
     def read_as(format_name: str, **more: Any) -> tuple[SourceConfig, Reading]:
-        source = bare_source(format_name, registry, **settings, **more)
-        return source, read_records(landing, source, checkpoints, decoding)
+        settings = bare_source(format_name, registry, **given, **more)
+        return settings, read_records(landing, settings, checkpoints, decoding)
 
     with local_checkpoints() as checkpoints, ThreadPoolExecutor(1) as pool:
         landing = checkpoints.add(landing)
-        decoding = fetched_decoding(landing, name, bare_source("debezium", registry))
+        decoding = fetched_decoding(landing, source, bare_source("debezium", registry))
         order = F.xxhash64("topic", "partition", "offset", "value")
         documents = _documents(landing.orderBy(order).limit(SAMPLE), checkpoints, decoding)
         likely = _with_row_members(documents)
         trying = pool.submit(_try_formats, documents, likely)
-        # Planning takes longer than reading a small landing: all of it is read meanwhile as the
-        # format that the sample most likely shows.
+        # Planning takes longer than reading a small landing: read all of it meanwhile as the format
+        # that is most likely by the sample.
         guess = min(likely, key=_rank, default=None)
         reading = read_as(guess) if guess else None
         tried = trying.result()
@@ -172,17 +172,16 @@ def look_at(
 
 
 def _documents(sample: DataFrame, checkpoints: Checkpoints, decoding: Decoding | None) -> DataFrame:
-    """The records that hold anything, each text parsed once."""
+    """The records with a value, each text parsed once."""
     texts = with_texts(sample.where(F.length("value") > 0), decoding)
     documents = with_document(texts, cut=False, hashed=False, decoded=decoding is not None)
     return checkpoints.add(documents.plan())
 
 
 def _try_formats(documents: DataFrame, likely: Sequence[str]) -> list[Tried]:
-    """Read the same records as every format that is likely, or as all where none finds any row.
+    """Read the same records as every likely format, or as all formats where none finds a row.
 
-    Readers alone are asked, not all of :func:`~cdc_assets.cdc.changes.parse.parse`: keys and
-    positions say nothing about the format.
+    Keys and positions say nothing about the format: only the formats' readers run.
     """
     tried = _read_as(documents, likely)
     if not any(t.rows for t in tried):
@@ -200,7 +199,7 @@ def _with_row_members(documents: DataFrame) -> list[str]:
 
 
 def _read_as(documents: DataFrame, formats: Sequence[str]) -> list[Tried]:
-    """What the readers of some formats make of the records: one job."""
+    """Read the records as some formats: one job."""
     if not formats:
         return []
     unreadable = F.when(F.col("offset").isNull(), "malformed_landing_line").when(
@@ -239,14 +238,16 @@ def _sums(pairs: Any) -> dict[str, int]:
 
 
 def _rank(name: str) -> int:
-    """A reader that knows less may understand messages of a format that says more (Debezium's reads
-    Lindorm's), so the more particular one wins where it reads half as many rows or more.
+    """The place of a format in the order of preference: more specific formats come first.
+
+    A general reader may understand messages of a specific format (Debezium's reads Lindorm's): the
+    specific one wins where it reads at least half as many rows.
     """
     return list(FORMATS).index(name)
 
 
 def best_format(tried: Sequence[Tried]) -> str:
-    """The format that explains the records: by its rows, without any row by its other events."""
+    """The format that reads most rows, or most other events where there is no row."""
     ordered = sorted(tried, key=lambda t: _rank(t.format))
     most = max(t.rows for t in tried)
     if most:
@@ -259,17 +260,17 @@ def best_format(tried: Sequence[Tried]) -> str:
 
 @dataclass(frozen=True)
 class _Counted:
-    """What was read, counted by record and by member."""
+    """The counts of records and of members."""
 
-    source: SourceConfig
+    settings: SourceConfig
     schemas: KnownSchemas
     records: list[Row]
     members: list[Row]
 
     @property
     def has_databases(self) -> bool:
-        """Are the tables of several databases that have schemas, each read as one (D4)?"""
-        if not DECLARED[self.source.format].has_databases or self.source.has_databases:
+        """True where tables of several databases with schemas were read as one (D4)."""
+        if not DECLARED[self.settings.format].has_databases or self.settings.has_databases:
             return False
         named = (row for row in self.records if row.table_name is not None)
         # Without a schema a database is the namespace itself.
@@ -282,20 +283,20 @@ class _Counted:
         return len(databases) > 1
 
     def add_to(self, found: Findings) -> None:
-        """Add what was counted."""
+        """Add the counts to the findings."""
         _add_records(found, self.records)
-        _add_members(found, self.members, self.schemas, self.source)
+        _add_members(found, self.members, self.schemas, self.settings)
 
 
 def _count(
-    source: SourceConfig, reading: Reading, checkpoints: Checkpoints, pool: ThreadPoolExecutor
+    settings: SourceConfig, reading: Reading, checkpoints: Checkpoints, pool: ThreadPoolExecutor
 ) -> _Counted:
-    """Count what was read: two jobs, side by side."""
+    """Count parsed records: two jobs, side by side."""
     parsed = checkpoints.add(_slim(reading.parsed))
     counting = pool.submit(_counted_records, parsed)
     schemas = reading.joined_schemas(NO_SCHEMAS)
-    members = _counted_members(parsed, schemas, source)
-    return _Counted(source, schemas, counting.result(), members)
+    members = _counted_members(parsed, schemas, settings)
+    return _Counted(settings, schemas, counting.result(), members)
 
 
 def _slim(parsed: DataFrame) -> DataFrame:
@@ -310,7 +311,7 @@ def _slim(parsed: DataFrame) -> DataFrame:
 
 
 def _counted_records(parsed: DataFrame) -> list[Row]:
-    """Count records by table, op, key and reason: one job, a row a kind of record."""
+    """Count records by table, op, key and reason: one job."""
     has_before = F.col("before").isNotNull() & F.col("op").isin("u", "d")
     missing = F.array_except(F.json_object_keys("after"), F.json_object_keys("before"))
     place = F.format_string(
@@ -364,7 +365,7 @@ def _add_records(found: Findings, counted: Sequence[Row]) -> None:
 def _add_to_table(table: Table, row: Any) -> None:
     # A split update counts once, by its second half (W2).
     if row.source_op in FIRST_HALVES:
-        table.halves += row.records
+        table.first_halves += row.records
     else:
         table.ops[row.op] += row.records
     table.first = min(filter(None, (table.first, row.first)), default=None)
@@ -387,12 +388,12 @@ def _add_to_table(table: Table, row: Any) -> None:
 
 _INSTANT = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?"
 _ZONE = r"(Z|[+-]\d{2}(:?\d{2})?)$"
-# What a producer writes for a value that it does not know (D8).
+# What a producer writes for an unknown value (D8).
 _MADE_UP = ("", "0", "0.0", "false", "AA==", "[]", "{}", "1970-01-01", "1970-01-01T00:00:00Z")
-_EXACT = 2**53  # integers up to here are exact in a double
+_EXACT = 2**53  # integers up to it are exact in a double
 
 
-def _counted_members(parsed: DataFrame, schemas: KnownSchemas, source: SourceConfig) -> list[Row]:
+def _counted_members(parsed: DataFrame, schemas: KnownSchemas, settings: SourceConfig) -> list[Row]:
     """Count the values of each column by kind: one job, a row a column and kind."""
     blank = {key for key, columns in schemas.columns.items() if not columns}
     ids = sorted({schema_id for _, schema_id in blank})
@@ -408,16 +409,16 @@ def _counted_members(parsed: DataFrame, schemas: KnownSchemas, source: SourceCon
         )
     )
     rows = parsed.where("kind = 'row' AND reason IS NULL").select(
-        "table_name", "bare_key", has_schema.alias("has_schema"), image.alias("of")
+        "table_name", "bare_key", has_schema.alias("has_schema"), image.alias("seen")
     )
-    members = rows.where("of.json IS NOT NULL").select(
-        *("table_name", "bare_key", "has_schema", "of.image"),
-        F.explode(F.try_parse_json("of.json").try_cast("map<string,variant>")).alias(
+    members = rows.where("seen.json IS NOT NULL").select(
+        *("table_name", "bare_key", "has_schema", "seen.image"),
+        F.explode(F.try_parse_json("seen.json").try_cast("map<string,variant>")).alias(
             "name", "value"
         ),
     )
     return (
-        _judged(members, placeholder_forms(source.unavailable_value))
+        _judged(members, placeholder_forms(settings.unavailable_value))
         .groupBy("table_name", "name", "image", "has_schema", "kind", "looks")
         .agg(
             F.count("*").alias("values"),
@@ -430,7 +431,7 @@ def _counted_members(parsed: DataFrame, schemas: KnownSchemas, source: SourceCon
 
 
 def _add_members(
-    found: Findings, counted: Sequence[Row], schemas: KnownSchemas, source: SourceConfig
+    found: Findings, counted: Sequence[Row], schemas: KnownSchemas, settings: SourceConfig
 ) -> None:
     for (name, _), columns in schemas.columns.items():
         if name in found.tables:
@@ -439,7 +440,7 @@ def _add_members(
         member = found.tables[row.table_name].members[row.name]
         member.real[row.image] += row.real
         # Old images may be made up, unless the format sends whole old rows.
-        if row.image == "old" and not FORMATS[source.format].whole_old_rows:
+        if row.image == "old" and not FORMATS[settings.format].whole_old_rows:
             continue
         if row.image != "old":
             member.equal_to_key += row.equal

@@ -12,34 +12,34 @@ Row = dict[str, Any]
 
 
 def explain(row: Row, rules: Rules) -> str:
-    """What a record is and where it goes, in one sentence for somebody who is new to this.
+    """What a record is and where it goes, in one sentence for a newcomer.
 
     Args:
-        row: a record with `COLUMNS` but `explanation`, with `DETAILS`, and `kind`,
+        row: a record with `COLUMNS` except `explanation`, with `DETAILS`, and `kind`,
             `nearest_offset` and `tombstone_value`.
-        rules: by which it was read.
+        rules: the rules that it was read by.
     """
     if row["destination"] == "quarantine":
-        said = _quarantined(row)
+        text = _quarantined(row)
     elif row["kind"] == "tombstone":
-        said = _tombstone(row, rules)
+        text = _tombstone(row, rules)
     elif row["destination"] == "control":
-        said = f"{_control(row)}: understood, changes no row"
+        text = f"{_control(row)}: understood, changes no row"
     else:
-        said = f"{_change(row, rules)}: goes to changes"
-    return said + _configured(row, rules)
+        text = f"{_change(row, rules)}: goes to changes"
+    return text + _configured(row, rules)
 
 
 def _quarantined(row: Row) -> str:
     reason = REASONS[row["reason"]]
-    said = f"can't be read: it {reason.record}. Next: {reason.remedy}"
+    text = f"can't be read: it {reason.record}. Next: {reason.remedy}"
     if row["kind"] == "tombstone" and row["reason"] == "missing_table":
-        said = (
+        text = (
             f"{row['tombstone_value']}: a lone tombstone, and this file shows not exactly one "
             "table on its topic. Earlier days may have shown it, else it is quarantined. "
             f"Next: {reason.remedy}"
         )
-    return said
+    return text
 
 
 def _tombstone(row: Row, rules: Rules) -> str:
@@ -49,13 +49,13 @@ def _tombstone(row: Row, rules: Rules) -> str:
             f"{form} tombstone; follows its own delete at offset {row['nearest_offset']}, "
             "so nothing changes"
         )
-    said = f"{form} lone tombstone: deletes {_the_row(row, rules)}, goes to changes"
+    text = f"{form} lone tombstone: deletes {_the_row(row, rules)}, goes to changes"
     if row["nearest_offset"] is None:
-        said += (
+        text += (
             ". This file has no earlier record of its key: if one that landed before, up to the "
             "day before, is the row's delete, it changes nothing"
         )
-    return said
+    return text
 
 
 _CONTROL = {
@@ -67,9 +67,9 @@ _CONTROL = {
 
 
 def _control(row: Row) -> str:
-    said = _CONTROL.get(row["op"]) or f"an event that concerns no row ({row['source_op']})"
-    text = None if row["op"] == "message" else row["payload"]
-    return f"{said} ({_one_line(text)})" if text else said
+    text = _CONTROL.get(row["op"]) or f"an event that concerns no row ({row['source_op']})"
+    payload = None if row["op"] == "message" else row["payload"]
+    return f"{text} ({_one_line(payload)})" if payload else text
 
 
 def _change(row: Row, rules: Rules) -> str:
@@ -87,10 +87,10 @@ def _change(row: Row, rules: Rules) -> str:
         return f"a snapshot read of {where}: not a change, so it has no position and no lag"
     if row["op"] == "d" and row["new_key"]:
         return f"a delete of {where}, whose key changes to {row['new_key']}"
-    said = {"c": "an insert", "u": "an update", "d": "a delete", "r": "a read"}[row["op"]]
+    text = {"c": "an insert", "u": "an update", "d": "a delete", "r": "a read"}[row["op"]]
     if row["old_key"]:
-        return f"{said} of {where}, whose key was {row['old_key']} before"
-    return f"{said} of {where}"
+        return f"{text} of {where}, whose key was {row['old_key']} before"
+    return f"{text} of {where}"
 
 
 def _the_row(row: Row, rules: Rules) -> str:
@@ -99,15 +99,16 @@ def _the_row(row: Row, rules: Rules) -> str:
 
 
 def _table(row: Row, rules: Rules) -> str:
-    return str(row["table"]) if rules.is_bare else f"{rules.name}.{row['table']}"
+    return str(row["table"]) if rules.is_bare else f"{rules.source}.{row['table']}"
 
 
 def _configured(row: Row, rules: Rules) -> str:
-    is_known = rules.is_bare or row["table"] is None or rules.source.knows(row["table"])
+    is_known = rules.is_bare or row["table"] is None or rules.settings.knows(row["table"])
     if is_known or row["destination"] != "changes":
         return ""
     return (
-        f". sources.{rules.name}.tables in cdc.yaml does not list {row['table']}, so it stays there"
+        f". sources.{rules.source}.tables in cdc.yaml does not list {row['table']}, "
+        "so it stays there"
     )
 
 

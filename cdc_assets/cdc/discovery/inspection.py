@@ -1,6 +1,6 @@
-"""How each record of one landed file is understood, in words, without a lake.
+"""Explain each record of one landed file in words, without a lake.
 
-A record is judged as the stage `changes` would judge it if the file were all that has landed.
+A record is classified as the stage `changes` would if nothing but the file had landed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.changes.classify import (
-    Classified,
-    EarlierDays,
-    classify,
-    tombstone_verdicts,
-)
+from cdc_assets.cdc.changes.classify import Classified, EarlierDays, classified_tombstones, classify
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.reading import read_records
 from cdc_assets.cdc.discovery.explanations import Row, explain
@@ -44,7 +39,7 @@ COLUMNS: tuple[str, ...] = (
     "topic", "partition", "offset", "destination", "table", "op", "key", "position", "lag_ms",
     "reason", "detail", "explanation",
 )  # fmt: skip
-# What the view of one offset adds.
+# Additional columns for one offset.
 DETAILS: tuple[str, ...] = (
     "source_op", "connector", "server", "db", "old_key", "new_key", "before", "after",
     "source_ts_ms", "processed_ts_ms", "kafka_ts_ms", "identity", "tx_id", "is_snapshot",
@@ -59,45 +54,45 @@ def inspect_file(
     limit: int | None = None,
     offset: int | None = None,
 ) -> list[Row]:
-    """One row a record of the file, in its order, with `COLUMNS`.
+    """One row with `COLUMNS` for each record of the file, in its order.
 
     Args:
         spark: any session.
         file: a landed file.
-        rules: by which it is read.
-        limit: only so many records are read; tombstones are settled among these.
+        rules: the rules that it is read by.
+        limit: only so many records are read; tombstones are classified among these.
         offset: only the records with this offset, with `DETAILS` too.
 
     Raises:
         LandingError: the file is of another kind, or can't be read whole.
     """
-    landing = read_file(spark, file, rules.name, rules.config)
+    landing = read_file(spark, file, rules.source, rules.config)
     try:
         return inspect_landing(landing, rules, limit, offset)
     except (PySparkException, Py4JJavaError) as error:
         path = str(file.resolve())
         raise LandingError(
-            rules.name, f"{path} can't be read whole: {root_cause(error)}", path
+            rules.source, f"{path} can't be read whole: {root_cause(error)}", path
         ) from error
 
 
 def inspect_landing(
     landing: DataFrame, rules: Rules, limit: int | None = None, offset: int | None = None
 ) -> list[Row]:
-    """As :func:`inspect_file`, of landing rows (`LANDING`) from wherever they are."""
+    """:func:`inspect_file` for landing rows (`LANDING`) from any place."""
     if limit is not None:
         landing = landing.limit(limit)
     with local_checkpoints() as checkpoints:
         landing = checkpoints.add(landing)
-        decoding = fetched_decoding(landing, rules.name, rules.source)
+        decoding = fetched_decoding(landing, rules.source, rules.settings)
         classified = _classified(landing, rules, checkpoints, decoding)
         records = classified.records
         chosen = records if offset is None else records.where(F.col("offset") == offset)
         rows = [row.asDict() for row in chosen.select(*_columns()).collect()]
     rows.sort(key=itemgetter("line"))
     shown = COLUMNS if offset is None else (*COLUMNS, *DETAILS)
-    begins = new_epochs(rows) if offset is None and rules.source.finds_epochs else {}
-    types = said_of_types(rows, rules, classified.schemas)
+    begins = new_epochs(rows) if offset is None and rules.settings.finds_epochs else {}
+    types = type_notes(rows, rules, classified.schemas)
     for row in rows:
         line = row["line"]
         row["explanation"] = explain(row, rules) + begins.get(line, "") + types.get(line, "")
@@ -107,13 +102,13 @@ def inspect_landing(
 def _classified(
     landing: DataFrame, rules: Rules, checkpoints: Checkpoints, decoding: Decoding | None
 ) -> Classified:
-    """The records with `line`, their order, as if nothing else had landed."""
-    reading = read_records(landing, rules.source, checkpoints, decoding)
+    """Classify the records as if nothing else had landed; `line` has their order."""
+    reading = read_records(landing, rules.settings, checkpoints, decoding)
     lines = reading.parsed.withColumn("line", F.monotonically_increasing_id())
     reading = replace(reading, parsed=checkpoints.add(lines))
     nothing = EarlierDays()
-    verdicts = tombstone_verdicts(reading, nothing)
-    return classify(reading, nothing, rules.config.timezone, verdicts)
+    tombstones = classified_tombstones(reading, nothing)
+    return classify(reading, nothing, rules.config.timezone, tombstones)
 
 
 def _columns() -> list[Column]:
@@ -153,41 +148,46 @@ def _tombstone_value() -> Column:
 # --- types (FORMATS R3)
 
 
-def said_of_types(rows: Sequence[Row], rules: Rules, schemas: KnownSchemas) -> dict[int, str]:
-    """What to say at the first record of a table, by its `line`: entries of `columns` that its
-    messages contradict, and in which unit numbers of a time are read that nobody named."""
-    said: dict[int, str] = {}
+def type_notes(rows: Sequence[Row], rules: Rules, schemas: KnownSchemas) -> dict[int, str]:
+    """Notes on types at the first record of each table, by its `line`.
+
+    They name entries of `columns` that the messages contradict, and the default unit of times that
+    are numbers.
+    """
+    notes: dict[int, str] = {}
     seen: set[str] = set()
     for row in rows:
         table = row["table"]
-        settings = rules.source.tables.get(table)
+        settings = rules.settings.tables.get(table)
         if table in seen or settings is None or row["destination"] != "changes":
             continue
         seen.add(table)
-        of_messages = schemas.latest(table, date.max)
+        message_types = schemas.latest(table, date.max)
         configured = columns_of_config(settings.lake_columns)
         keys = set(json.loads(row["key"] or "{}"))
-        found = [str(c) for c in with_messages(rules.name, table, of_messages, configured, keys)]
+        found = [
+            str(c) for c in with_messages(rules.source, table, message_types, configured, keys)
+        ]
         found += [
             f"Numbers in {name} are read as milliseconds since 1970; `{kind.spark}(us)` (s, ms, "
             "us, ns) in `columns` says another unit"
             for name, kind in configured.items()
-            if name not in of_messages and has_no_unit(kind)
+            if name not in message_types and has_no_unit(kind)
         ]
         if found:
-            said[row["line"]] = ". " + ". ".join(found)
-    return said
+            notes[row["line"]] = ". " + ". ".join(found)
+    return notes
 
 
 # --- new servers (FORMATS O11)
 
-_TOLD_BY = (
+_CONTENT = (
     "topic", "table", "op", "key", "old_key", "new_key", "before", "after", "stream"
 )  # fmt: skip
 
 
 def new_epochs(rows: Sequence[Row]) -> dict[int, str]:
-    """What to say of the records at which another server takes over, by their `line`."""
+    """Notes on the records at which another server takes over, by their `line`."""
     streamed = sorted(
         (row for row in rows if row["stream"] is not None),
         key=itemgetter("landed_ms", "topic", "partition", "offset"),
@@ -198,30 +198,30 @@ def new_epochs(rows: Sequence[Row]) -> dict[int, str]:
         landed.setdefault(row["stream"], []).append(_landed(row, seen))
     begins = {
         (lane.topic, lane.partition, at): f". {begin_in_words(begin)}"
-        for name, of_stream in landed.items()
-        for begin in judged_by_rows(Stream(name), NO_DAY, of_stream).begins
+        for name, records in landed.items()
+        for begin in judged_by_rows(Stream(name), NO_DAY, records).begins
         for lane, at in begin.offsets.items()
     }
-    said: dict[int, str] = {}
-    of_table: dict[str, list[str]] = {}
+    notes: dict[int, str] = {}
+    streams: dict[str, list[str]] = {}
     for row in streamed:
-        known = of_table.setdefault(row["table"], [])
+        known = streams.setdefault(row["table"], [])
         if row["position"] is not None and row["stream"] not in known:
             if known:
-                said[row["line"]] = f". {another_stream_in_words(known[-1], row['stream'])}"
+                notes[row["line"]] = f". {another_stream_in_words(known[-1], row['stream'])}"
             known.append(row["stream"])
         place = (row["topic"], row["partition"], row["offset"])
         if place in begins:
-            said[row["line"]] = begins.pop(place)
-    return said
+            notes[row["line"]] = begins.pop(place)
+    return notes
 
 
 def _landed(row: Row, seen: set[Any]) -> Landed:
-    told_by = tuple(row[name] for name in _TOLD_BY)
+    content = tuple(row[name] for name in _CONTENT)
     gtid = json.loads(row["identity"] or "{}").get("gtid")
-    names = {(*told_by, str(row["source_elements"]), row["identity"])}
+    names = {(*content, str(row["source_elements"]), row["identity"])}
     if gtid is not None:
-        names.add((*told_by, "gtid", gtid))
+        names.add((*content, "gtid", gtid))
     is_copy = not names.isdisjoint(seen)
     seen |= names
     element = None if row["stream_element"] is None else tuple(row["stream_element"])

@@ -1,4 +1,4 @@
-"""Where `cdc-assets discover` looks: a landing folder, one of its days or files, or topics."""
+"""The place that `cdc-assets discover` reads: a landing folder, a day, a file, or topics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cdc_assets.cdc.config import (
     local_path,
     parse_config,
 )
-from cdc_assets.cdc.discovery.evidence import Findings, look_at
+from cdc_assets.cdc.discovery.evidence import Findings, examine
 from cdc_assets.cdc.discovery.proposals import listed
 from cdc_assets.cdc.errors import ConfigError, LandingError, RegistryError
 from cdc_assets.cdc.java_errors import causes
@@ -42,30 +42,30 @@ from cdc_assets.cdc.landing.kafka_client import failed
 KAFKA_RECORDS = 1000
 REGISTRY = "--registry"
 _ENCODED = "registry_encoded"
-_TOLD = {"url", "files", "ca"}  # of a registry
+_SHOWN = {"url", "files", "ca"}  # of a registry
 
 
 @dataclass(frozen=True)
 class Place:
-    """What to look at: a landing folder, one of its days or files; and for which source."""
+    """The landing folder, or one of its days or files, to look at, and its source."""
 
-    name: str
+    source: str
     landing: str  # the landing folder as cdc.yaml should write it
     folder: str | None  # None: `file` alone
     file: Path | None = None
     day: date | None = None  # only this day
-    source: SourceConfig | None = None  # where cdc.yaml has the source already
-    named_registry: RegistryConfig | None = None  # in the place of the source's own
+    settings: SourceConfig | None = None  # where cdc.yaml has the source already
+    named_registry: RegistryConfig | None = None  # replaces the source's own
 
     @property
     def kafka(self) -> KafkaConfig | None:
-        """Where the source's topics are, of a source that is read from Kafka."""
-        return self.source.landing.kafka if self.source else None
+        """Where the source's topics are; None where it is not read from Kafka."""
+        return self.settings.landing.kafka if self.settings else None
 
     @property
     def registry(self) -> RegistryConfig | None:
         """The schema registry that the records are decoded by."""
-        own = self.source.landing.registry if self.source else None
+        own = self.settings.landing.registry if self.settings else None
         return self.named_registry or own
 
     @property
@@ -77,9 +77,9 @@ class Place:
             kafka = self.kafka.model_dump(mode="json", exclude={"options"}, exclude_unset=True)
             block = {"kafka": kafka}
         if self.registry is not None:
-            told = self.registry.model_dump(mode="json", include=_TOLD, exclude_none=True)
-            files = {name: _as_written(path) for name, path in told.items() if name != "url"}
-            block["registry"] = {**told, **files}
+            shown = self.registry.model_dump(mode="json", include=_SHOWN, exclude_none=True)
+            files = {name: _as_written(path) for name, path in shown.items() if name != "url"}
+            block["registry"] = {**shown, **files}
         return block
 
 
@@ -125,11 +125,11 @@ def _resolve(text: str, config_file: str | None, name: str | None) -> tuple[Plac
             raise
         fault = error
     if config and text in config.sources:
-        source = config.sources[text]
-        folder = source.landing.files
+        settings = config.sources[text]
+        folder = settings.landing.files
         if folder is None:
-            return Place(name or text, _topics(source), None, source=source), config
-        return Place(name or text, _as_written(folder), folder, source=source), config
+            return Place(name or text, _topics(settings), None, settings=settings), config
+        return Place(name or text, _as_written(folder), folder, settings=settings), config
     path = Path(text)
     if not path.exists():
         known = f"no source: {fault}" if fault else f"no source of cdc.yaml ({_listed(config)})"
@@ -137,13 +137,13 @@ def _resolve(text: str, config_file: str | None, name: str | None) -> tuple[Plac
     place = _place(path.resolve(), name)
     if config is None:
         bare = {"format": "debezium", "landing": {"files": place.landing}}
-        raw = {"start_date": NO_DAY, "sources": {place.name: bare}}
+        raw = {"start_date": NO_DAY, "sources": {place.source: bare}}
         config = parse_config(raw, Path.cwd())
     return place, config
 
 
-def _topics(source: SourceConfig) -> str:
-    kafka = source.landing.kafka
+def _topics(settings: SourceConfig) -> str:
+    kafka = settings.landing.kafka
     assert kafka is not None
     return f"{', '.join(kafka.topics) or kafka.topic_pattern} at {kafka.bootstrap_servers}"
 
@@ -168,34 +168,34 @@ def _place(path: Path, name: str | None) -> Place:
 
 
 def _as_written(folder: str) -> str:
-    """A local folder as seen from here, else whole."""
+    """A folder relative to the current one where it is inside, else whole."""
     here = Path.cwd()
     path = Path(folder)
     return str(path.relative_to(here)) if path.is_relative_to(here) else folder
 
 
 def read_place(spark: SparkSession, place: Place, days: int | None) -> DataFrame:
-    """The landing rows of a place (`LANDING`), of its newest `days` days or of all.
+    """The landing rows of a place (`LANDING`), from its newest `days` days or from all.
 
-    Of Kafka they are the newest `KAFKA_RECORDS` of each partition.
+    Kafka gives the newest `KAFKA_RECORDS` of each partition.
 
     Raises:
         LandingError: there is nothing to read, or a file is of another kind.
     """
     if place.kafka is not None:
-        return read_latest(spark, place.name, place.kafka, KAFKA_RECORDS)
+        return read_latest(spark, place.source, place.kafka, KAFKA_RECORDS)
     if place.file is not None:
-        return read_file(spark, place.file, place.name)
+        return read_file(spark, place.file, place.source)
     folder = str(place.folder)
     wanted = [place.day] if place.day else landed_days(spark, folder)
-    found = [list_day(spark, place.name, folder, day) for day in wanted[-(days or 0) :]]
+    found = [list_day(spark, place.source, folder, day) for day in wanted[-(days or 0) :]]
     if not any(day.files for day in found):
         raise LandingError(
-            place.name,
+            place.source,
             f"{folder} holds no landed day; expected "
             "<folder>/<YYYY-MM-DD>/*.jsonl, *.jsonl.gz or *.parquet",
         )
-    return read_days(spark, place.name, found)
+    return read_days(spark, place.source, found)
 
 
 def local_files(place: Place, days: int | None) -> list[Path] | None:
@@ -236,19 +236,19 @@ def discover(
         own = "landing.registry of the source in cdc.yaml"
         where = REGISTRY if place.named_registry else own
         raise LandingError(
-            place.name,
+            place.source,
             f"the schema registry {error.what} ({error.url}). Try the address, or correct {where}",
         ) from error
     except (PySparkException, Py4JJavaError) as error:
         if place.kafka is not None:
-            raise failed(place.name, place.kafka, error) from None
+            raise failed(place.source, place.kafka, error) from None
         if any(map(is_landing_read, causes(error))):
-            raise unreadable(place.name, error) from error
+            raise unreadable(place.source, error) from error
         raise
 
 
 def discover_rows(rows: DataFrame, place: Place, limit: int | None = None) -> Findings:
-    """As :func:`discover`, of landing rows (`LANDING`) from wherever they are.
+    """:func:`discover` for landing rows (`LANDING`) from any place.
 
     Raises:
         LandingError: no record is understood in any format.
@@ -256,19 +256,19 @@ def discover_rows(rows: DataFrame, place: Place, limit: int | None = None) -> Fi
     """
     if limit is not None:
         rows = rows.limit(limit)
-    placeholder = place.source.unavailable_value if place.source else None
-    found = look_at(rows, place.name, placeholder, place.registry)
+    placeholder = place.settings.unavailable_value if place.settings else None
+    found = examine(rows, place.source, placeholder, place.registry)
     if not found.records:
-        raise LandingError(place.name, f"{place.landing} holds no records yet")
+        raise LandingError(place.source, f"{place.landing} holds no records yet")
     if not found.tables and not found.control:
         if encoded := undecoded_note(found, place):
             raise LandingError(
-                place.name,
+                place.source,
                 f"no record of {place.landing} is a change event of a known format. {encoded}",
             )
         tried = "; ".join(f"{t.format}: {listed(t.reasons)}" for t in found.tried)
         raise LandingError(
-            place.name,
+            place.source,
             f"no record of {place.landing} is a change event of a known format ({tried}). "
             "cdc-assets inspect FILE --format-of FORMAT says what each record is",
         )
@@ -276,12 +276,12 @@ def discover_rows(rows: DataFrame, place: Place, limit: int | None = None) -> Fi
 
 
 def undecoded_note(found: Findings, place: Place) -> str | None:
-    """That records were written with a schema registry and are not decoded, and what to do."""
+    """A note on records that are not decoded by a schema registry, and what to do."""
     bad = found.bad.get(_ENCODED)
     if bad is None:
         return None
     says = f"{bad.count} of {found.records} records were written with a schema registry"
     if place.registry is not None:
         return f"{says} and can't be decoded, such as {bad.example}"
-    in_yaml = "set landing.registry of the source in cdc.yaml, or " if place.source else ""
+    in_yaml = "set landing.registry of the source in cdc.yaml, or " if place.settings else ""
     return f"{says}: {in_yaml}name it with {REGISTRY} https://registry:8081"

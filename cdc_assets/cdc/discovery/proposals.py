@@ -1,7 +1,6 @@
-"""What the facts about a landing suggest for cdc.yaml, and what they can't tell.
+"""The settings that the evidence in a landing suggests for cdc.yaml.
 
-Nothing is guessed in silence: each setting has a note that says by what it was judged, and
-what could not be inferred is a note too.
+Each setting has a note with its evidence, and so has each setting that could not be inferred.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from cdc_assets.cdc.envelopes.formats import FORMATS
 from cdc_assets.cdc.names import TableName, config_key
 from cdc_assets.cdc.places import OWN_ASSETS
 
-# From this part of the records on a key is the table's and the others are exceptions.
+# A key in at least this part of the records is the table's; other keys are exceptions.
 _MOST = 0.9
-# From so many tables of a namespace on a pattern stands for them.
+# One pattern replaces at least so many tables of a namespace.
 _MANY = 20
 _TO_DECIDE = "TO DECIDE"
 
@@ -37,7 +36,7 @@ class Proposal:
     config: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     blocked: str | None = None
-    database: str | None = None  # of a source that reads several (D4)
+    database: str | None = None  # where the source reads several (D4)
 
     @property
     def key(self) -> str:
@@ -46,7 +45,7 @@ class Proposal:
 
     @property
     def needs_settings(self) -> bool:
-        """True where the defaults don't do: settings are proposed, or have to be decided."""
+        """True where the defaults do not suffice: settings are proposed, or have to be decided."""
         return bool(self.config) or any(note.startswith(_TO_DECIDE) for note in self.notes)
 
 
@@ -76,14 +75,14 @@ def propose(found: Findings) -> list[Proposal]:
 
 
 def _database_of(table: Table) -> str | None:
-    """That of which the namespace is a schema."""
+    """The database that has the namespace as a schema."""
     namespace = TableName.parse(table.name).namespace
     fitting = [db for db in table.databases if namespace.startswith(f"{db}__")]
     return max(fitting, key=len, default=None)
 
 
 def by_pattern(proposals: Sequence[Proposal]) -> dict[str, list[Proposal]]:
-    """The namespaces with so many tables that one pattern stands for them, each with its tables."""
+    """The tables of each namespace that has so many that one pattern replaces them."""
     found: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         if not proposal.blocked:
@@ -97,8 +96,8 @@ def pattern_of(namespace: str, database: str | None = None) -> str:
     return config_key(str(TableName(namespace, "t")), database).removesuffix("t") + "*"
 
 
-def notes_of(found: Findings) -> list[str]:
-    """What is to be said of the landing as a whole."""
+def landing_notes(found: Findings) -> list[str]:
+    """Notes on the landing as a whole."""
     tried = ", ".join(f"{t.format} {t.rows}" for t in sorted(found.tried, key=lambda t: -t.rows))
     notes = [
         f"format {found.format}, judged by the row events that each reader finds in a sample: "
@@ -109,10 +108,10 @@ def notes_of(found: Findings) -> list[str]:
             f"several databases ({', '.join(_all_databases(found))}): tables have names of three "
             "parts, and those of all databases are told apart"
         )
-    halves = sum(table.halves for table in found.tables.values())
+    first_halves = sum(table.first_halves for table in found.tables.values())
     counts = [f"{sum(table.records for table in found.tables.values())} changes"]
-    if halves:
-        counts.append(f"{halves} first halves of split updates")
+    if first_halves:
+        counts.append(f"{first_halves} first halves of split updates")
     if found.control:
         counts.append(f"{sum(found.control.values())} control ({listed(found.control)})")
     if found.tombstones:
@@ -187,7 +186,7 @@ def _key(proposal: Proposal, names_keys: bool, is_full: bool) -> None:
         return
     says = "the messages name the key" if names_keys else "the message key is"
     said = f"{says} {_names(names)} in {count} of {keyed + unkeyed} records"
-    # The key is named beside the row; records without one lack the key column itself.
+    # Formats that name the key do so beside the row: records without a key lack its column.
     is_known = names_keys or set(names) <= set(table.members)
     helps = len(ranked) > 1 or unkeyed > table.unkeyed["partial"]
     if names_keys and len(ranked) == 1:
@@ -207,7 +206,7 @@ def _unkeyed_parts(table: Table) -> list[str]:
 
 
 def _no_key(proposal: Proposal, is_full: bool) -> None:
-    """No record names key columns: a bare value may still tell, else only inserts do."""
+    """Infer a key that no record names: from bare message keys, or from inserts alone."""
     table = proposal.table
     lacks = " and ".join(_unkeyed_parts(table))
     equal = [
@@ -248,13 +247,13 @@ def _undecided(proposal: Proposal, says: str, names: Sequence[str]) -> None:
 
 
 def _lacking(table: Table) -> list[str]:
-    """Columns with values in new images, u's where there are any, and with none in old ones."""
+    """Columns with values in new images (of u if there are any), but never in old ones."""
     reference = "u" if any(m.real["u"] for m in table.members.values()) else "c"
     return sorted(n for n, m in table.members.items() if m.real[reference] and not m.real["old"])
 
 
 def _sends_whole_old_rows(table: Table) -> bool:
-    """FULL: every u and d carries its whole old row, with values that nobody made up (D8)."""
+    """True for FULL: every u and d has its whole old row, with values not made up (D8)."""
     is_whole = table.olds == table.rewrites and table.whole_names == table.ops["u"]
     return table.olds > 0 and is_whole and not _lacking(table)
 
@@ -300,7 +299,7 @@ def _columns(proposal: Proposal) -> None:
 
 
 def _type(member: Member) -> tuple[str | None, str | None]:
-    """The type that holds all values of a column without schema, and what to know about it."""
+    """The type that holds all values of a column without schema, and a note."""
     kinds = Counter({k: n for k, n in member.kinds.items() if k not in ("VOID", "UNCHANGED")})
     if not kinds:
         return None, "no value seen; its type is inferred from the first that lands"
@@ -344,7 +343,7 @@ def _number(member: Member, kinds: Counter[str]) -> tuple[str, str | None]:
 
 
 def _rename(proposal: Proposal) -> None:
-    """Own columns whose names the lake's tables need themselves."""
+    """Rename columns whose names are reserved in the lake's tables."""
     table = proposal.table
     known = {*table.members, *table.schema_columns}
     taken = {n for n in sorted(known) if n.startswith(RESERVED_PREFIX)}

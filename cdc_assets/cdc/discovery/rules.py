@@ -1,4 +1,4 @@
-"""By which source's settings landed records are read: a named one, a folder's, or a bare format."""
+"""The settings that a landed file is read by: a named source's, its folder's, or a format's."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from cdc_assets.cdc.errors import ConfigError
 
 @dataclass(frozen=True)
 class Rules:
-    """The source by whose rules a file is read, and the configuration that it is from."""
+    """The source whose settings a file is read by, and the configuration that has it."""
 
-    name: str
-    source: SourceConfig
+    source: str
+    settings: SourceConfig
     config: Config
     is_bare: bool = False  # a format alone, without cdc.yaml
 
 
-def rules_of_source(config: Config, name: str | None, file: Path) -> Rules:
-    """The rules of a named source, else of the one in whose landing folder the file lies.
+def rules_of_source(config: Config, source: str | None, file: Path) -> Rules:
+    """The rules of a named source, else of the source whose landing folder has the file.
 
     Raises:
         ConfigError: there is no such source.
     """
-    if name is not None:
-        return Rules(name, config.source(name), config)
-    for known, source in config.sources.items():
-        if source.landing.files is None:
+    if source is not None:
+        return Rules(source, config.source(source), config)
+    for known, settings in config.sources.items():
+        if settings.landing.files is None:
             continue
-        folder = local_path(source.landing.files)
+        folder = local_path(settings.landing.files)
         if file.resolve().is_relative_to(folder.resolve()):
-            return Rules(known, source, config)
+            return Rules(known, settings, config)
     raise ConfigError(
         [
             f"{file} is not in the landing folder of a source; name its source or format: "
@@ -42,7 +42,7 @@ def rules_of_source(config: Config, name: str | None, file: Path) -> Rules:
 
 
 def rules_of_format(name: str, file: Path) -> Rules:
-    """The rules of a format alone: no table is configured, nothing of cdc.yaml is read.
+    """The rules of a format alone, without tables and without cdc.yaml.
 
     Raises:
         ConfigError: there is no such format.

@@ -1,4 +1,4 @@
-"""The `sources:` block that reads a landing, with all that was judged as comments."""
+"""The `sources:` block that reads a landing, with comments on its evidence."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cdc_assets.cdc.discovery.landing_place import Place, undecoded_note
 from cdc_assets.cdc.discovery.proposals import (
     Proposal,
     by_pattern,
+    landing_notes,
     listed,
-    notes_of,
     pattern_of,
     propose,
 )
@@ -29,24 +29,23 @@ def proposed(found: Findings, place: Place) -> dict[str, Any]:
     proposals = [p for p in propose(found) if not p.blocked]
     namespaces = by_pattern(proposals)
     tables = {
-        **{pattern_of(n, of[0].database): {} for n, of in namespaces.items()},
+        **{pattern_of(n, own[0].database): {} for n, own in namespaces.items()},
         **{p.key: p.config for p in proposals if _is_listed(p, namespaces)},
     }
-    source = {"format": found.format, "landing": place.landing_block, "tables": tables}
-    return {"sources": {place.name: source}}
+    settings = {"format": found.format, "landing": place.landing_block, "tables": tables}
+    return {"sources": {place.source: settings}}
 
 
 def as_yaml(found: Findings, place: Place, bounds: Sequence[str] = ()) -> str:
-    """The `sources:` block with all that was judged as comments.
+    """The `sources:` block with comments on its evidence.
 
     Args:
-        found: of the place.
+        found: the findings in the place.
         place: names the source.
-        bounds: what was left unread.
+        bounds: notes on what was left unread.
     """
-    lines = [*_comments(_head(found, place, bounds), ""), "sources:", f"  {_bare(place.name)}:"]
-    source = {"format": found.format, "landing": place.landing_block}
-    lines += _dumped(source, "    ")
+    lines = [*_comments(_head(found, place, bounds), ""), "sources:", f"  {_bare(place.source)}:"]
+    lines += _dumped({"format": found.format, "landing": place.landing_block}, "    ")
     proposals = propose(found)
     lines.append("    tables:" if any(not p.blocked for p in proposals) else "    tables: {}")
     indent, namespaces = "      ", by_pattern(proposals)
@@ -59,21 +58,18 @@ def as_yaml(found: Findings, place: Place, bounds: Sequence[str] = ()) -> str:
             continue
         notes = [_seen(proposal), *proposal.notes, *_against(proposal, place)]
         if proposal.blocked:
-            notes = [f"{proposal.table.name}: {proposal.blocked}", *notes]
+            lines += _comments([f"{proposal.table.name}: {proposal.blocked}", *notes], indent)
+        else:
             lines += _comments(notes, indent)
-            continue
-        lines += _comments(notes, indent)
-        lines += _dumped({proposal.key: proposal.config}, indent)
-    if place.source:
-        gone = sorted(set(place.source.tables) - set(found.tables))
-        lines += _comments(
-            [f"{name}: in cdc.yaml, but nothing of it landed" for name in gone], "      "
-        )
+            lines += _dumped({proposal.key: proposal.config}, indent)
+    if place.settings:
+        gone = sorted(set(place.settings.tables) - set(found.tables))
+        lines += _comments([f"{n}: in cdc.yaml, but nothing of it landed" for n in gone], indent)
     return "\n".join(lines) + "\n"
 
 
 def _is_listed(proposal: Proposal, namespaces: Collection[str]) -> bool:
-    """Whether a table has a line of its own: no pattern has its namespace, or it needs settings."""
+    """True for a table with an own entry: no pattern has its namespace, or it needs settings."""
     is_adopted = TableName.parse(proposal.table.name).namespace in namespaces
     return not is_adopted or proposal.needs_settings
 
@@ -85,11 +81,11 @@ def _adopts(tables: Sequence[Proposal], own: int) -> str:
 
 
 def as_rows(found: Findings, place: Place) -> Iterator[dict[str, Any]]:
-    """A JSON object a table: what was seen, the settings proposed, and the notes."""
+    """One JSON object for each table: its figures, the proposed settings, and notes."""
     for proposal in propose(found):
         table = proposal.table
         yield {
-            "source": place.name,
+            "source": place.source,
             "format": found.format,
             "landing": place.landing,
             "table": proposal.key,
@@ -105,20 +101,20 @@ def as_rows(found: Findings, place: Place) -> Iterator[dict[str, Any]]:
 
 
 def notes(found: Findings, place: Place, bounds: Sequence[str] = ()) -> list[str]:
-    """What is said of the landing as a whole, where no YAML carries it."""
+    """Notes on the landing as a whole, for output other than YAML."""
     return [_one_line(note) for note in _head(found, place, bounds)]
 
 
 def _head(found: Findings, place: Place, bounds: Sequence[str]) -> list[str]:
-    said = [f"{place.name}: {_days(found.first, found.last)} in {place.landing}", *bounds]
-    said += notes_of(found)
+    said = [f"{place.source}: {_days(found.first, found.last)} in {place.landing}", *bounds]
+    said += landing_notes(found)
     if place.registry is None and (encoded := undecoded_note(found, place)):
         said.append(encoded)
     if place.registry is not None and (place.registry.username or place.registry.token):
         said.append("the login of landing.registry is not printed: keep it")
-    if place.source and place.source.format != found.format:
-        said.append(f"cdc.yaml says format {place.source.format}")
-    if place.source:
+    if place.settings and place.settings.format != found.format:
+        said.append(f"cdc.yaml says format {place.settings.format}")
+    if place.settings:
         said.append("other settings of this source in cdc.yaml are not repeated here: keep them")
     elif found.first and found.first != NO_DAY:
         said.append(f"a new cdc.yaml also needs a line such as: start_date: {found.first}")
@@ -135,15 +131,15 @@ def _seen(proposal: Proposal) -> str:
 
 
 def _against(proposal: Proposal, place: Place) -> list[str]:
-    if place.source is None:
+    if place.settings is None:
         return []
     name = proposal.table.name
-    if name in place.source.tables:
+    if name in place.settings.tables:
         return []
-    pattern = place.source.pattern_of(name)
+    pattern = place.settings.pattern_of(name)
     if pattern is None:
         return ["not in cdc.yaml yet"]
-    excluded = place.source.table_patterns[pattern] is None
+    excluded = place.settings.table_patterns[pattern] is None
     return [f"cdc.yaml {'excludes' if excluded else 'adopts'} it by {pattern}"]
 
 

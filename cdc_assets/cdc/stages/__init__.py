@@ -1,1 +1,1 @@
-"""The stages of a source: what their days are made of, which are stale, and making them."""
+"""The stages of a source: the inputs of their days, which days are stale, and making them."""

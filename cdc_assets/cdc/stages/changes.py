@@ -42,7 +42,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class ChangesDays:
-    """What is counted of some days, and some quarantined records of each."""
+    """The figures of some days, and some quarantined records of each."""
 
     days: Mapping[date, ChangesFigures]
     examples: Mapping[date, Sequence[Row]]
@@ -71,7 +71,7 @@ class ChangesStage(StageOfTables[ChangesDays]):
         return inputs.changes_inputs(self.config, self.source, landed, day)
 
     def outdated(self, lake: LakeMetadata) -> list[date]:
-        """The landed days whose changes are not made of what has landed, whatever the rules.
+        """The landed days whose changes were not made from what has landed, whatever the rules.
 
         A day whose landed records maintenance has removed can't be made again.
         """
@@ -88,13 +88,13 @@ class ChangesStage(StageOfTables[ChangesDays]):
         return not inputs.landing_snapshots(landed, day).items() <= made.inputs.items()
 
     def made_by_other_rules(self, lake: LakeMetadata) -> list[date]:
-        """The days that an older version or configuration made, oldest first."""
+        """The days that another version or configuration made, oldest first."""
         rules = inputs.rules_fingerprint(self.config, self.source)
         made = lake.day_commits(self.source, "changes")
         return sorted(day for day, commit in made.items() if commit.inputs.get("rules") != rules)
 
     def is_complete(self, lake: LakeMetadata, day: date) -> bool:
-        """Whether the day is made of what has landed."""
+        """Whether the day was made from what has landed."""
         is_made = day in lake.day_commits(self.source, "changes")
         return is_made and not self._is_outdated(lake, day)
 
@@ -105,7 +105,7 @@ class ChangesStage(StageOfTables[ChangesDays]):
         options: MakeOptions = AS_USUAL,
         known: LakeMetadata | None = None,
     ) -> dict[date, MadeDay]:
-        """Make the stale ones of the days in one pass; `details`: whether the rules have changed.
+        """Make the stale days in one pass; `details`: whether the rules have changed.
 
         Raises:
             MissingDayError: a day has no landing.
@@ -124,7 +124,6 @@ class ChangesStage(StageOfTables[ChangesDays]):
         return ChangesDays(days, quarantine_examples(ParsedDays(lake, self.source, days)))
 
     def counted(self, figures: ChangesDays) -> str:
-        """See :meth:`StageOfTables.counted`."""
         return ", ".join(
             f"{sum(day.records(table) for day in figures.days.values())} {table}"
             for table in self.checks
@@ -133,23 +132,22 @@ class ChangesStage(StageOfTables[ChangesDays]):
     def summary(
         self, known: LakeMetadata, figures: ChangesDays, made: Mapping[date, MadeDay]
     ) -> list[str]:
-        """See :meth:`Stage.summary`; days that earlier rules made are said."""
-        said = super().summary(known, figures, made)
+        """With the days that earlier rules made."""
+        texts = super().summary(known, figures, made)
         if again := sum(day.is_new and day.details for day in made.values()):
-            said.append(f"({again} days made again: the rules have changed)")
+            texts.append(f"({again} days made again: the rules have changed)")
         if standing := self.made_by_other_rules(known):
-            said.append(
+            texts.append(
                 f"({len(standing)} days, {standing[0]} to {standing[-1]}, stand as earlier "
                 "rules made them; cdc-assets doctor says how to make them again)"
             )
-        return said
+        return texts
 
     def day_line(self, figures: ChangesDays, table: str, day: date) -> str:
-        """See :meth:`Stage.day_line`."""
         return summary_line(changes_day(figures.days[day])[table])
 
     def findings(self, lake: Lake, figures: ChangesDays, table: str) -> dict[date, list[Finding]]:
-        """See :meth:`Stage.findings`; `control` has no check."""
+        """`control` has no check."""
         if table == "control":
             return {}
         if table == "quarantine":
@@ -164,7 +162,6 @@ class ChangesStage(StageOfTables[ChangesDays]):
     def day_values(
         self, lake: Lake, figures: ChangesDays, table: str, days: Sequence[date]
     ) -> dict[date, dict[str, Any]]:
-        """See :meth:`StageOfTables.day_values`."""
         values = {day: changes_day(figures.days[day])[table] for day in days}
         if table == "quarantine":
             for day, rows in figures.examples.items():

@@ -1,4 +1,4 @@
-"""The stage `lag`: how late the changes of a day came."""
+"""The stage `lag`: how late the changes of a day were."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LagStage(StageOfTables[Rows]):
     read = "changes"
 
     def inputs(self, lake: LakeMetadata, day: date) -> Mapping[str, Any]:
-        """The snapshot of the changes, and whether the day was over."""
+        """The snapshot of the changes, and whether the day has ended."""
         made = lake.day_commits(self.source, "changes")
         if day not in made:
             raise MissingDayError(
@@ -49,7 +49,7 @@ class LagStage(StageOfTables[Rows]):
         return {"changes": made[day].snapshot_id, "complete": not self.config.is_open(day)}
 
     def is_complete(self, lake: LakeMetadata, day: date) -> bool:
-        """Whether the day was made of the changes that are there, after its end."""
+        """Whether the day was made from the current changes, after its end."""
         made = lake.day_commits(self.source, "changes")
         expected = {"changes": made.get(day, NOT_MADE).snapshot_id, "complete": True}
         return lake.day_commits(self.source, "lag").get(day, NOT_MADE).inputs == expected
@@ -61,7 +61,7 @@ class LagStage(StageOfTables[Rows]):
         options: MakeOptions = AS_USUAL,
         known: LakeMetadata | None = None,
     ) -> dict[date, MadeDay]:
-        """Make the stale ones of the days in one job.
+        """Make the stale days in one job.
 
         Raises:
             MissingDayError: a day has no changes.
@@ -86,15 +86,12 @@ class LagStage(StageOfTables[Rows]):
         return {day: rows.get(day, []) for day in made}
 
     def counted(self, figures: Rows) -> str:
-        """See :meth:`StageOfTables.counted`."""
         return f"{len(_tables(row for rows in figures.values() for row in rows))} tables"
 
     def day_line(self, figures: Rows, table: str, day: date) -> str:
-        """See :meth:`Stage.day_line`."""
         return f"lag of {len(_tables(figures[day]))} tables"
 
     def findings(self, lake: Lake, figures: Rows, table: str) -> dict[date, list[Finding]]:
-        """See :meth:`Stage.findings`."""
         slo_ms = self.settings.lag_slo_ms
         return {day: lag_findings(rows, slo_ms) for day, rows in figures.items()}
 
@@ -106,7 +103,7 @@ class LagStage(StageOfTables[Rows]):
         values = {}
         for day in days:
             chart = lag_over_hours(day, hours.get(day, []), self.settings.lag_slo_ms)
-            # First, as Dagster's pages keep the order.
+            # First: Dagster's pages keep the order.
             shown = {} if chart is None else {"by_hour": chart}
             values[day] = {**shown, **lag_day(figures[day], not self.config.is_open(day))}
         return values

@@ -1,4 +1,4 @@
-"""The stage `landing`: Kafka records, bytes as they came."""
+"""The stage `landing`: Kafka records, byte for byte."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from cdc_assets.cdc.stages.contract import (
 
 @dataclass(frozen=True)
 class LandingFigures:
-    """What landed on some days: files or offsets, and what is counted of them."""
+    """The files or offsets that landed on some days, and their figures."""
 
     landed: Mapping[date, LandedDay | KafkaDay]
     counted: LandedFigures
@@ -44,7 +44,7 @@ class LandingFigures:
 
 
 class LandingStage(StageOfTables[LandingFigures]):
-    """Files or offsets become rows of ``lake.<source>.landing``."""
+    """Rows of ``lake.<source>.landing``, from files or offsets."""
 
     name = LANDING
     tables = (LANDING,)
@@ -61,7 +61,7 @@ class LandingStage(StageOfTables[LandingFigures]):
         return self.landing.inputs([day])[day]
 
     def stale(self, lake: LakeMetadata, days: Sequence[date]) -> list[date]:
-        """The days whose files have changed, or that landed before their end."""
+        """The days whose files have changed, or that landed from Kafka before their end."""
         return stale_days(lake.day_commits(self.source, LANDING), self.landing.inputs(days))
 
     def is_complete(self, lake: LakeMetadata, day: date) -> bool:
@@ -106,15 +106,13 @@ class LandingStage(StageOfTables[LandingFigures]):
         self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]
     ) -> LandingFigures:
         """Records and offsets; a job."""
-        landed = {day: of.details for day, of in made.items()}
+        landed = {day: found.details for day, found in made.items()}
         return LandingFigures(landed, count_landed(lake, self.source, list(made)))
 
     def counted(self, figures: LandingFigures) -> str:
-        """See :meth:`StageOfTables.counted`."""
         return f"{sum(map(figures.records, figures.landed))} records"
 
     def day_line(self, figures: LandingFigures, table: str, day: date) -> str:
-        """See :meth:`Stage.day_line`."""
         return f"{figures.records(day)} records"
 
     def findings(
@@ -126,7 +124,6 @@ class LandingStage(StageOfTables[LandingFigures]):
     def day_values(
         self, lake: Lake, figures: LandingFigures, table: str, days: Sequence[date]
     ) -> dict[date, dict[str, Any]]:
-        """See :meth:`StageOfTables.day_values`."""
         return {
             day: landing_day(figures.landed[day], figures.records(day), self.config.is_open(day))
             for day in days

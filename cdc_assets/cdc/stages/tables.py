@@ -1,4 +1,4 @@
-"""The stage `tables`: each table as it stood at the end of a day, published as a tag."""
+"""The stage `tables`: the state of each table at the end of a day, published as a tag."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class TableFigures:
 
 
 class TableStage(Stage[TableFigures]):
-    """One table of a source; its days are built one on the other.
+    """One table of a source; each day is built on the day before.
 
     Args:
         config: cdc.yaml.
-        source: the source's name.
+        source: the source.
         table: the table's name in the configuration.
-        context: what the days to make hold; where it is left out, making a day reads it.
+        context: what the source's days hold for the table; read when a day is made if left out.
         first: the first day of the run.
     """
 
@@ -79,7 +79,7 @@ class TableStage(Stage[TableFigures]):
         return self._day_inputs(lake, self._state(lake), [day])[0].values
 
     def stale(self, lake: LakeMetadata, days: Sequence[date]) -> list[date]:
-        """The days to make; all of them where a killed run left `main` behind the newest tag."""
+        """The days to make; all of them if a killed run left `main` behind the newest tag."""
         state = self._state(lake)
         tags = state.tags if state else {}
         if state is None or not tags or state.refs.get("main") != tags[max(tags)]:
@@ -96,7 +96,7 @@ class TableStage(Stage[TableFigures]):
         return day in state.tags and self._day_inputs(lake, state, [day])[0].is_of_what_is_there
 
     def versions(self, lake: LakeMetadata, table: str, days: Sequence[date]) -> dict[date, Version]:
-        """See :meth:`Stage.versions`; a day made on another day before is another snapshot."""
+        """A day that is made from another previous day has another snapshot."""
         shown = fingerprint(self.settings.model_dump(mode="json", exclude={"landing", "tables"}))
         settings = fingerprint([shown, self.table_settings.model_dump(mode="json")])
         state = self._state(lake)
@@ -104,11 +104,11 @@ class TableStage(Stage[TableFigures]):
         return {day: Version(state.made_as(day), settings) for day in days}
 
     def own_days(self, days: Iterable[date]) -> list[date]:
-        """Those from the table's first day on."""
+        """The days from the table's first day on."""
         return sorted(day for day in days if day >= self.start)
 
     def batches(self, lake: LakeMetadata, days: Sequence[date]) -> list[list[date]]:
-        """A day each, behind those to make again without what a former server sent on (O11)."""
+        """One day each, after days to make again without a former server's later events (O11)."""
         if not days:
             return []
         earlier = self._day_inputs(lake, self._state(lake), days[:1])[0].outdated
@@ -120,7 +120,7 @@ class TableStage(Stage[TableFigures]):
     def prepared(
         cls, lake: Lake, stages: Sequence[Stage[Any]], days: Sequence[date]
     ) -> Sequence[Stage[Any]]:
-        """The tables with what the days of their source hold for them: two jobs."""
+        """The tables with what their source's days hold for them: two jobs."""
         tables = [stage.table for stage in stages if isinstance(stage, TableStage)]
         if not tables:
             return stages
@@ -170,21 +170,19 @@ class TableStage(Stage[TableFigures]):
     def figures(
         self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]
     ) -> TableFigures:
-        """The days' own reports, and what the table's metadata say."""
+        """The reports of the days, and the table's metadata."""
         state = self._state(known)
         assert state is not None  # its days are made
         identifier = lake.state(self.source, TableName.parse(self.table))
         frames = {day: lake.at(identifier, state.tags[day]) for day in made}
-        return TableFigures(state, {day: of.details for day, of in made.items()}, frames)
+        return TableFigures(state, {day: found.details for day, found in made.items()}, frames)
 
     def summary(
         self, known: LakeMetadata, figures: TableFigures, made: Mapping[date, MadeDay]
     ) -> list[str]:
-        """See :meth:`Stage.summary`."""
         return [_summary(day.details) for day in made.values()]
 
     def findings(self, lake: Lake, figures: TableFigures, table: str) -> dict[date, list[Finding]]:
-        """See :meth:`Stage.findings`."""
         return {day: self._day_findings(figures, day) for day in figures.reports}
 
     def _day_findings(self, figures: TableFigures, day: date) -> list[Finding]:
@@ -207,13 +205,12 @@ class TableStage(Stage[TableFigures]):
         ]
 
     def day_line(self, figures: TableFigures, table: str, day: date) -> str:
-        """See :meth:`Stage.day_line`."""
         return summary_line(figures.reports[day])
 
     def values(
         self, lake: Lake, figures: TableFigures, table: str, days: Sequence[date], seconds: float
     ) -> dict[date, dict[str, Any]]:
-        """See :meth:`Stage.values`; a sample of the rows is a job a day."""
+        """The sample of the rows is one job a day."""
         return {day: self._day_values(lake, figures, day) for day in days}
 
     def _day_values(self, lake: Lake, figures: TableFigures, day: date) -> dict[str, Any]:
@@ -245,7 +242,7 @@ def _summary(report: DayReport) -> str:
 
 
 class _Commits(dict[str, DayCommits]):
-    """The days of the source's stages, each read when it is asked for."""
+    """The days of the source's stages, each read at the first access."""
 
     def __init__(self, lake: LakeMetadata, source: str) -> None:
         super().__init__()

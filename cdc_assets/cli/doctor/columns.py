@@ -10,7 +10,7 @@ from pyiceberg import types as iceberg
 from pyiceberg.table import Table
 
 from cdc_assets.cdc.config import Config, TableConfig
-from cdc_assets.cdc.discovery.columns import types_of_tables
+from cdc_assets.cdc.discovery.columns import table_types
 from cdc_assets.cdc.errors import CdcError
 from cdc_assets.cdc.lake.commits import KEY, REPORT
 from cdc_assets.cdc.lake.metadata import table_state
@@ -31,7 +31,7 @@ def column_types(context: Context) -> Iterator[Finding]:
 def _of_source(check: str, name: str, context: Context) -> Iterator[Finding]:
     config = context.config
     assert config is not None  # without it there is no source to check
-    said, found = types_of_tables(config, name), 0
+    said, found = table_types(config, name), 0
     for table, settings in config.sources[name].tables.items():
         for one in _of_table(check, config, name, table, settings, said.get(table, {})):
             found += 1

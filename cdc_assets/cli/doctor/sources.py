@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.config import Config, KafkaConfig, RegistryConfig, local_path
-from cdc_assets.cdc.discovery.columns import columns_of_tables
+from cdc_assets.cdc.discovery.columns import table_columns
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored, no_day, see_days
 from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, findings_of
 from cdc_assets.orchestration.execution.interrupts import interruptible
@@ -154,7 +154,7 @@ def _columns(check: str, name: str, context: Context) -> Iterator[Finding]:
     config = _config(context)
     adopted = context.adopted.get(name, ())
     tables = {t: s for t, s in config.sources[name].tables.items() if t not in adopted}
-    known, compared = columns_of_tables(config, name), 0
+    known, compared = table_columns(config, name), 0
     for table, settings in tables.items():
         if table not in known:
             continue

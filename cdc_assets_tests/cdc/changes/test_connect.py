@@ -74,7 +74,7 @@ def _source(format: str) -> SourceConfig:
 def test_a_start_is_a_whole_schema(landing: Any) -> None:
     with local_checkpoints() as checkpoints:
         schemas = read_records(landing, _source("debezium"), checkpoints).schemas
-    known = [schemas.texts[found] for found in schemas.of_start.values() if found]
+    known = [schemas.texts[found] for found in schemas.start_ids.values() if found]
     assert len(known) == 3
     assert all(json.loads(text) for text in known)
     assert schemas.no_starts

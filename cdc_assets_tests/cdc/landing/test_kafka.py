@@ -491,7 +491,7 @@ def test_a_kafka_source_is_discovered_from_its_latest_records(
         topic.put([record.value], at(ev.DAY), key=(record.key or b"").decode())
     lake = of(lake_of, name, kafka_source(broker, [name]))
     source = lake.config.source(name)
-    place = landing_place.Place(name, "topics", None, source=source)
+    place = landing_place.Place(name, "topics", None, settings=source)
     found = landing_place.discover(lake.spark, place)
     block = sources_block.proposed(found, place)["sources"][name]
     assert block["format"] == "debezium"
