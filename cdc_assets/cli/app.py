@@ -28,8 +28,7 @@ from cdc_assets.cli.commands.quarantine import quarantine
 from cdc_assets.cli.commands.report import report
 from cdc_assets.cli.commands.run import run
 from cdc_assets.cli.commands.show import show
-from cdc_assets.cli.interrupts import Interrupted
-from cdc_assets.cli.terminal import echo
+from cdc_assets.cli.terminal import Interrupted, echo
 
 # As the help lists them.
 COMMANDS = (

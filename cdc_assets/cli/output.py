@@ -26,7 +26,7 @@ from rich.text import Text
 
 from cdc_assets.cdc.names import printable
 from cdc_assets.cli import imports
-from cdc_assets.cli.interrupts import Interrupted
+from cdc_assets.cli.terminal import Interrupted
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -99,9 +98,10 @@ def make_days(
     """Make days and show the progress; exit 1 where a step failed."""
     from cdc_assets.cdc.java import require_java
     from cdc_assets.cli import output
+    from cdc_assets.orchestration.runs.instance import dagster_home
 
     require_java()
-    home = Path(os.environ.get("DAGSTER_HOME") or Path.cwd()).absolute()
+    home = dagster_home(default=Path.cwd()).absolute()
     log = None if verbose else home / ".dagster" / "spark.log"
     with output.own_stderr(log) as err, output.Progress(LOOKING, err) as shown:
         from cdc_assets.orchestration.execution import progress

@@ -231,16 +231,17 @@ def _read_tables(config: Config, name: str, figures: Figures) -> None:
 
 def _read_records(config: Config, figures: Figures) -> None:
     from cdc_assets.orchestration.runs import recorded_runs
+    from cdc_assets.orchestration.runs.instance import dagster_home, has_instance, open_instance
 
-    home = recorded_runs.dagster_home()
-    if home is None:
+    home = dagster_home().absolute()
+    if not has_instance(home):
         figures.no_records = (
             "There is no dagster.yaml in DAGSTER_HOME, nor beside cdc.yaml. Set DAGSTER_HOME to "
             "the folder that holds it; runs are recorded there from then on."
         )
         return
     try:
-        with recorded_runs.open_records(home) as instance:
+        with open_instance(home) as instance:
             figures.verdicts = recorded_runs.newest_verdicts(
                 instance, config, figures.sources, figures.days
             )

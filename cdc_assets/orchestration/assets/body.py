@@ -24,7 +24,7 @@ from cdc_assets.cdc.spark import is_lost
 from cdc_assets.cdc.stages.contract import MadeDay, MakeOptions, ReadOnce, Stage
 from cdc_assets.orchestration.assets import records
 from cdc_assets.orchestration.assets.as_recorded import step_records
-from cdc_assets.orchestration.assets.keys import key_of
+from cdc_assets.orchestration.assets.keys import asset_key
 from cdc_assets.orchestration.execution import progress
 from cdc_assets.orchestration.execution.failures import failure
 from cdc_assets.orchestration.execution.jobs import ALLOW_LOSS, FORCE
@@ -55,7 +55,7 @@ class Step:
         self.stages = stages
         self.name, self.source, self.config = stages[0].name, stages[0].source, stages[0].config
         self.checks = {table: c for stage in stages for table, c in stage.checks.items()}
-        self.keys = {table: key_of(self.source, table) for table in self.checks}
+        self.keys = {table: asset_key(self.source, table) for table in self.checks}
 
     def run(
         self, context: dg.AssetExecutionContext, spark: SparkResource, days: Sequence[date]

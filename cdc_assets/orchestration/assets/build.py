@@ -23,7 +23,7 @@ from cdc_assets.cdc.stages.tables import TableStage
 from cdc_assets.orchestration import checks
 from cdc_assets.orchestration.assets import partitions
 from cdc_assets.orchestration.assets.body import Step, StepEvent
-from cdc_assets.orchestration.assets.keys import key_of, table_key
+from cdc_assets.orchestration.assets.keys import asset_key, table_key
 from cdc_assets.orchestration.execution.resources import SparkResource
 from cdc_assets.orchestration.metadata import dagster_values
 
@@ -94,7 +94,7 @@ def _step(stages: Sequence[Stage[Any]], specs: Sequence[dg.AssetSpec]) -> dg.Ass
         pool=f"cdc_{step.source}",  # two runs of one source wait for each other
     )
     def made(context: dg.AssetExecutionContext, spark: SparkResource) -> Iterator[StepEvent]:
-        yield from step.run(context, spark, partitions.days_of(context))
+        yield from step.run(context, spark, partitions.partition_days(context))
 
     return made
 
@@ -135,10 +135,10 @@ def _stage_specs(stage: StageOfTables[Any], kinds: Iterable[str] = ()) -> list[d
         parent = _PARENTS[table]
         specs.append(
             _spec(
-                key_of(source, table),
+                asset_key(source, table),
                 stage.config,
                 _DESCRIPTIONS[table],
-                deps=[key_of(source, parent)] if parent else [],
+                deps=[asset_key(source, parent)] if parent else [],
                 kinds=kinds,
                 metadata=dagster_values(shown),
             )
@@ -155,7 +155,7 @@ def _table_spec(stage: TableStage) -> dg.AssetSpec:
         stage.config,
         f"{settings.description}\n\n{row}" if settings.description else row,
         # `control` and `quarantine`, which are read as well, are made in the same step.
-        deps=[key_of(source, "changes"), _day_before(key)],
+        deps=[asset_key(source, "changes"), _day_before(key)],
         owners=settings.owners,
         tags=settings.tags,
         metadata={"dagster/table_name": f"lake.{source}.{table}"},

@@ -36,7 +36,7 @@ def table_key(name: str, table: str) -> dg.AssetKey:
     return dg.AssetKey([name, schema, _BEFORE_CHECK.sub(_code("_"), _coded(parts.table))])
 
 
-def key_of(name: str, stage: str) -> dg.AssetKey:
+def asset_key(name: str, stage: str) -> dg.AssetKey:
     """The asset of a stage or of a table."""
     return dg.AssetKey([name, stage]) if stage in STAGES else table_key(name, stage)
 

@@ -16,7 +16,7 @@ def daily(config: Config) -> dg.DailyPartitionsDefinition:
     )
 
 
-def days_of(context: dg.AssetExecutionContext) -> list[date]:
+def partition_days(context: dg.AssetExecutionContext) -> list[date]:
     """The days of a run in order; a range has several.
 
     Raises:

@@ -121,14 +121,14 @@ def newest_evaluations(
     instance: dg.DagsterInstance, keys: Sequence[dg.AssetCheckKey], day: date
 ) -> dict[dg.AssetCheckKey, dg.AssetCheckEvaluation]:
     """The newest evaluation of each of these checks on a day, of those that have one."""
-    storage, of_day = instance.event_log_storage, PartitionKeyFilter(key=day.isoformat())
+    storage, partition = instance.event_log_storage, PartitionKeyFilter(key=day.isoformat())
     found = {}
-    for key, record in storage.get_latest_asset_check_execution_by_key(keys, of_day).items():
+    for key, record in storage.get_latest_asset_check_execution_by_key(keys, partition).items():
         ended = [record]
         if record.status not in _ENDED:  # a run is at it, such as this one
             ended = list(
                 storage.get_asset_check_execution_history(
-                    key, limit=1, status=_ENDED, partition_filter=of_day
+                    key, limit=1, status=_ENDED, partition_filter=partition
                 )
             )
         event = ended[0].event.dagster_event if ended and ended[0].event else None

@@ -33,10 +33,10 @@ from cdc_assets.orchestration.automation.event_feed import (
     Event,
     Position,
     RunEnded,
-    days_of,
     events_since,
+    partition_range,
 )
-from cdc_assets.orchestration.automation.senders import Channel, Message, SendError, channels_of
+from cdc_assets.orchestration.automation.senders import Channel, Message, SendError, build_channels
 from cdc_assets.orchestration.execution.jobs import daily
 
 EVERY_SECONDS = 60
@@ -118,7 +118,7 @@ class State:
 # --- from events to alerts
 
 
-def alerts_of(
+def build_alerts(
     config: Config, instance: dg.DagsterInstance, state: State, events: Iterable[Event]
 ) -> tuple[list[Alert], dict[str, OpenProblem]]:
     """The alerts of some events, and the problems that are open after them."""
@@ -126,9 +126,9 @@ def alerts_of(
     alerts: list[Alert] = []
     for event in events:
         if isinstance(event, CheckEvaluated):
-            alerts += builder.of_check(event, problems)
+            alerts += builder.check_alerts(event, problems)
         else:
-            alerts += builder.of_run(event, problems)
+            alerts += builder.run_alerts(event, problems)
     newest = sorted(problems.items(), key=lambda item: item[1].since)[-_MAX_OPEN:]
     return alerts, dict(newest)
 
@@ -145,7 +145,7 @@ class _AlertBuilder:
         }
         self.expected = {check.name: check.description for check in _all_checks()}
 
-    def of_check(self, event: CheckEvaluated, problems: dict[str, OpenProblem]) -> list[Alert]:
+    def check_alerts(self, event: CheckEvaluated, problems: dict[str, OpenProblem]) -> list[Alert]:
         found = event.evaluation
         if found.asset_key.path[0] not in self.config.sources:
             return []
@@ -159,7 +159,7 @@ class _AlertBuilder:
         since = problems.pop(key).since if not is_problem else event.at
         if is_problem:
             problems[key] = OpenProblem(since, event.run_id)
-        of_day = f" on {found.partition}" if found.partition else ""
+        on_day = f" on {found.partition}" if found.partition else ""
         source, what = found.asset_key.path[0], self._what(found)
         level = "" if found.passed else f" ({found.severity.value})"
         kind: Any = _KINDS.get(found.check_name, "check failed") if is_problem else "resolved"
@@ -167,9 +167,9 @@ class _AlertBuilder:
             self._alert(
                 key,
                 kind=kind,
-                title=f"{source}: {what}{of_day}{level}"
+                title=f"{source}: {what}{on_day}{level}"
                 if is_problem
-                else f"{source}: resolved: {found.check_name} of {asset}{of_day}",
+                else f"{source}: resolved: {found.check_name} of {asset}{on_day}",
                 sources=(source,),
                 table=self.tables.get(asset),
                 asset=asset,
@@ -190,7 +190,7 @@ class _AlertBuilder:
         kind = _KINDS.get(found.check_name)
         return kind or f"{found.check_name} of {found.asset_key.to_user_string()} failed"
 
-    def of_run(self, event: RunEnded, problems: dict[str, OpenProblem]) -> list[Alert]:
+    def run_alerts(self, event: RunEnded, problems: dict[str, OpenProblem]) -> list[Alert]:
         run = event.run
         keys = {_run_key(run, source): source for source in self._sources(event)}
         if event.failed:
@@ -248,7 +248,7 @@ class _AlertBuilder:
         failed = self.instance.get_run_by_id(problem.run_id) if problem.run_id else None
         if failed is None or not source:
             return True
-        days, failed_days = event.days, days_of(failed)
+        days, failed_days = event.days, partition_range(failed)
         if days and failed_days and not days[0] <= failed_days[1] <= days[1]:
             return False
         return self._assets(failed, source) <= self._assets(event.run, source)
@@ -264,10 +264,10 @@ class _AlertBuilder:
         One empty text for the job `maintenance`, none for the runs of other projects.
         """
         run, names = event.run, self.config.sources
-        if _is_of_assets(run):
+        if _makes_assets(run):
             chosen = {key.path[0] for key in run.asset_selection or ()} or set(names)
             known = [name for name in names if name in chosen]
-            failed = [n for n in known if any(_is_step_of(step, n) for step in event.reasons)]
+            failed = [n for n in known if any(_is_source_step(step, n) for step in event.reasons)]
             return failed or known
         return [""] if run.job_name == "maintenance" else []
 
@@ -294,7 +294,7 @@ def _all_checks() -> list[Check]:
     return [*checks.DAY_CHECKS, health.FRESH, health.ALIVE, health.MADE]
 
 
-def _is_of_assets(run: dg.DagsterRun) -> bool:
+def _makes_assets(run: dg.DagsterRun) -> bool:
     return bool(run.asset_selection) or run.job_name == daily.name
 
 
@@ -302,7 +302,7 @@ def _run_key(run: dg.DagsterRun, source: str) -> str:
     return f"run {source or run.job_name}"
 
 
-def _is_step_of(step: str, source: str) -> bool:
+def _is_source_step(step: str, source: str) -> bool:
     return step in {f"{source}__{stage}" for stage in ("landing", "changes", "tables", "lag")}
 
 
@@ -334,7 +334,7 @@ def build_alerts_sensor(config: Config) -> dg.SensorDefinition | None:
     Raises:
         ConfigError: a channel's package is not installed.
     """
-    channels = channels_of(config)
+    channels = build_channels(config)
     if not channels:
         return None
 
@@ -380,7 +380,7 @@ def _tick(
         events, position = read[state.position]
         if state.is_new:
             events = [*already, *events]
-        alerts, problems = alerts_of(config, context.instance, state, events)
+        alerts, problems = build_alerts(config, context.instance, state, events)
         after = State(position, problems, is_new=False)
         alerts = [alert for alert in alerts if channel.accepts(alert.sources, alert.table)]
         if not alerts:

@@ -79,13 +79,13 @@ class RunEnded:
     @property
     def days(self) -> tuple[date, date] | None:
         """The first and the last day that the run was asked for."""
-        return days_of(self.run)
+        return partition_range(self.run)
 
 
 Event = CheckEvaluated | RunEnded
 
 
-def days_of(run: dg.DagsterRun) -> tuple[date, date] | None:
+def partition_range(run: dg.DagsterRun) -> tuple[date, date] | None:
     """The first and the last day of a run; None for a run without partitions."""
     one = run.tags.get("dagster/partition")
     first, last = run.tags.get(RANGE_START, one), run.tags.get(RANGE_END, one)
@@ -124,7 +124,7 @@ def events_since(instance: dg.DagsterInstance, position: Position) -> tuple[list
             left -= len(events.records)
             if left <= 0:
                 return _in_order(found), replace(position, of_run=events.cursor)
-            found += _end_of(instance, run, record.timestamp)
+            found += _run_end(instance, run, record.timestamp)
         position = replace(position, run=record.storage_id, of_run=None)
     return _in_order(found), position
 
@@ -159,7 +159,7 @@ def _evaluated(record: dg.EventLogRecord) -> CheckEvaluated:
     return CheckEvaluated(entry.timestamp, data, entry.run_id or None)
 
 
-def _end_of(instance: dg.DagsterInstance, run: dg.DagsterRun, at: float) -> list[Event]:
+def _run_end(instance: dg.DagsterInstance, run: dg.DagsterRun, at: float) -> list[Event]:
     if run.status == dg.DagsterRunStatus.SUCCESS:
         return [RunEnded(at, run)]
     if run.status != dg.DagsterRunStatus.FAILURE:

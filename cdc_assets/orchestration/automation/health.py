@@ -54,7 +54,7 @@ _VERDICT = {True: "passes", False: "fails"}
 _NEWER_DATA, _SAME_DATA = timedelta(hours=1), timedelta(hours=24)
 
 
-def checks_of(config: Config, name: str) -> list[Check]:
+def health_checks(config: Config, name: str) -> list[Check]:
     """The health checks of a source; they are on its `changes`.
 
     `fresh` and `source_alive_now` where it is configured for them.
@@ -71,7 +71,7 @@ def checks_of(config: Config, name: str) -> list[Check]:
     return [*checks, *([ALIVE] if source.max_silence_minutes is not None else []), MADE]
 
 
-def findings_of(config: Config, name: str, now: datetime | None = None) -> list[Finding]:
+def health_findings(config: Config, name: str, now: datetime | None = None) -> list[Finding]:
     """Evaluate the health checks of a source.
 
     Raises:
@@ -83,7 +83,7 @@ def findings_of(config: Config, name: str, now: datetime | None = None) -> list[
         FRESH.name: timedelta(hours=source.fresh_within_hours or 0),
         ALIVE.name: timedelta(minutes=source.max_silence_minutes or 0),
     }
-    asked = [check.name for check in checks_of(config, name) if check.name in limits]
+    asked = [check.name for check in health_checks(config, name) if check.name in limits]
     newest = newest_data(config, name) if asked else None
     of_age = [_finding(config, of, newest, limits[of], now) for of in asked if newest is not None]
     return [*of_age, _made_finding(config, name, now)]
@@ -166,7 +166,7 @@ def _span(span: timedelta) -> str:
 
 def build_health_checks(config: Config) -> list[dg.AssetChecksDefinition]:
     """The checks that runs evaluate; they can also be run alone."""
-    return [_checks(config, name) for name in config.sources if checks_of(config, name)]
+    return [_checks(config, name) for name in config.sources if health_checks(config, name)]
 
 
 def _checks(config: Config, name: str) -> dg.AssetChecksDefinition:
@@ -174,13 +174,13 @@ def _checks(config: Config, name: str) -> dg.AssetChecksDefinition:
 
     # Not part of the asset: there each evaluation would belong to a partition.
     @dg.multi_asset_check(
-        name=f"{name}__health", specs=specs(key, checks_of(config, name)), can_subset=True
+        name=f"{name}__health", specs=specs(key, health_checks(config, name)), can_subset=True
     )
     def body(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        severities = {check.name: check.severity for check in checks_of(config, name)}
+        severities = {check.name: check.severity for check in health_checks(config, name)}
         chosen = {check.name for check in context.selected_asset_check_keys}
         try:
-            findings = findings_of(config, name)
+            findings = health_findings(config, name)
         except CdcError as error:
             # The days are made; only the checks fail.
             text = f"can't be evaluated: {error}"
@@ -205,7 +205,7 @@ def _key(name: str) -> dg.AssetKey:
 
 def build_health_sensor(config: Config) -> dg.SensorDefinition | None:
     """The sensor `health`, which is on from the start; None where no source has a health check."""
-    names = [name for name in config.sources if checks_of(config, name)]
+    names = [name for name in config.sources if health_checks(config, name)]
     if not names:
         return None
 
@@ -228,7 +228,7 @@ def _tick(
     faults, messages = [], []
     for name in names:
         try:
-            findings = findings_of(config, name)
+            findings = health_findings(config, name)
         except MissingTableError:
             messages.append(f"{name}: nothing has landed yet")
             continue
@@ -236,7 +236,7 @@ def _tick(
             faults.append(f"{name}: {error}")
             continue
         for finding in findings:
-            found = evaluation(finding, _key(name), checks_of(config, name))
+            found = evaluation(finding, _key(name), health_checks(config, name))
             if is_worth_recording(context.instance, found):
                 context.instance.report_runless_asset_event(found)
             messages.append(

@@ -17,7 +17,7 @@ from cdc_assets.cdc.lake.errors import one_line
 from cdc_assets.cdc.lake.maintenance import Figures
 from cdc_assets.cdc.places import OWN_ASSETS
 from cdc_assets.orchestration.assets.keys import STAGES, table_key
-from cdc_assets.orchestration.automation.schedules import cron_of, status
+from cdc_assets.orchestration.automation.schedules import cron_setting, status
 from cdc_assets.orchestration.execution import progress
 from cdc_assets.orchestration.execution.failures import failure
 from cdc_assets.orchestration.execution.resources import SparkResource
@@ -59,7 +59,7 @@ def maintenance_schedule(config: Config, job: dg.JobDefinition) -> dg.ScheduleDe
         ConfigError: `maintenance.cron` is not a cron expression.
     """
     cron = config.maintenance.cron
-    with cron_of("maintenance.cron", cron):
+    with cron_setting("maintenance.cron", cron):
         return dg.ScheduleDefinition(
             name="maintenance_schedule",
             job=job,

@@ -30,7 +30,7 @@ def build_schedules(config: Config) -> list[dg.ScheduleDefinition]:
     """
     found = [_daily(config)]
     if config.automation.open_day:
-        with cron_of("automation.open_day", config.automation.open_day):
+        with cron_setting("automation.open_day", config.automation.open_day):
             found.append(_open_day(config, config.automation.open_day))
     return found
 
@@ -41,7 +41,7 @@ def status(is_on: bool) -> dg.DefaultScheduleStatus:
 
 
 @contextmanager
-def cron_of(path: str, cron: str | None) -> Iterator[None]:
+def cron_setting(path: str, cron: str | None) -> Iterator[None]:
     """Name the setting in the error that Dagster raises for an invalid cron expression."""
     try:
         yield

@@ -107,7 +107,7 @@ class Channel:
         attempts(self.post, message)
 
 
-def channels_of(config: Config) -> list[Channel]:
+def build_channels(config: Config) -> list[Channel]:
     """The channels that a configuration names; each owner that is an e-mail address is one.
 
     Raises:
