@@ -105,30 +105,28 @@ def run_days(
         **({ALLOW_LOSS: "true"} if allow_loss else {}),
         **({FORCE: "true"} if force else {}),
     }
-    settings = {"spark": {"config": {"spark_config": dict(spark or {})}}}
-    run_config = {"resources": settings} if spark else {}
-    began, outcome = time.monotonic(), Outcome()
+    began = time.monotonic()
+    outcome = _outcome(selection, tags, spark or {})
+    outcome.new_tables = adopted_since(config, sources)
+    outcome.seconds = round(time.monotonic() - began, 1)
+    return outcome
+
+
+def _outcome(
+    selection: Sequence[dg.AssetKey], tags: Mapping[str, str], spark: Mapping[str, str]
+) -> Outcome:
+    settings = {"resources": {"spark": {"config": {"spark_config": dict(spark)}}}}
     with run_instance() as instance:
         try:
-            result = interruptible(
-                _execute,
-                instance,
-                run_config=run_config,
-                tags=tags,
-                selection=selection,
-            )
+            run = interruptible(_execute, instance, settings if spark else {}, tags, selection)
         except KeyboardInterrupt:
             progress.mute()
             _cancel(instance, tags[PROCESS])
             raise
-        outcome.run_ids.append(result.run_id)
-        outcome.ok = result.success
-        outcome.failures = [
-            f"{e.step_key}: {failure_reason(e)}" for e in result.all_events if e.is_step_failure
+        failures = [
+            f"{e.step_key}: {failure_reason(e)}" for e in run.all_events if e.is_step_failure
         ]
-    outcome.new_tables = adopted_since(config, sources)
-    outcome.seconds = round(time.monotonic() - began, 1)
-    return outcome
+        return Outcome(run.success, run_ids=[run.run_id], failures=failures)
 
 
 def adopted_since(config: Config, sources: Sequence[str]) -> list[str]:
