@@ -1,4 +1,4 @@
-"""The daily schedule, and the schedule of the open day."""
+"""The daily schedule and the schedule of the open day."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cdc_assets.orchestration.execution.jobs import (
 
 
 def build_schedules(config: Config) -> list[dg.ScheduleDefinition]:
-    """The daily schedule and, where `automation.open_day` is set, the schedule of the open day.
+    """The daily schedule and, if `automation.open_day` is set, the schedule of the open day.
 
     Raises:
         ConfigError: `automation.open_day` is not a cron expression.
@@ -36,7 +36,7 @@ def build_schedules(config: Config) -> list[dg.ScheduleDefinition]:
 
 
 def status(is_on: bool) -> dg.DefaultScheduleStatus:
-    """The default status of a schedule, until somebody switches it."""
+    """The default status of a schedule."""
     return dg.DefaultScheduleStatus.RUNNING if is_on else dg.DefaultScheduleStatus.STOPPED
 
 
@@ -79,9 +79,9 @@ def _daily(config: Config) -> dg.ScheduleDefinition:
             return dg.SkipReason(f"{ended} is before start_date {config.start_date}")
         try:
             requests = [
-                _catch_up_request(name, ended, run)
-                for name in config.sources
-                for run in catch_up_runs(config, name, ended)
+                _catch_up_request(source, ended, run)
+                for source in config.sources
+                for run in catch_up_runs(config, source, ended)
             ]
         except CdcError as error:
             raise failure(str(error), error, config) from None
@@ -90,14 +90,14 @@ def _daily(config: Config) -> dg.ScheduleDefinition:
     return schedule
 
 
-def _catch_up_request(name: str, ended: date, run: CatchUp) -> dg.RunRequest:
-    # The night is in the key: a tick that is evaluated twice requests one run, and the night after
+def _catch_up_request(source: str, ended: date, run: CatchUp) -> dg.RunRequest:
+    # With the night in the key a tick that is evaluated twice requests one run, and the night after
     # a failure requests the same days again.
-    run_key = f"{ended} {name}" + (f" behind from {run.first}" if run.is_behind else "")
+    run_key = f"{ended} {source}" + (f" behind from {run.first}" if run.is_behind else "")
     return dg.RunRequest(
         run_key=run_key,
         asset_selection=list(run.assets),
-        tags={RANGE_START: str(run.first), RANGE_END: str(run.last), SOURCE: name},
+        tags={RANGE_START: str(run.first), RANGE_END: str(run.last), SOURCE: source},
     )
 
 
