@@ -1,4 +1,4 @@
-"""Checks of the machine: Python, packages, Java, Spark's jars, and the Dagster instance."""
+"""Checks of the machine: Python, packages, Java, jars and the Dagster instance."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def packages(context: Context) -> Iterator[Finding]:
 
 
 def java(context: Context) -> Iterator[Finding]:
-    """Java is new enough and complete; whether Spark's class archive exists."""
+    """Java is new enough and complete; the class archive exists."""
     try:
         found_java = require_java()
         yield Finding("java", Status.ok, str(found_java))
@@ -86,7 +86,7 @@ def _output(*command: str) -> str:
 
 
 def jars(context: Context) -> Iterator[Finding]:
-    """Spark has its jars, unchanged, or can download them."""
+    """Spark has its jars, unmodified, or can download them."""
     folder = os.environ.get("CDC_SPARK_JARS")
     names = [f"{artifact_of(p)}.jar" for p in PACKAGES]
     if folder:
@@ -117,7 +117,7 @@ def jars(context: Context) -> Iterator[Finding]:
 
 
 def dagster(context: Context) -> Iterator[Finding]:
-    """The Dagster instance can be opened and its daemon runs."""
+    """The Dagster instance opens and its daemon runs."""
     home = os.environ.get(HOME)
     folder = dagster_home(config_path(context.config_file).parent)
     if home and not (folder.is_absolute() and folder.is_dir()):
