@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cdc_assets.cdc.java import STARTING_SPARK
-from cdc_assets.cli.options import ConfigFile, Form, Format, Source, Verbose, load
+from cdc_assets.cli.options import ConfigFile, Form, Format, Source, Verbose, load, selected_sources
 from cdc_assets.cli.terminal import echo
 
 
@@ -33,9 +33,7 @@ def maintain(
     failures: list[str] = []
     with quiet(verbose, "reading cdc.yaml") as (activity, log):
         log.config = config = load(config_file)
-        names = [source] if source else list(config.sources)
-        for name in names:
-            config.source(name)
+        sources = selected_sources(config, source)
         activity.say(STARTING_SPARK)
         from cdc_assets.cdc.lake.catalog import Lake
         from cdc_assets.cdc.lake.errors import one_line
@@ -46,7 +44,7 @@ def maintain(
         spark = interruptible(build_session, config)
         try:
             lake = Lake(spark, config)
-            for name in names:
+            for name in sources:
                 for table in interruptible(tables_of, lake, name):
                     activity.say(f"maintaining {name}.{table}")
                     try:

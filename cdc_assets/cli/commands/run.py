@@ -1,4 +1,4 @@
-"""`cdc-assets run`: days of some assets, in this process."""
+"""`cdc-assets run`: days of assets, in this process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 LOOKING = "looking which days are up to date"
-_LISTED = 5  # names of new tables in the output
+_LISTED = 5  # new tables in the output
 
 
 def run(
@@ -95,7 +95,7 @@ def make_days(
     force: bool = False,
     spark: Mapping[str, str] | None = None,
 ) -> None:
-    """Make days and show the progress; exit 1 where a step failed."""
+    """Make days and show the progress; exit 1 if a step failed."""
     from cdc_assets.cdc.java import require_java
     from cdc_assets.cli import output
     from cdc_assets.orchestration.runs.instance import dagster_home
