@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from cdc_assets.orchestration.execution.progress import Step
 
-FORMATS = ("table", "json", "csv")
 _CELL = 40  # characters of a value in a table
 _SAY_SECONDS = 30  # between two lines of a step's progress without a terminal
 
@@ -52,7 +51,7 @@ def print_rows(
     whole: Sequence[str] = (),
     raw: bool = False,
 ) -> int:
-    """Print rows in a format of `FORMATS`; returns their number. See :func:`print_table`.
+    """Print rows as `form`, table, json or csv; returns their number. See :func:`print_table`.
 
     In CSV, texts that a spreadsheet would run as formulas get an apostrophe in front unless `raw`,
     and a terminal gets only printable characters.

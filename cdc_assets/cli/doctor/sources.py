@@ -81,12 +81,8 @@ def _files(check: str, source: str, context: Context) -> Iterator[Finding]:
     found = f"{folder}: {len(usable)} days, the newest {newest}"
     if early := sum(day < config.start_date for day in days):
         found += f"; {early} before start_date are ignored"
-    unknown = [
-        p.name
-        for p in days[newest].iterdir()
-        if not is_ignored(p.name) and not p.name.endswith(LANDED)
-    ]
-    if unknown:
+    names = [p.name for p in days[newest].iterdir() if not is_ignored(p.name)]
+    if unknown := [name for name in names if not name.endswith(LANDED)]:
         expected = ", ".join("*" + ending for ending in LANDED)
         remedy = f"expected {expected}; rename it, or let its name start with _"
         yield Finding(check, Status.problem, f"{found}, which holds {unknown[0]}", remedy)

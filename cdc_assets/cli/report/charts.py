@@ -177,9 +177,7 @@ def _changes_panel(figures: Figures) -> Panel:
         ops[change.what] += change.records
     if ops:
         says += f" By op: {', '.join(f'{op} {n:,}' for op, n in _by_count(ops))}."
-    return _counts_panel(
-        figures, "changes", "Changes by op and day", says, figures.changes, _OPS, long=False
-    )
+    return _counts_panel(figures, "changes", "Changes by op and day", says, figures.changes, _OPS)
 
 
 def _quarantine_panel(figures: Figures) -> Panel:
@@ -191,9 +189,10 @@ def _quarantine_panel(figures: Figures) -> Panel:
         reason, records = _by_count(reasons)[0]
         says += f" The most frequent reason is {printable(reason)}: {records:,}."
     labels = {reason: "" for reason, _ in _by_count(reasons)}
-    return _counts_panel(
+    panel = _counts_panel(
         figures, "quarantine", "Quarantine by reason and day", says, figures.quarantine, labels
     )
+    return {**panel, "long": True}
 
 
 def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -215,13 +214,12 @@ def _counts_panel(
     says: str,
     counts: Sequence[Count],
     labels: Mapping[str, str],
-    long: bool = True,
 ) -> Panel:
     found = {count.what for count in counts}
     kinds = [*(k for k in labels if k in found), *sorted(found - set(labels))]
     shown = [f"{printable(k)} {labels.get(k, '')}".strip() for k in kinds]
     panel = _panel(figures, name, title, says, [{"label": s, "unit": "records"} for s in shown])
-    panel |= {"bars": True, "long": long, "empty": "" if counts else says}
+    panel |= {"bars": True, "empty": "" if counts else says}
     sums: dict[str, dict[Any, list[int]]] = {}
     for count in counts:
         day_counts = sums.setdefault(count.table, {}).setdefault(count.day, [0] * len(kinds))

@@ -137,7 +137,7 @@ def gather(
         end=config.end_of(days[-1]),
         open_days=[day for day in days if config.is_open(day)],
         notes=notes,
-        lag_slo_ms={name: config.sources[name].lag_slo_ms for name in sources},
+        lag_slo_ms={source: config.sources[source].lag_slo_ms for source in sources},
     )
     for made_source in sources:
         _read_source(config, made_source, figures, say)

@@ -56,6 +56,7 @@ class Step:
         self.name, self.source, self.config = stages[0].name, stages[0].source, stages[0].config
         self.checks = {table: c for stage in stages for table, c in stage.checks.items()}
         self.keys = {table: asset_key(self.source, table) for table in self.checks}
+        self._checks = {self.keys[table]: checks for table, checks in self.checks.items()}
 
     def run(
         self, context: dg.AssetExecutionContext, spark: SparkResource, days: Sequence[date]
@@ -66,7 +67,6 @@ class Step:
         """
         records.leave_out_missing_checks(context)
         keys = {t: k for t, k in self.keys.items() if k in context.selected_asset_keys}
-        tables = {key: table for table, key in keys.items()}
         stages = [stage for stage in self.stages if not keys.keys().isdisjoint(stage.checks)]
         if (before := self._as_recorded(context, spark, stages, keys, days)) is not None:
             yield from before
@@ -87,7 +87,7 @@ class Step:
                 futures = [pool.submit(make, stage) for stage in prepared]
                 for _ in futures:
                     for record in iter(done.get, None):
-                        yield from record.events(context, self.checks[tables[record.key]])
+                        yield from record.events(context, self._checks[record.key])
                 ends = [future.result() for future in futures]
             except BaseException:
                 spark.cancel()  # the run was stopped; the pool waits for its threads
@@ -119,10 +119,7 @@ class Step:
             else f"{len(stages)} up to date"
         )
         progress.notify(progress.Step(self.source, self.name, span(days), text, seconds))
-        tables = {key: table for table, key in keys.items()}
-        events = (
-            e for record in found for e in record.events(context, self.checks[tables[record.key]])
-        )
+        events = (e for record in found for e in record.events(context, self._checks[record.key]))
         return chain(events, map(records.result, keys.values()))
 
     @contextmanager

@@ -103,13 +103,8 @@ def _op(source: str) -> dg.OpDefinition:
                 context.log_event(dg.AssetObservation(key, metadata=_metadata(figures)))
         context.add_output_metadata(_totals(done))
         if failures:
-            raise failure(
-                "\n".join(one_line(error, config) for error in failures),
-                failures[0],
-                config,
-                _totals(done),
-                allow_retries=False,
-            ) from None
+            text = "\n".join(one_line(error, config) for error in failures)
+            raise failure(text, failures[0], config, _totals(done), allow_retries=False) from None
 
     return op
 
