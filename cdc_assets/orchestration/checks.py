@@ -46,7 +46,7 @@ def evaluation(
         check_name=finding.name,
         passed=finding.passed,
         metadata=dagster_values(finding.values),
-        severity=dagster_severity(finding.severity or default),
+        severity=dg.AssetCheckSeverity[(finding.severity or default).name],
         description=finding.description,
         partition=day.isoformat() if day else None,
     )
@@ -61,8 +61,3 @@ def recorded_finding(evaluation: dg.AssetCheckEvaluation) -> Finding:
         Severity[evaluation.severity.name],
         evaluation.description,
     )
-
-
-def dagster_severity(severity: Severity) -> dg.AssetCheckSeverity:
-    """Dagster's severity."""
-    return dg.AssetCheckSeverity[severity.name]

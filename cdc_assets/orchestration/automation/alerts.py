@@ -25,7 +25,7 @@ import dagster as dg
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import Check
 from cdc_assets.orchestration import checks
-from cdc_assets.orchestration.assets.keys import asset_keys, table_key
+from cdc_assets.orchestration.assets.keys import asset_key, asset_keys, table_key
 from cdc_assets.orchestration.automation import health
 from cdc_assets.orchestration.automation.event_feed import (
     CheckEvaluated,
@@ -425,7 +425,7 @@ def _health_events(config: Config, instance: dg.DagsterInstance) -> list[Event]:
     found: list[Event] = []
     for source in config.sources:
         for check in health.NAMES:
-            record = health.last_recorded(instance, dg.AssetKey([source, "changes"]), check)
+            record = health.last_recorded(instance, asset_key(source, "changes"), check)
             if record is not None and record.event and record.evaluation:
                 found.append(CheckEvaluated(record.event.timestamp, record.evaluation))
     return found

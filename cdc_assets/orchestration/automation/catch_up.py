@@ -17,7 +17,7 @@ from cdc_assets.cdc.stages.contract import Stage
 from cdc_assets.cdc.stages.lag import LagStage
 from cdc_assets.cdc.stages.landing import LandingStage
 from cdc_assets.cdc.stages.tables import TableStage
-from cdc_assets.orchestration.assets.keys import STAGES, table_key
+from cdc_assets.orchestration.assets.keys import STAGES, asset_key
 
 _DAY = timedelta(days=1)
 
@@ -54,15 +54,14 @@ def catch_up_runs(config: Config, source: str, ended: date) -> list[CatchUp]:
     runs = []
     if stages or together:
         first = min([newest, *together.values()])
-        assets = [dg.AssetKey([source, stage]) for stage in STAGES] if stages else []
-        assets += [table_key(source, table) for table in together]
-        runs.append(CatchUp(first, min(first + span - _DAY, ended), tuple(assets)))
+        assets = tuple(asset_key(source, t) for t in (*(STAGES if stages else ()), *together))
+        runs.append(CatchUp(first, min(first + span - _DAY, ended), assets))
     behind: dict[date, list[str]] = defaultdict(list)
     for table, day in tables.items():
         if table not in together:
             behind[day].append(table)
     for first, late_tables in sorted(behind.items()):
-        keys = tuple(table_key(source, table) for table in late_tables)
+        keys = tuple(asset_key(source, table) for table in late_tables)
         runs.append(CatchUp(first, first + span - _DAY, keys, is_behind=True))
     return runs
 

@@ -21,7 +21,8 @@ from cdc_assets.cdc.lake.pyiceberg_catalog import catalog_properties, open_table
 from cdc_assets.cdc.lake.tables import own_table
 from cdc_assets.cdc.redaction import without_secrets
 from cdc_assets.cdc.stages.changes import ChangesStage
-from cdc_assets.orchestration.checks import dagster_severity, evaluation, specs
+from cdc_assets.orchestration.assets.keys import asset_key
+from cdc_assets.orchestration.checks import evaluation, specs
 from cdc_assets.orchestration.internals import (
     COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES as COMPLETED,
 )
@@ -29,7 +30,6 @@ from cdc_assets.orchestration.internals import (
     AssetCheckExecutionRecord,
     AssetCheckExecutionRecordStatus,
 )
-from cdc_assets.orchestration.metadata import dagster_values
 
 FRESH = Check(
     "fresh", "The source's newest data is not older than fresh_within_hours.", Severity.WARN
@@ -168,14 +168,14 @@ def build_health_checks(config: Config) -> list[dg.AssetChecksDefinition]:
 
 
 def _checks(config: Config, source: str) -> dg.AssetChecksDefinition:
-    key = _changes_key(source)
+    key = asset_key(source, "changes")
 
     # Not a check of the asset's step, where each evaluation would have a partition.
     @dg.multi_asset_check(
         name=f"{source}__health", specs=specs(key, health_checks(config, source)), can_subset=True
     )
     def body(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        severities = {check.name: check.severity for check in health_checks(config, source)}
+        checks = health_checks(config, source)
         chosen = {check.name for check in context.selected_asset_check_keys}
         try:
             findings = health_findings(config, source)
@@ -185,20 +185,17 @@ def _checks(config: Config, source: str) -> dg.AssetChecksDefinition:
             findings = [Finding(check, False, description=text) for check in NAMES]
         for finding in findings:
             if finding.name in chosen:
+                found = evaluation(finding, key, checks)
                 yield dg.AssetCheckResult(
                     asset_key=key,
-                    check_name=finding.name,
-                    passed=finding.passed,
-                    metadata=dagster_values(finding.values),
-                    severity=dagster_severity(severities[finding.name]),
-                    description=finding.description,
+                    check_name=found.check_name,
+                    passed=found.passed,
+                    metadata=found.metadata,
+                    severity=found.severity,
+                    description=found.description,
                 )
 
     return body
-
-
-def _changes_key(source: str) -> dg.AssetKey:
-    return dg.AssetKey([source, "changes"])
 
 
 def build_health_sensor(config: Config) -> dg.SensorDefinition | None:
@@ -234,7 +231,7 @@ def _tick(
             faults.append(f"{source}: {error}")
             continue
         for finding in findings:
-            found = evaluation(finding, _changes_key(source), health_checks(config, source))
+            found = evaluation(finding, asset_key(source, "changes"), health_checks(config, source))
             if is_worth_recording(context.instance, found):
                 context.instance.report_runless_asset_event(found)
             messages.append(

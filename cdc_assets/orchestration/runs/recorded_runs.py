@@ -12,7 +12,7 @@ import dagster as dg
 from cdc_assets.cdc import markdown
 from cdc_assets.cdc.config import Config
 from cdc_assets.orchestration.assets.build import build_assets
-from cdc_assets.orchestration.assets.keys import PARSED, STAGES, asset_keys, table_key
+from cdc_assets.orchestration.assets.keys import PARSED, STAGES, asset_key, asset_keys, table_key
 from cdc_assets.orchestration.assets.records import newest_evaluations
 
 _TIMED = [stage for stage in STAGES if stage == "changes" or stage not in PARSED]
@@ -93,7 +93,7 @@ def stage_seconds(
     """
     partitions = [day.isoformat() for day in sorted(days)]
     found: dict[tuple[str, date], float] = {}
-    for key in [dg.AssetKey([source, stage]) for source in sources for stage in _TIMED]:
+    for key in [asset_key(source, stage) for source in sources for stage in _TIMED]:
         wanted = dg.AssetRecordsFilter(key, asset_partitions=partitions)
         cursor, has_more = None, True
         while has_more:  # newest first
