@@ -1,4 +1,4 @@
-"""All definitions of a configuration, as Dagster loads them."""
+"""The definitions that Dagster loads."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from cdc_assets.orchestration.execution.resources import SparkResource
 
 
 def build_definitions(config: Config) -> dg.Definitions:
-    """Assets, job, schedules and sensors of a configuration.
+    """Assets, checks, jobs, schedules and sensors of a configuration.
 
-    Steps run in threads of the run's process and share its Spark session; Dagster's default
-    executor would start a JVM a step.
+    Steps share the Spark session of their run; Dagster's default executor starts a JVM per step.
     """
     maintenance = maintenance_job(config)
     return dg.Definitions(
-        assets=[asset for name in config.sources for asset in build_assets(name, config)],
+        assets=[asset for source in config.sources for asset in build_assets(source, config)],
         asset_checks=build_health_checks(config),
         jobs=[daily, maintenance],
         schedules=[*build_schedules(config), maintenance_schedule(config, maintenance)],

@@ -1,7 +1,7 @@
-"""Makes the class data archive of this environment: ``python -m cdc_assets.warm``.
+"""Makes Java's class data archive of this environment: ``python -m cdc_assets.warm``.
 
-A few changes go through all stages in a lake of their own; the classes that Java has loaded by
-then are what every later session needs. The archive is of this environment's Java and jars.
+It runs a few changes through all stages in a temporary lake and archives the classes that Java has
+loaded, which later sessions load faster. The archive fits this environment's Java and jars only.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def main() -> int:
-    """Make the archive anew."""
+    """Make the archive; returns the exit code."""
     archive = class_archive()
     archive.parent.mkdir(parents=True, exist_ok=True)
     archive.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         _run_stages(Path(folder), f'{SHORT_RUN[_OPTIONS]} "-XX:ArchiveClassesAtExit={archive}"')
         gateway: Any = SparkContext._gateway
-        # Java writes the archive when it ends, which it does when nobody writes to it any more.
+        # Java writes the archive when it ends, and ends when its stdin is closed.
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(timeout=300)

@@ -1,4 +1,4 @@
-"""``python -m cdc_assets.cli``: the command line where its program is not on PATH."""
+"""``python -m cdc_assets.cli``, for when `cdc-assets` is not on PATH."""
 
 from cdc_assets.cli.app import main
 

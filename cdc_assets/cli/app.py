@@ -1,7 +1,7 @@
 """The command line `cdc-assets`: run days, show tables and lag, discover and inspect landings.
 
 Exit codes: 0; 1 something failed; 2 wrong usage or configuration; 130 Ctrl-C. Heavy libraries are
-imported by the commands that need them, when they need them: help is there at once.
+imported by the commands that need them, so that help is quick.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from cdc_assets.cli.commands.quarantine import quarantine
 from cdc_assets.cli.commands.report import report
 from cdc_assets.cli.commands.run import run
 from cdc_assets.cli.commands.show import show
-from cdc_assets.cli.interrupts import Interrupted
-from cdc_assets.cli.terminal import echo
+from cdc_assets.cli.terminal import Interrupted, echo
 
-# As the help lists them.
+# In the order of the help.
 COMMANDS = (
     init, demo, run, doctor, maintain, show, lag, quarantine, report, discover, inspect,
 )  # fmt: skip
@@ -43,7 +42,7 @@ class Commands(TyperGroup):
     """Turns the project's own errors into one readable message and an exit code."""
 
     def get_help_option(self, ctx: Any) -> Any:
-        """With a default: to read an option without one, Typer imports pydantic."""
+        """The help option with a default: without one Typer imports pydantic."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.default = False
@@ -96,7 +95,7 @@ def _common(
 
 
 class Command(TyperCommand):
-    """Refuses an option that is given twice, of which only the last would hold."""
+    """Refuses an option that is given twice; click would use the last."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments."""
@@ -126,7 +125,7 @@ def main() -> None:
         app()
     except SystemExit as end:
         if end.code == _INTERRUPTED:
-            # At once: the thread that was interrupted still waits for the JVM, which ends with us.
+            # At once: the interrupted thread still waits for the JVM, which ends with the process.
             for stream in (sys.stdout, sys.stderr):
                 with suppress(OSError):
                     stream.flush()

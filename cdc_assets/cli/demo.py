@@ -1,4 +1,4 @@
-"""What `cdc-assets demo` prints after the days are made."""
+"""Output of `cdc-assets demo`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cdc_assets.cli.terminal import echo
 
 
 def print_results(config: Config, first: date, last: date) -> None:
-    """Rows per table and day, end-to-end lag, quarantine by reason, and what to try next."""
+    """Print rows per table and day, end-to-end lag, quarantine by reason and next commands."""
     days = [first + timedelta(days=i) for i in range((last - first).days + 1)]
     for source in config.sources:
         _title(f"{source}: rows at the end of each day")

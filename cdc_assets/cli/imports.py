@@ -10,20 +10,20 @@ is_own_process = False  # set by the entry point of `cdc-assets`
 
 
 class _NoPandas:
-    """Stands before the import system and says that there is no pandas."""
+    """An import finder that refuses pandas."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
-        """Refuse pandas, leave the rest to others."""
+        """Refuse pandas; other finders find the rest."""
         if name == "pandas":
             raise ModuleNotFoundError(name)
 
 
 def import_without_pandas(module: str) -> None:
-    """Import a module that looks for pandas, which takes as long as all else that `show` does.
+    """Import a module that looks for pandas, whose import takes as long as the rest of `show`.
 
-    pyarrow.dataset does, and pyspark.testing.utils, which PySpark asks whether there is NumPy when
-    it first passes a list to Java. Only in a process of our own: they remember the answer.
+    Such are pyarrow.dataset, and pyspark.testing.utils, which PySpark imports to look for NumPy.
+    Only in a process of our own, as these modules remember that there is no pandas.
     """
     if not is_own_process or "pandas" in sys.modules:
         return

@@ -1,4 +1,4 @@
-"""A Spark session for commands that read landings and know no lake."""
+"""A Spark session without a lake, for commands that read landings."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _COMPRESSION = 10
 
 
 def is_small(files: Iterable[Path], limit: int | None = None) -> bool:
-    """Whether so little is read that Spark's start and planning take the time.
+    """Whether the input is so small that Spark's start and planning take most of the time.
 
     Args:
-        files: that are read, landed files of any kind.
-        limit: only so many records are read.
+        files: the landed files that are read.
+        limit: number of records that are read.
     """
     if limit is not None and limit <= SMALL_ROWS:
         return True
@@ -36,14 +36,14 @@ def _text_bytes(file: Path) -> int:
 
 @contextmanager
 def session(config: Config, is_small: bool) -> Iterator[SparkSession]:
-    """A session with the configuration's settings that reads landings and knows no lake."""
+    """A session with the configuration's settings and no lake."""
     quick = {**SHORT_RUN, **SMALL_WORK} if is_small else {}
-    own = config.model_copy(update={"spark": {**quick, **config.spark}})
+    settings = config.model_copy(update={"spark": {**quick, **config.spark}})
     imports.import_without_pandas("pyspark.testing.utils")
-    spark = interruptible(build_session, own, with_lake=False)
+    spark = interruptible(build_session, settings, with_lake=False)
     try:
         yield spark
     finally:
-        # A process of our own ends, and its JVM with it; to stop first takes a second.
+        # The JVM ends with a process of our own; stopping it first takes a second.
         if not imports.is_own_process:
             spark.stop()

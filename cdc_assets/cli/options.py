@@ -1,4 +1,4 @@
-"""What the commands have in common: options of the same name and meaning, and reading cdc.yaml."""
+"""Options that several commands share, and reading cdc.yaml."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def parse_day(text: str) -> date:
-    """A day as it is written on the command line.
+    """A day of the command line.
 
     Raises:
-        typer.BadParameter: it is none.
+        typer.BadParameter: it is no day.
     """
     if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
         try:
@@ -66,10 +66,10 @@ Verbose = Annotated[
 def load(file: str | None) -> Config:
     """The configuration with the tables that its patterns adopt.
 
-    Whatever is called from here finds the same file.
+    Sets ``CDC_CONFIG``, so that all code of the process reads the same file.
 
     Raises:
-        ConfigError: it is wrong, or not there.
+        ConfigError: the file is missing or invalid.
     """
     from cdc_assets.cdc.config import config_path, load_config
     from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
@@ -78,8 +78,19 @@ def load(file: str | None) -> Config:
     return with_adopted_tables(load_config())
 
 
+def selected_sources(config: Config, source: str | None) -> list[str]:
+    """The source of `--source`, else all.
+
+    Raises:
+        ConfigError: there is no such source.
+    """
+    if source:
+        config.source(source)
+    return [source] if source else list(config.sources)
+
+
 def check_range(first: date | None, last: date | None) -> None:
-    """See that a range of days does not end before it begins.
+    """Check that a range of days does not end before it begins.
 
     Raises:
         typer.BadParameter: it does.

@@ -1,7 +1,7 @@
-"""What the command line prints: rows as a table, CSV or JSON lines, and the progress of a run.
+"""Output of the command line: rows as a table, CSV or JSON lines, and the progress of a run.
 
-Texts from data may hold anything: nothing of them is taken as markup, and control
-characters are shown, not sent to the terminal (:func:`cdc_assets.cdc.names.printable`).
+Texts may come from data: none is interpreted as markup, and control characters are shown, not sent
+to the terminal (:func:`cdc_assets.cdc.names.printable`).
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ from rich.text import Text
 
 from cdc_assets.cdc.names import printable
 from cdc_assets.cli import imports
-from cdc_assets.cli.interrupts import Interrupted
+from cdc_assets.cli.terminal import Interrupted
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from cdc_assets.orchestration.execution.progress import Step
 
-FORMATS = ("table", "json", "csv")
 _CELL = 40  # characters of a value in a table
-_SAY_SECONDS = 30  # so often a line says how far a step is, where there is no terminal
+_SAY_SECONDS = 30  # between two lines of a step's progress without a terminal
 
 Row = Mapping[str, Any]
 
@@ -52,10 +51,10 @@ def print_rows(
     whole: Sequence[str] = (),
     raw: bool = False,
 ) -> int:
-    """Print rows as `form` says; how many there were. See :func:`print_table`.
+    """Print rows as `form`, table, json or csv; returns their number. See :func:`print_table`.
 
-    Of CSV, a text that a spreadsheet would take for a formula begins with an apostrophe, except
-    `raw`; on a terminal nothing is sent that is not printable.
+    In CSV, texts that a spreadsheet would run as formulas get an apostrophe in front unless `raw`,
+    and a terminal gets only printable characters.
     """
     out = out or sys.stdout
     if form == "json":
@@ -81,19 +80,19 @@ def _count(done: Iterable[object]) -> int:
 
 def _json_line(row: Row) -> str:
     text = json.dumps(row, ensure_ascii=False)
-    # Spelled as JSON spells them, what can't be printed stands for the same text.
-    return (text if text.isprintable() else _UNPRINTABLE.sub(_spelled, text)) + "\n"
+    # Unprintable characters as JSON escapes: the same text.
+    return (text if text.isprintable() else _UNPRINTABLE.sub(_escaped, text)) + "\n"
 
 
 _UNPRINTABLE = re.compile(r"[^ -~]")
 
 
-def _spelled(found: re.Match[str]) -> str:
+def _escaped(found: re.Match[str]) -> str:
     character = found[0]
     return character if character.isprintable() else json.dumps(character)[1:-1]
 
 
-# What a spreadsheet runs; a number begins with a sign, too.
+# The begin of what a spreadsheet runs, unless it is a number.
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
 
@@ -112,24 +111,28 @@ def _csv_field(value: Any) -> str:
     """RFC 4180; null is an empty field, an empty text is ``""``."""
     if value is None:
         return ""
-    text = value if isinstance(value, str) else _text_of(value)
+    text = value if isinstance(value, str) else _as_text(value)
     if text and not any(char in text for char in ',"\r\n'):
         return text
     return '"' + text.replace('"', '""') + '"'
 
 
-def _text_of(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _shown(value: Any) -> str:
-    return printable(_text_of(value))
+    return printable(_as_text(value))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _is_numeric(values: Sequence[Any]) -> bool:
+    """Whether all values but nulls are numbers, and one is."""
+    known = [value for value in values if value is not None]
+    return bool(known) and all(
+        isinstance(value, (int, float)) and not isinstance(value, bool) for value in known
+    )
 
 
 def print_table(
@@ -141,28 +144,23 @@ def print_table(
 ) -> None:
     """A Rich table on a terminal, plain columns if piped.
 
-    Without `fold` a table that is too wide for the terminal becomes a block a row. Long values
-    are cut on a terminal, except in a block those of the columns in `whole`.
+    Without `fold` a table too wide for the terminal becomes a block per row. A terminal gets long
+    values cut, except those of the columns in `whole` in a block.
     """
     console = Console(file=out or sys.stdout, highlight=False)
     cells = [[_shown(row.get(c)) for c in columns] for row in rows]
-    right = [
-        bool(rows)
-        and all(_is_number(r.get(c)) or r.get(c) is None for r in rows)
-        and any(r.get(c) is not None for r in rows)
-        for c in columns
-    ]
+    right = [_is_numeric([row.get(c) for row in rows]) for c in columns]
     if not console.is_terminal:
         _print_plain(columns, cells, right, out or sys.stdout)
         return
     uncut, cells = cells, [[_cut(cell) for cell in row] for row in cells]
     is_wide = _width(columns, uncut if whole else cells) > console.width
     if is_wide and not fold:
-        kept = [
+        blocks = [
             [u if n in whole else c for n, u, c in zip(columns, us, cs, strict=True)]
             for us, cs in zip(uncut, cells, strict=True)
         ]
-        _print_blocks(columns, kept, console)
+        _print_blocks(columns, blocks, console)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, is_right in zip(columns, right, strict=True):
@@ -202,7 +200,7 @@ def _print_plain(
 
 
 def room(columns: Sequence[str], out: IO[str] | None = None) -> int | None:
-    """Characters of a line that a block has for a value; None where that is no terminal."""
+    """Characters per line for a value in a block; None without a terminal."""
     console = Console(file=out or sys.stdout)
     return _room(columns, console) if console.is_terminal else None
 
@@ -221,17 +219,17 @@ def _print_blocks(columns: Sequence[str], cells: Sequence[Sequence[str]], consol
                 console.print(Text(f"  {label:<{width}}  {line}"), no_wrap=True, crop=True)
 
 
-# --- what is being done
+# --- progress
 
 
 class Activity:
-    """Says what a command is doing: a live line on a terminal, else a line each time."""
+    """Shows what a command does: a live line on a terminal, else a line each time."""
 
     def __init__(self, text: str, out: IO[str] | None = None) -> None:
         self.console = Console(file=out or sys.stderr, highlight=False)
         self._text = text
         self._spinner = Spinner("dots")
-        # What is written to stdout goes to stdout: see `paused`.
+        # `paused` lets commands write to stdout.
         self._live = Live(
             self._spinner,
             console=self.console,
@@ -249,14 +247,14 @@ class Activity:
         self._live.stop()
 
     def say(self, text: str) -> None:
-        """What the command does from now on."""
+        """Show what the command does now."""
         if self.console.is_terminal:
             self.show(text)
         else:
             self.line(text)
 
     def show(self, text: str) -> None:
-        """As :meth:`say`, on a terminal only: what changes often, or is soon done."""
+        """As :meth:`say`, but on a terminal only, for what changes often."""
         if self.console.is_terminal:
             self._spinner.update(text=Text(_shown(text)))
             self._live.start(refresh=True)
@@ -267,7 +265,7 @@ class Activity:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Without the live line, so that stdout can be written to on the same terminal."""
+        """Hide the live line while stdout writes to the same terminal."""
         self._live.stop()
         try:
             yield
@@ -277,23 +275,23 @@ class Activity:
 
 
 class Progress(Activity):
-    """Shows the steps of a run: those under way, and a line for each finished one."""
+    """Shows the running steps of a run, and a line for each finished one."""
 
     def __init__(self, text: str, out: IO[str] | None = None) -> None:
         super().__init__(text, out)
         self._lock = Lock()
-        self._under_way: dict[str, str] = {}  # what is known of each step
-        self._said: dict[str, float] = {}  # when a line was printed of it
+        self._under_way: dict[str, str] = {}  # text of each running step
+        self._said: dict[str, float] = {}  # time of its last line
 
     def __call__(self, news: Step | str) -> None:
-        """Take a step that begins, is under way (no seconds) or has ended; or a sentence."""
+        """Show a step that runs (no seconds) or has ended, or a sentence."""
         with self._lock:
             if isinstance(news, str):
                 self.say(news)
             else:
-                self._take(news)
+                self._show_step(news)
 
-    def _take(self, step: Step) -> None:
+    def _show_step(self, step: Step) -> None:
         if step.seconds is None:
             self._under_way[step.name] = step.text
             self._say_now_and_then(step)
@@ -308,7 +306,7 @@ class Progress(Activity):
         self.show(", ".join(text.removesuffix(": …") for text in known) or "…")
 
     def _say_now_and_then(self, step: Step) -> None:
-        """Where nobody sees the live line, say how far a long step is."""
+        """Print the progress of a long step if there is no terminal."""
         now = time.monotonic()
         last = self._said.setdefault(step.name, now)
         if not self.console.is_terminal and now - last >= _SAY_SECONDS:
@@ -318,10 +316,9 @@ class Progress(Activity):
 
 @contextmanager
 def own_stderr(log: Path | None) -> Iterator[IO[str]]:
-    """The terminal for our words alone; everything else that goes to stderr goes to `log`.
+    """Redirect stderr to `log`; yields the terminal for the command's own output.
 
-    The JVM inherits descriptor 2, so it is the descriptor that has to move. Without `log`
-    all stays where it is.
+    It redirects descriptor 2, which the JVM inherits. Without `log` nothing is redirected.
 
     Raises:
         Interrupted: Ctrl-C in a process of our own, which is about to end.
@@ -332,22 +329,22 @@ def own_stderr(log: Path | None) -> Iterator[IO[str]]:
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stderr.flush()
     saved = os.dup(2)
-    # Of this user alone: what Spark says of its settings is there, and what Java says of a failure.
+    # Private: Spark logs its settings, Java its errors.
     file = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
     os.dup2(file, 2)
     os.close(file)
-    own = os.fdopen(os.dup(saved), "w", encoding="utf-8", errors="replace", buffering=1)
+    terminal = os.fdopen(os.dup(saved), "w", encoding="utf-8", errors="replace", buffering=1)
     is_left = False
     try:
-        yield own
+        yield terminal
     except KeyboardInterrupt:
         is_left = imports.is_own_process
         if is_left:
-            raise Interrupted(own) from None
+            raise Interrupted(terminal) from None
         raise
     finally:
         if not is_left:
-            own.close()
+            terminal.close()
             sys.stderr.flush()
             os.dup2(saved, 2)
             os.close(saved)

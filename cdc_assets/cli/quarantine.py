@@ -1,4 +1,4 @@
-"""`cdc-assets quarantine`: what could not be read, why, and how it gets into the tables."""
+"""Output of `cdc-assets quarantine`: unreadable records, the reasons and remedies."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ COLUMNS = (
     "timestamp", "timestamp_type", "file", "key", "key_base64", "value", "value_base64", "headers",
     "is_gone", "remedy",
 )  # fmt: skip
-_PIPED = {"key": 200, "value": 1_000}  # characters of a message that a table shows in a file
-_COUNTED = 30  # lines of counts by day; those of older days are summed up
-_LISTED = 20  # files that are named
+_PIPED = {"key": 200, "value": 1_000}  # characters of a message in a piped table
+_COUNTED = 30  # lines of counts by day; older days are summed up
+_LISTED = 20  # files in the output
 _PROGRAM = "cdc-assets"
 
 
 def why_none(selection: Selection, reason: str | None = None) -> str:
-    """What to say of made days of which nothing is selected."""
+    """Why nothing is selected from made days."""
     sources = ", ".join(selection.counts)
     others = ", ".join(f"{r} {n}" for r, n in selection.other_reasons.most_common())
     if not others:
@@ -46,7 +46,7 @@ def why_none(selection: Selection, reason: str | None = None) -> str:
 
 
 def print_selection(selection: Selection, form: str, limit: int | None) -> None:
-    """Print the records; as a table with the counts before and what to do behind them."""
+    """Print the records; a table has counts before and remedies after it."""
     if form != "table":
         printed = output.print_rows(COLUMNS, map(_row, selection.records(limit)), form)
         _say_cut(selection, printed)
@@ -63,7 +63,7 @@ def print_selection(selection: Selection, form: str, limit: int | None) -> None:
     for reason, count in selection.reasons.most_common():
         echo(f"  {printable(reason)} ({count}): {remedy(reason)}")
     echo("\nthen:")
-    for line in _then(selection):
+    for line in _next_commands(selection):
         echo(f"  {line}")
 
 
@@ -77,7 +77,7 @@ def _count_rows(selection: Selection) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {"source": source, "day": str(day), "reason": reason, "records": count}
         for source, counts in selection.counts.items()
-        for (day, reason), count in sorted(counts.items(), key=lambda of: (-of[1], of[0]))
+        for (day, reason), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
     rows.sort(key=lambda row: row["day"], reverse=True)
     if len(rows) <= _COUNTED:
@@ -94,7 +94,7 @@ def _count_rows(selection: Selection) -> list[dict[str, Any]]:
 
 
 def _row(found: Quarantined) -> dict[str, Any]:
-    """A record with `COLUMNS`; `key` or `key_base64` is null, or both."""
+    """A record with the columns `COLUMNS`; `key`, `key_base64` or both are null."""
     record = found.record
     return {
         "source": found.source,
@@ -127,7 +127,7 @@ _SHOWN = (
 
 
 def _shown(found: Quarantined, room: int | None) -> dict[str, Any]:
-    """A record with `_SHOWN`, for a terminal that has room for so many characters, or a file."""
+    """A record with the columns `_SHOWN`; `room` is the width of a message on a terminal."""
     record = found.record
     messages = {"key": record.key, "value": record.value}
     return {
@@ -148,14 +148,14 @@ def _shown(found: Quarantined, room: int | None) -> dict[str, Any]:
 
 
 def _message(data: bytes | None, room: int) -> str:
-    """Bytes as text, else in base64, cut; what was cut is told in bytes."""
+    """Bytes as text, else base64; a cut one ends with its size in bytes."""
     if data is None:
         return "(null)"
     if not data:
         return "(empty)"
     text = text_of(data)
     if text is None:
-        # No more than can be shown: three bytes are four characters.
+        # Not more than fits: three bytes are four characters.
         text = f"(base64) {base64.b64encode(data[: room * 3]).decode()}"
     shown = printable(text[: room + 1])
     if cell_len(shown) <= room:
@@ -164,8 +164,8 @@ def _message(data: bytes | None, room: int) -> str:
     return set_cell_size(shown, max(0, room - len(size))) + size
 
 
-def _then(selection: Selection) -> list[str]:
-    """The commands behind the remedies."""
+def _next_commands(selection: Selection) -> list[str]:
+    """The commands for the remedies."""
     lines = []
     for source, counts in selection.counts.items():
         if counts:
@@ -181,25 +181,25 @@ def _then(selection: Selection) -> list[str]:
 
 
 def advice(config: Config, source: str, done: Exported, to: str) -> list[str]:
-    """What was exported and what is to be done with it, in order, a line each."""
+    """What was exported and the next steps, a line each."""
     where = "standard output" if to == STDOUT else to
-    said = [f"{done.records} records of {source} written to {where}"]
+    lines = [f"{done.records} records of {source} written to {where}"]
     if done.gone:
-        said.append(
+        lines.append(
             f"{done.gone} left out: neither quarantine nor landing still has their bytes, or "
             "landing has several records at their offset; get them from the producer"
         )
     if done.too_long:
-        said.append(
+        lines.append(
             f"{done.too_long} left out: no landed line can hold a key or value of more than "
             "20,000,000 characters; correct them as Parquet"
         )
     if not done.records:
-        return said
+        return lines
     file = "FILE.jsonl" if to == STDOUT else to
     if config.source(source).landing.files is None:
-        return [*said, *_kafka_advice(config, source, file)]
-    return [*said, *_files_advice(config, source, done, file)]
+        return [*lines, *_kafka_advice(config, source, file)]
+    return [*lines, *_files_advice(config, source, done, file)]
 
 
 def _files_advice(config: Config, source: str, done: Exported, file: str) -> list[str]:
@@ -268,9 +268,9 @@ def _kafka_advice(config: Config, source: str, file: str) -> list[str]:
 
 
 def _order_advice(config: Config, source: str) -> list[str]:
-    """The effect of a message that lands on a later day than it was sent."""
+    """Effects of a message that lands on a later day than its original."""
     settings = config.source(source)
-    said = [
+    lines = [
         "- the position in the message decides, not the day or the offset: a newer change of the "
         "row stays; only between equal positions does the offset decide;",
         "- a snapshot read or tombstone has no position and takes effect after all that landed "
@@ -278,11 +278,11 @@ def _order_advice(config: Config, source: str) -> list[str]:
         f"- what was removed more than {settings.late_days} days before (late_days) comes back.",
     ]
     if settings.on_quarantine == "block":
-        said.append(
+        lines.append(
             "- on_quarantine: block still blocks the tables of the earlier days; "
             "set publish to publish them."
         )
-    return said
+    return lines
 
 
 def _run(source: str, first: date, last: date | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Spark's log of a command that leaves nothing behind."""
+"""Spark's log of a command, in a temporary file."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 class SparkLog:
-    """Where Spark's log of a command goes, None for the terminal; removed unless it is kept."""
+    """The file of Spark's log, None for the terminal; removed at the end unless kept."""
 
     def __init__(self, file: Path | None) -> None:
         self.file, self.is_kept = file, False
-        self.config: Config | None = None  # once it is read: some errors name its settings
+        self.config: Config | None = None  # once read; some errors name its settings
 
     def keep(self) -> None:
-        """Keep the file; the error names it."""
+        """Keep the file, as an error names it."""
         self.is_kept = True
 
 
 @contextmanager
 def quiet(verbose: bool, text: str) -> Iterator[tuple[output.Activity, SparkLog]]:
-    """Say what the command does; keep Spark's log away from the terminal, unless it is wanted.
+    """Show what the command does; Spark's log goes to a file unless `verbose`.
 
-    Of an exception of Java the terminal gets one line, and its stack trace is in the log.
+    A Java exception becomes one line on the terminal; the log has its stack trace.
     """
     folder = None if verbose else Path(tempfile.mkdtemp(prefix="cdc-log-"))
     log = SparkLog(folder / "spark.log" if folder else None)

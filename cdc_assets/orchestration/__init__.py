@@ -1,1 +1,1 @@
-"""Assets, checks, jobs and all else that Dagster runs."""
+"""Assets, checks, jobs, schedules and sensors of Dagster."""

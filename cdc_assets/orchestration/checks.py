@@ -1,4 +1,4 @@
-"""Checks and findings of the Spark floor → Dagster's asset checks, and back."""
+"""Checks and findings of `cdc` ↔ Dagster's asset checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cdc_assets.cdc.landing import findings as landing
 from cdc_assets.cdc.state import findings as state
 from cdc_assets.orchestration.metadata import dagster_values
 
-# All checks of days.
+# The checks that have a day.
 DAY_CHECKS: tuple[Check, ...] = (
     *landing.CHECKS,
     *changes.CHECKS,
@@ -25,7 +25,7 @@ DAY_CHECKS: tuple[Check, ...] = (
 
 
 def specs(asset: dg.AssetKey, checks: Sequence[Check]) -> list[dg.AssetCheckSpec]:
-    """Dagster's specs of some checks on an asset."""
+    """Dagster's specs of checks on an asset."""
     return [dg.AssetCheckSpec(c.name, asset=asset, description=c.description) for c in checks]
 
 
@@ -35,25 +35,25 @@ def evaluation(
     """A finding as Dagster records it.
 
     Args:
-        finding: of one of the checks.
-        asset: what was checked.
-        checks: those of the asset; they have the usual severities.
-        day: None for a check that belongs to no day.
+        finding: the finding of one of `checks`.
+        asset: the checked asset.
+        checks: the checks of the asset, with their default severities.
+        day: None for a check without a day.
     """
-    usual = {check.name: check.severity for check in checks}[finding.name]
+    default = {check.name: check.severity for check in checks}[finding.name]
     return dg.AssetCheckEvaluation(
         asset_key=asset,
         check_name=finding.name,
         passed=finding.passed,
         metadata=dagster_values(finding.values),
-        severity=dagster_severity(finding.severity or usual),
+        severity=dg.AssetCheckSeverity[(finding.severity or default).name],
         description=finding.description,
         partition=day.isoformat() if day else None,
     )
 
 
 def recorded_finding(evaluation: dg.AssetCheckEvaluation) -> Finding:
-    """A finding that Dagster has recorded, with Dagster's own values."""
+    """A recorded evaluation as a finding; its values are Dagster's."""
     return Finding(
         evaluation.check_name,
         evaluation.passed,
@@ -61,8 +61,3 @@ def recorded_finding(evaluation: dg.AssetCheckEvaluation) -> Finding:
         Severity[evaluation.severity.name],
         evaluation.description,
     )
-
-
-def dagster_severity(severity: Severity) -> dg.AssetCheckSeverity:
-    """A severity of Dagster."""
-    return dg.AssetCheckSeverity[severity.name]

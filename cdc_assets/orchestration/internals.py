@@ -1,26 +1,26 @@
-"""Dagster's private names, imported here and nowhere else, each with its reason.
+"""All imports of Dagster's private names, each with its reason.
 
-They may move in any version: `pyproject.toml` bounds Dagster's, and tests run all that uses them.
+Any version may move them: `pyproject.toml` bounds Dagster's version, and tests run all their users.
 """
 
 from __future__ import annotations
 
-# The repository of all definitions of this package, for the origin of a run (see below).
+# The name of the repository, for the origin of a run (see below).
 from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
 
-# An output with this mark gets no materialization of its own: days are recorded as they are done.
+# An output with this mark gets no materialization: days are recorded as soon as they are done.
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 
-# Raised in a step when the run is stopped; the executor tells it from a failure.
+# Raised in a step of a stopped run; no failure.
 from dagster._core.errors import DagsterExecutionInterruptedError
 
-# The filters and cursors of the event log that the public API has no reader for: what alerts have
-# not told yet, and the newest evaluation of a check on one day.
+# Filters and cursors of the event log without a public API: events since the last alert, and the
+# newest evaluation of a check on one day.
 from dagster._core.event_api import EventLogCursor, PartitionKeyFilter, RunStatusChangeEventType
 from dagster._core.events import DagsterEvent, EngineEventData
 
-# Dagster's own executors run steps one after another or start a JVM each; one that runs them in
-# threads is made of the parts that theirs are made of.
+# The parts of Dagster's own executors, which run steps one after another or in processes; here they
+# make one that runs steps in threads.
 from dagster._core.execution.api import ExecuteRunWithPlanIterable, execute_run
 from dagster._core.execution.compute_logs import create_compute_log_file_key
 from dagster._core.execution.context.system import (
@@ -43,11 +43,11 @@ from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.retries import RetryMode, get_retries_config
 from dagster._core.executor.base import Executor
 
-# A run that a command makes shows in the timeline of Dagster's pages only with this origin, which
-# the location in workspace.yaml gives.
+# The origin of a run, from the location in workspace.yaml: Dagster's timeline leaves out runs
+# without one.
 from dagster._core.remote_origin import RemoteJobOrigin, RemoteRepositoryOrigin
 
-# The states of a check's recorded evaluations: a planned one hides the one before it.
+# The states of recorded evaluations: a planned one hides the previous one.
 from dagster._core.storage.asset_check_execution_record import (
     COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES,
     AssetCheckExecutionRecord,

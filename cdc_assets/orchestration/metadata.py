@@ -1,4 +1,4 @@
-"""Plain values of the Spark floor → Dagster's metadata."""
+"""Values of `cdc` → Dagster's metadata."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdc_assets.cdc.metadata import Columns, Lineage, Location
 
 
 def dagster_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a day or finding as Dagster shows them; its own ones stay as they are."""
+    """The values of a day or finding as Dagster's metadata; other values stay."""
     return {name: _dagster_value(value) for name, value in values.items()}
 
 
@@ -35,12 +35,12 @@ def _dagster_value(value: Any) -> Any:
 
 
 def column_schema(columns: Columns) -> dg.TableSchema:
-    """Dagster's schema of a table; key columns are said to be some."""
+    """Dagster's schema of a table; descriptions mark key columns."""
 
     def description(column: StructField) -> str | None:
         comment = markdown.sentence(column.metadata.get("comment", ""))
-        said = ["key" if column.name in columns.keys else "", comment]
-        return "; ".join(filter(None, said)) or None
+        key = "key" if column.name in columns.keys else ""
+        return "; ".join(filter(None, [key, comment])) or None
 
     return dg.TableSchema(
         [

@@ -18,7 +18,7 @@ from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.orchestration.assets.keys import asset_keys
 from cdc_assets.orchestration.automation.catch_up import catch_up_runs
-from cdc_assets.orchestration.automation.health import MADE, findings_of
+from cdc_assets.orchestration.automation.health import MADE, health_findings
 from cdc_assets.orchestration.automation.sensors import days_to_request
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
@@ -83,18 +83,18 @@ def test_a_day_whose_late_file_landed_and_whose_changes_failed_is_asked_for_unti
         key for key in asset_keys(name, lake.config) if key.path[-1] == "t"
     }
     assert _to_make(lake, name) == DAYS[1:]
-    (finding,) = (f for f in findings_of(lake.config, name, LATER) if f.name == MADE.name)
+    (finding,) = (f for f in health_findings(lake.config, name, LATER) if f.name == MADE.name)
     assert not finding.passed
     assert f"--from {DAYS[1]}" in (finding.description or "")
     # Within the hour a run may still be under way.
-    (young,) = (f for f in findings_of(lake.config, name) if f.name == MADE.name)
+    (young,) = (f for f in health_findings(lake.config, name) if f.name == MADE.name)
     assert young.passed
 
     lakes.run_all(lake, name, DAYS, lag=True)
     assert requested(lake, name, folder) is None
     assert catch_up_runs(lake.config, name, DAYS[-1]) == []
     assert _to_make(lake, name) == []
-    (mended,) = (f for f in findings_of(lake.config, name, LATER) if f.name == MADE.name)
+    (mended,) = (f for f in health_findings(lake.config, name, LATER) if f.name == MADE.name)
     assert mended.passed
     assert {"id": 77} in lakes.rows_of(lake, name, TABLE, DAYS[-1])
 

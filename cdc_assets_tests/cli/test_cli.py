@@ -391,7 +391,7 @@ LEFT_BEHIND = """
 import sys
 from pathlib import Path
 from cdc_assets.cli import imports, output
-from cdc_assets.cli.interrupts import Interrupted
+from cdc_assets.cli.terminal import Interrupted
 imports.is_own_process = True
 try:
     with output.own_stderr(Path("spark.log")):

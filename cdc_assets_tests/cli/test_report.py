@@ -29,6 +29,7 @@ from cdc_assets.cli.report import page as report_page
 from cdc_assets.cli.report.data import Count, Figures, Seconds, Size, gather
 from cdc_assets.cli.report.page import headline, page, page_data
 from cdc_assets.orchestration.runs import recorded_runs
+from cdc_assets.orchestration.runs.instance import dagster_home, open_instance
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -311,9 +312,9 @@ def record(instance: dg.DagsterInstance, day: date, passed: bool) -> None:
 
 def test_the_newest_verdict_of_a_check_and_day_is_read(project: Path) -> None:
     (project / "dagster.yaml").write_text(DAGSTER_YAML)
-    home = recorded_runs.dagster_home()
+    home = dagster_home()
     assert home == project
-    with recorded_runs.open_records(home) as instance:
+    with open_instance(home) as instance:
         record(instance, DAYS[0], passed=False)
         record(instance, DAYS[0], passed=True)
         record(instance, DAYS[1], passed=True)
@@ -335,7 +336,7 @@ def test_the_newest_verdict_of_a_check_and_day_is_read(project: Path) -> None:
 def test_the_seconds_of_a_stage_are_those_of_its_newest_materialization(project: Path) -> None:
     (project / "dagster.yaml").write_text(DAGSTER_YAML)
     key = dg.AssetKey(["shop", "landing"])
-    with recorded_runs.open_records(project) as instance:
+    with open_instance(project) as instance:
         for day, seconds in ((DAYS[0], 3.0), (DAYS[0], 1.25), (DAYS[1], 2.0), (DAYS[2], 9.0)):
             instance.report_runless_asset_event(
                 dg.AssetMaterialization(key, metadata={"seconds": seconds}, partition=str(day))

@@ -508,7 +508,7 @@ def test_slack_s_refusal_is_named(instance: dg.DagsterInstance, web: WebServer) 
 def test_a_subject_is_one_line(instance: dg.DagsterInstance, mail: MailServer) -> None:
     message = senders.Message("a\r\nBcc: all@example.org", [("a", [])], [])
     config = config_of({"email": mailing(mail, to=["d@example.org"])})
-    senders.channels_of(config)[0].send(message)
+    senders.build_channels(config)[0].send(message)
     ((to, got),) = mail.mails
     assert to == ["d@example.org"]
     assert got["Bcc"] is None

@@ -17,7 +17,7 @@ from cdc_assets.orchestration.assets.build import build_assets
 from cdc_assets.orchestration.automation.health import (
     build_health_checks,
     build_health_sensor,
-    findings_of,
+    health_findings,
     is_worth_recording,
     last_recorded,
 )
@@ -61,13 +61,13 @@ def test_a_source_is_judged_by_its_newest_record_and_now(
 
     def verdicts(hours: float) -> dict[str, bool]:
         later = NOW + timedelta(hours=hours)
-        return {f.name: f.passed for f in findings_of(lake.config, name, later)}
+        return {f.name: f.passed for f in health_findings(lake.config, name, later)}
 
     made = {"made_of_landing": True}
     assert verdicts(-1) == {"fresh": True, "source_alive_now": True, **made}
     assert verdicts(0) == {"fresh": True, "source_alive_now": False, **made}
     assert verdicts(2) == {"fresh": False, "source_alive_now": False, **made}
-    (fresh, alive, _) = findings_of(lake.config, name, NOW)
+    (fresh, alive, _) = health_findings(lake.config, name, NOW)
     assert fresh.values["age_hours"] == 2
     assert f"is of {came:%Y-%m-%d %H:%M} UTC, 2 hours ago (limit 3 hours)" in (
         fresh.description or ""

@@ -68,17 +68,17 @@ def test_a_step_tells_how_many_rows_its_running_stage_has_read(
 
 def test_of_how_many_is_said_only_where_it_can_be_true() -> None:
     reading = Reading("shop.changes 2026-11-01", 7, 1_200_000, 40, 12)
-    assert progress.text_of(reading, Expected(rows=4_000_000)) == (
+    assert progress.reading_text(reading, Expected(rows=4_000_000)) == (
         "Spark's stage 7 has read 1,200,000 of up to 4,000,000 rows"
     )
     of_files = replace(reading, bytes=120_000_000)
-    assert progress.text_of(of_files, Expected(bytes=480_500_000)) == (
+    assert progress.reading_text(of_files, Expected(bytes=480_500_000)) == (
         "Spark's stage 7 has read 1,200,000 rows, 120.0 of up to 480.5 MB"
     )
     tasks_alone = "Spark's stage 7 has read 1,200,000 rows, 12 of 40 tasks"
     for too_few in (None, Expected(), Expected(rows=1_000_000), Expected(bytes=119_999_999)):
-        assert progress.text_of(of_files, too_few) == tasks_alone
-    assert progress.text_of(reading, Expected(bytes=480_500_000)) == tasks_alone, "a shuffle"
+        assert progress.reading_text(of_files, too_few) == tasks_alone
+    assert progress.reading_text(reading, Expected(bytes=480_500_000)) == tasks_alone, "a shuffle"
 
 
 def test_a_landing_of_files_expects_the_bytes_of_its_new_files(
@@ -104,7 +104,7 @@ def test_a_landing_of_files_expects_the_bytes_of_its_new_files(
 
 def half_read(rows: DataFrame, spark: SparkSession, release: Path) -> Reading:
     """What Spark says of a stage where the task of `a.jsonl` has ended, that of `b.jsonl` not."""
-    name_of_step = progress._of_thread.step.name
+    name_of_step = progress._thread.step.name
 
     def held(part: Iterator[Any]) -> Iterator[int]:
         files = {row.file for row in part}
@@ -177,8 +177,8 @@ def test_of_small_days_and_of_steps_that_ended_nothing_is_told() -> None:
     progress._listeners.append(told.append)
     try:
         with progress.step("shop", "changes", "2026-11-01"):
-            progress.notify_of([Reading("shop.changes 2026-11-01", 1, SMALL_ROWS, 1, 0)])
-        progress.notify_of([Reading("shop.changes 2026-11-01", 1, ROWS, 1, 0)])
+            progress.notify_readings([Reading("shop.changes 2026-11-01", 1, SMALL_ROWS, 1, 0)])
+        progress.notify_readings([Reading("shop.changes 2026-11-01", 1, ROWS, 1, 0)])
     finally:
         progress._listeners.remove(told.append)
     assert [step.text for step in told] == ["…", "done"]

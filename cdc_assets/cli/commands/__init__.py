@@ -1,5 +1,5 @@
-"""The commands of `cdc-assets`, a module each: its options, its help and what it prints.
+"""The commands of `cdc-assets`, a module each: options, help and output.
 
-These modules are imported for every `--help`, so that what a command works with (Spark, Dagster,
-the configuration) is imported inside its function.
+Every `--help` imports these modules, so commands import Spark, Dagster and the configuration inside
+their functions.
 """

@@ -1,4 +1,4 @@
-"""`cdc-assets demo`: all days that have landed, end to end."""
+"""`cdc-assets demo`: all landed days, end to end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _last_landed_day(config: Config) -> date:
     from cdc_assets.cdc.config import local_path
     from cdc_assets.cdc.landing.files import day_of
 
-    landings = [source.landing.files for source in config.sources.values()]
+    landings = [settings.landing.files for settings in config.sources.values()]
     if None in landings:
         return config.today()  # Kafka's open day
     days = []

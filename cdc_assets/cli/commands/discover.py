@@ -1,4 +1,4 @@
-"""`cdc-assets discover`: from landings to a `sources:` block."""
+"""`cdc-assets discover`: landings → a `sources:` block."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def init(
 
 
 def _cdc_yaml(source: str, format_of: str, landing: dict[str, Any], first: date | None) -> str:
-    # JSON is YAML, and quotes what an option may hold.
+    # JSON is YAML, and quotes the values of options.
     lines = "\n".join(
         f"      {kind}: {json.dumps(value, ensure_ascii=False)}" for kind, value in landing.items()
     )
@@ -99,7 +99,7 @@ def _template(name: str) -> str:
 
 
 def _as_written(files: str, folder: Path) -> str:
-    """A landing folder as cdc.yaml names it: from its own folder on, else whole."""
+    """A landing folder as in cdc.yaml: relative to its folder if inside it, else absolute."""
     if "://" in files:
         return files
     path = Path(files).absolute()
@@ -107,7 +107,7 @@ def _as_written(files: str, folder: Path) -> str:
 
 
 def _first_landed(folder: Path) -> date | None:
-    """The first day that has landed in a folder of this machine."""
+    """The first landed day of a local folder."""
     days = []
     for path in folder.glob("????-??-??/") if folder.is_dir() else ():
         try:
@@ -118,10 +118,10 @@ def _first_landed(folder: Path) -> date | None:
 
 
 def _check(text: str) -> None:
-    """See that cdc.yaml can be read, which names in it may prevent.
+    """Check that cdc.yaml is valid with the given names.
 
     Raises:
-        ConfigError: it can't.
+        ConfigError: it is not.
     """
     from cdc_assets.cdc.config import load_config
 
@@ -138,7 +138,7 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
     """Write the files.
 
     Raises:
-        ConfigError: one of them is there already, or the folder can't be written to.
+        ConfigError: one of them exists already, or the folder can't be written to.
     """
     if there := [name for name in texts if (folder / name).exists()]:
         raise ConfigError(

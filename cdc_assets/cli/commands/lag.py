@@ -1,4 +1,4 @@
-"""`cdc-assets lag`: how late the changes came, without Spark."""
+"""`cdc-assets lag`: the lag of changes, without Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from cdc_assets.cli.imports import import_without_pandas
-from cdc_assets.cli.options import ConfigFile, Form, Format, From, Source, To, check_range, load
+from cdc_assets.cli.options import (
+    ConfigFile,
+    Form,
+    Format,
+    From,
+    Source,
+    To,
+    check_range,
+    load,
+    selected_sources,
+)
 from cdc_assets.cli.terminal import echo
 
 _LAG_COLUMNS = {
@@ -42,15 +52,13 @@ def lag(
 
     with output.Activity("reading the lag of the changes"):
         config = load(config_file)
-        names = [source] if source else list(config.sources)
-        for name in names:
-            config.source(name)
+        sources = selected_sources(config, source)
         from cdc_assets.cdc.lake.figures import LAG_COLUMNS, lag_rows, require_made
 
         import_without_pandas("pyarrow.dataset")
-        rows = [row for name in names for row in lag_rows(config, name, first, last, hours)]
+        rows = [row for s in sources for row in lag_rows(config, s, first, last, hours)]
         if not rows:
-            require_made(config, "lag", names, first, last)
+            require_made(config, "lag", sources, first, last)
     if form is Form.table:
         columns = {"landing_date": "day", **({"hour": "hour"} if hours else {}), **_LAG_COLUMNS}
         short = [{**row, "table_name": f"{row['source']}.{row['table_name']}"} for row in rows]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import traceback
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cdc_assets.cdc.java import STARTING_SPARK
-from cdc_assets.cli.options import ConfigFile, Form, Format, Source, Verbose, load
+from cdc_assets.cli.options import ConfigFile, Form, Format, Source, Verbose, load, selected_sources
 from cdc_assets.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from cdc_assets.cdc.lake.catalog import Lake
+    from cdc_assets.cli.output import Activity
 
 
 def maintain(
@@ -29,32 +34,17 @@ def maintain(
     from cdc_assets.cli import output
     from cdc_assets.cli.spark_log import quiet
 
-    rows: list[dict[str, Any]] = []
-    failures: list[str] = []
     with quiet(verbose, "reading cdc.yaml") as (activity, log):
         log.config = config = load(config_file)
-        names = [source] if source else list(config.sources)
-        for name in names:
-            config.source(name)
+        sources = selected_sources(config, source)
         activity.say(STARTING_SPARK)
         from cdc_assets.cdc.lake.catalog import Lake
-        from cdc_assets.cdc.lake.errors import one_line
-        from cdc_assets.cdc.lake.maintenance import maintain_table, tables_of
         from cdc_assets.cdc.spark import build_session
         from cdc_assets.orchestration.execution.interrupts import interruptible
 
         spark = interruptible(build_session, config)
         try:
-            lake = Lake(spark, config)
-            for name in names:
-                for table in interruptible(tables_of, lake, name):
-                    activity.say(f"maintaining {name}.{table}")
-                    try:
-                        figures = interruptible(maintain_table, lake, name, table, dry_run)
-                        rows.append(figures.as_row())
-                    except Exception as error:
-                        traceback.print_exc()
-                        failures.append(f"{name}.{table}: {one_line(error, config)}")
+            rows, failures = _maintain(Lake(spark, config), sources, dry_run, activity)
         finally:
             spark.stop()
         if failures:
@@ -70,6 +60,27 @@ def maintain(
         if log.file:
             echo(f"Spark's log: {log.file}", err=True)
         raise typer.Exit(1)
+
+
+def _maintain(
+    lake: Lake, sources: Sequence[str], dry_run: bool, activity: Activity
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The figures of each table, and the errors of those that failed."""
+    from cdc_assets.cdc.lake.errors import one_line
+    from cdc_assets.cdc.lake.maintenance import maintain_table, tables_of
+    from cdc_assets.orchestration.execution.interrupts import interruptible
+
+    rows: list[dict[str, Any]] = []
+    failures: list[str] = []
+    for source in sources:
+        for table in interruptible(tables_of, lake, source):
+            activity.say(f"maintaining {source}.{table}")
+            try:
+                rows.append(interruptible(maintain_table, lake, source, table, dry_run).as_row())
+            except Exception as error:
+                traceback.print_exc()
+                failures.append(f"{source}.{table}: {one_line(error, lake.config)}")
+    return rows, failures
 
 
 _MAINTENANCE = (

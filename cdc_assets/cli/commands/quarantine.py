@@ -1,4 +1,4 @@
-"""`cdc-assets quarantine`: what could not be read, and how to mend it, without Spark."""
+"""`cdc-assets quarantine`: unreadable records and remedies, without Spark."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from cdc_assets.cli.options import (
     check_range,
     load,
     parse_day,
+    selected_sources,
 )
 from cdc_assets.cli.terminal import echo
 
@@ -72,20 +73,19 @@ def quarantine(
             raise typer.BadParameter(fault, param_hint="'--reason'")
         if export is not None and (fault := quarantine_selection.export_fault(export)):
             raise typer.BadParameter(fault, param_hint="'--export'")
-        names = [source] if source else list(config.sources)
-        for name in names:
-            config.source(name)
-        if export and len(names) > 1:
+        sources = selected_sources(config, source)
+        if export and len(sources) > 1:
             raise typer.BadParameter(
-                f"a source's records land again in that source; give --source {' | '.join(names)}",
+                f"a source's records land again in that source; give --source "
+                f"{' | '.join(sources)}",
                 param_hint="'--export'",
             )
-        selection = quarantine_selection.select(config, names, day or first, day or last, reason)
+        selection = quarantine_selection.select(config, sources, day or first, day or last, reason)
     if not selection.total:
         echo(printed.why_none(selection, reason), err=True)
     elif export:
         done = quarantine_selection.export(selection, export, limit)
-        for line in printed.advice(config, names[0], done, export):
+        for line in printed.advice(config, sources[0], done, export):
             echo(line, err=True)
     else:
         if limit is None and form is Form.table:

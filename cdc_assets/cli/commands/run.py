@@ -1,8 +1,7 @@
-"""`cdc-assets run`: days of some assets, in this process."""
+"""`cdc-assets run`: days of assets, in this process."""
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 LOOKING = "looking which days are up to date"
-_LISTED = 5  # names of new tables in the output
+_LISTED = 5  # new tables in the output
 
 
 def run(
@@ -96,12 +95,13 @@ def make_days(
     force: bool = False,
     spark: Mapping[str, str] | None = None,
 ) -> None:
-    """Make days and show the progress; exit 1 where a step failed."""
+    """Make days and show the progress; exit 1 if a step failed."""
     from cdc_assets.cdc.java import require_java
     from cdc_assets.cli import output
+    from cdc_assets.orchestration.runs.instance import dagster_home
 
     require_java()
-    home = Path(os.environ.get("DAGSTER_HOME") or Path.cwd()).absolute()
+    home = dagster_home(default=Path.cwd()).absolute()
     log = None if verbose else home / ".dagster" / "spark.log"
     with output.own_stderr(log) as err, output.Progress(LOOKING, err) as shown:
         from cdc_assets.orchestration.execution import progress

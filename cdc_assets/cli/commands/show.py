@@ -77,5 +77,5 @@ def show(
         known = {} if found.kind.is_own else day_rows(config, found)
         day = as_of or (max(known) if known else None)
         at = str(found) + found.kind.in_words.format(day=day)
-        of = f" of {known[day]}" if day in known else ""
-        echo(f"{printed}{of} rows, {at}{'; --limit N for more' if more else ''}", err=True)
+        total = f" of {known[day]}" if day in known else ""
+        echo(f"{printed}{total} rows, {at}{'; --limit N for more' if more else ''}", err=True)

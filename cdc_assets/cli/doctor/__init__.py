@@ -1,7 +1,7 @@
 """Checks of everything that a run needs: machine, configuration, lake, landings, Dagster.
 
-Each check yields findings: what was found, whether it is fine, and what to do. A check that raises
-is a problem itself, and no finding shows a secret.
+Each check yields findings with a remedy. An exception in a check becomes a problem, and no finding
+shows a secret.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from cdc_assets.cli.doctor import columns, configuration, environment, lake, sources
-from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, findings_of
+from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, run_check
 
 __all__ = ["CHECKS", "Finding", "Status", "run_checks"]
 
@@ -42,7 +42,7 @@ def run_checks(
     Args:
         config_file: cdc.yaml [default: the usual places].
         quick: start no Spark session; then topics and credentials of Kafka are not checked.
-        only: names in :data:`CHECKS` [default: all]; most need `configuration`.
+        only: names of :data:`CHECKS` [default: all]; most need `configuration`.
         on_start: called with the name of each check before it starts.
     """
     context = Context(config_file, quick)
@@ -50,7 +50,7 @@ def run_checks(
         for name, check in CHECKS.items():
             if not only or name in only:
                 on_start(name)
-                yield from findings_of(name, check, context)
+                yield from run_check(name, check, context)
     finally:
         if context.spark is not None:
             context.spark.stop()

@@ -1,4 +1,4 @@
-"""Checks of cdc.yaml and of what Dagster loads from it."""
+"""Checks of cdc.yaml and of the definitions that Dagster loads from it."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ def configuration(context: Context) -> Iterator[Finding]:
             yield Finding("configuration", Status.problem, f"{file}: {fault}", "correct it there")
         return
     context.config = with_adopted_tables(listed)
+    sources = context.config.sources
     context.adopted = {
-        name: source.tables.keys() - listed.sources[name].tables.keys()
-        for name, source in context.config.sources.items()
+        source: settings.tables.keys() - listed.sources[source].tables.keys()
+        for source, settings in sources.items()
     }
     context.secrets |= _secrets(context)
     yield from _in_the_clear(context.config)
-    tables = sum(len(source.tables) for source in context.config.sources.values())
-    found = f"{file}: {len(context.config.sources)} sources, {tables} tables"
+    tables = sum(len(settings.tables) for settings in sources.values())
+    found = f"{file}: {len(sources)} sources, {tables} tables"
     yield Finding("configuration", Status.ok, found)
-    for name, source in context.config.sources.items():
-        by = Counter(source.pattern_of(table) for table in context.adopted[name])
-        for pattern, settings in source.table_patterns.items():
-            if settings is not None:
-                found = f"sources.{name}.tables.{pattern} adopts {by[pattern]} tables"
+    for source, settings in sources.items():
+        counts = Counter(settings.pattern_of(table) for table in context.adopted[source])
+        for pattern, table_settings in settings.table_patterns.items():
+            if table_settings is not None:
+                found = f"sources.{source}.tables.{pattern} adopts {counts[pattern]} tables"
                 yield Finding("configuration", Status.ok, found)
-    if not tables and not any(source.adopts_tables for source in context.config.sources.values()):
+    if not tables and not any(settings.adopts_tables for settings in sources.values()):
         yield Finding(
             "configuration",
             Status.warning,
@@ -53,12 +54,12 @@ def configuration(context: Context) -> Iterator[Finding]:
 
 
 def _in_the_clear(config: Config) -> Iterator[Finding]:
-    """Logins that go over the network without encryption, and a cluster without authentication."""
+    """Logins sent without encryption, and a Spark cluster without authentication."""
     sent = {}
-    for name, source in config.sources.items():
-        registry = source.landing.registry
+    for source, settings in config.sources.items():
+        registry = settings.landing.registry
         if registry is not None and (registry.password or registry.token):
-            sent[f"sources.{name}.landing.registry.url"] = registry.url
+            sent[f"sources.{source}.landing.registry.url"] = registry.url
     webhook = config.alerts.webhook
     if webhook is not None and (webhook.headers or "@" in urlsplit(webhook.url).netloc):
         sent["alerts.webhook.url"] = webhook.url
@@ -88,9 +89,9 @@ def _in_the_clear(config: Config) -> Iterator[Finding]:
 
 
 def _secrets(context: Context) -> set[str]:
-    """Values of settings and environment variables whose names suggest a secret."""
+    """Values of settings and environment variables with names of secrets."""
     text = ""
-    with suppress(OSError, UnicodeDecodeError):  # a finding of the check
+    with suppress(OSError, UnicodeDecodeError):  # the check reports it
         text = config_path(context.config_file).read_text(encoding="utf-8")
     settings = {n: os.environ.get(n, "") for n in re.findall(r"\$\{(\w+)\}", text)}
     found = {*secrets_in(settings)} - {""}

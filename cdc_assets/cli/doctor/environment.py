@@ -1,4 +1,4 @@
-"""Checks of the machine: Python, packages, Java, Spark's jars, and the Dagster instance."""
+"""Checks of the machine: Python, packages, Java, jars and the Dagster instance."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ from cdc_assets.cdc.jars import artifact_of, check_jars, fetched_jar, ivy_folder
 from cdc_assets.cdc.java import class_archive, require_java
 from cdc_assets.cdc.spark import AVRO_PACKAGES, KAFKA_PACKAGES, PACKAGES
 from cdc_assets.cli.doctor.findings import Context, Finding, Status, finding
+from cdc_assets.orchestration.runs.instance import (
+    HOME,
+    dagster_home,
+    has_instance,
+    open_instance,
+)
 
 # The Dagster daemon sends a heartbeat every 30 seconds.
 _HEARTBEAT_SECONDS = 120
@@ -56,7 +62,7 @@ def packages(context: Context) -> Iterator[Finding]:
 
 
 def java(context: Context) -> Iterator[Finding]:
-    """Java is new enough and complete; whether Spark's class archive exists."""
+    """Java is new enough and complete; the class archive exists."""
     try:
         found_java = require_java()
         yield Finding("java", Status.ok, str(found_java))
@@ -80,7 +86,7 @@ def _output(*command: str) -> str:
 
 
 def jars(context: Context) -> Iterator[Finding]:
-    """Spark has its jars, unchanged, or can download them."""
+    """Spark has its jars, unmodified, or can download them."""
     folder = os.environ.get("CDC_SPARK_JARS")
     names = [f"{artifact_of(p)}.jar" for p in PACKAGES]
     if folder:
@@ -111,16 +117,14 @@ def jars(context: Context) -> Iterator[Finding]:
 
 
 def dagster(context: Context) -> Iterator[Finding]:
-    """The Dagster instance can be opened and its daemon runs."""
-    import dagster as dg
-
-    home = os.environ.get("DAGSTER_HOME")
-    folder = Path(home) if home else config_path(context.config_file).parent
+    """The Dagster instance opens and its daemon runs."""
+    home = os.environ.get(HOME)
+    folder = dagster_home(config_path(context.config_file).parent)
     if home and not (folder.is_absolute() and folder.is_dir()):
         remedy = "name an existing folder by its absolute path"
         yield Finding("dagster", Status.problem, f"DAGSTER_HOME is {home}", remedy)
         return
-    if not (folder / "dagster.yaml").is_file():
+    if not has_instance(folder):
         found = f"no dagster.yaml in {folder}"
         if not home:
             found += " and no DAGSTER_HOME: runs are not recorded"
@@ -128,15 +132,9 @@ def dagster(context: Context) -> Iterator[Finding]:
         yield Finding("dagster", Status.warning, found, remedy)
         if not home:
             return
-    # Relative folders in dagster.yaml start at the working directory.
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        with dg.DagsterInstance.from_config(str(folder)) as instance:
-            runs = instance.get_runs_count()
-            heartbeats = instance.get_daemon_heartbeats()
-    finally:
-        os.chdir(before)
+    with open_instance(folder) as instance:
+        runs = instance.get_runs_count()
+        heartbeats = instance.get_daemon_heartbeats()
     yield Finding("dagster", Status.ok, f"{folder}: {runs} runs recorded")
     now = time.time()
     alive = [n for n, h in heartbeats.items() if now - h.timestamp < _HEARTBEAT_SECONDS]

@@ -1,4 +1,4 @@
-"""What the checks share and what they return."""
+"""The findings and the context of checks."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Finding:
 class Context:
     """Input of the checks. The check `configuration` sets `config`, the check `spark` sets `spark`.
 
-    `adopted` are the tables that patterns adopt, by source: those that `cdc.yaml` does not name.
-    `secrets` are the values that no finding may show.
+    `adopted` has by source the tables that patterns adopt, `secrets` the values that no finding
+    may show.
     """
 
     config_file: str | None = None
@@ -53,13 +53,13 @@ Check = Callable[[Context], Iterable[Finding]]
 
 
 def finding(check: str, is_ok: bool, found: str, remedy: str) -> Finding:
-    """A finding that is `ok`, or a problem with its remedy."""
+    """An `ok` finding, or a problem with its remedy."""
     return (
         Finding(check, Status.ok, found) if is_ok else Finding(check, Status.problem, found, remedy)
     )
 
 
-def findings_of(name: str, check: Check, context: Context) -> Iterator[Finding]:
+def run_check(title: str, check: Check, context: Context) -> Iterator[Finding]:
     """Run a check: its findings without secrets; an exception becomes a problem."""
     try:
         for found in check(context):
@@ -69,7 +69,7 @@ def findings_of(name: str, check: Check, context: Context) -> Iterator[Finding]:
         kind = f"{type(error).__name__}: " if is_plain else ""
         why = one_line(error, context.config).splitlines()[0]
         failed = Finding(
-            name,
+            title,
             Status.problem,
             f"can't be checked: {kind}{why}",
             "fix the cause that the message names",

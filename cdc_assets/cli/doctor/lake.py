@@ -113,19 +113,19 @@ def _conflicts(config: Config, table: LakeTable, opened: Table) -> Iterator[Find
 
 
 def _made_by_other_rules(config: Config, source: str) -> Iterator[Finding]:
-    """Days whose changes an older version or configuration made: they stand as they are."""
+    """Days whose changes an older version or configuration made; runs leave them."""
     lake = PyIcebergMetadata(config)
     earlier = ChangesStage(config, source).made_by_other_rules(lake)
     if not earlier:
         return
     made, landing = (lake.day_commits(source, stage) for stage in ("changes", "landing"))
     gone = [day for day in earlier if day not in landing or landing[day].removed is not None]
-    kept = [day for day in earlier if day not in gone]
+    remakable = [day for day in earlier if day not in gone]
     remedy = "their landing is gone: nothing can make them again"
-    if kept:
+    if remakable:
         remedy = (
             f"they stand; to make them, and all later days of their tables, again: cdc-assets run "
-            f"--source {source} --from {kept[0]} --to {max(made)}"
+            f"--source {source} --from {remakable[0]} --to {max(made)}"
         )
         if gone:
             remedy += f" (the landing of {len(gone)} earlier ones is gone)"
@@ -138,25 +138,23 @@ def _made_by_other_rules(config: Config, source: str) -> Iterator[Finding]:
 
 
 def epochs(context: Context) -> Iterator[Finding]:
-    """Whose positions each source has: the new servers that were found or are named."""
+    """The servers whose positions each source has: takeovers found or configured."""
     config = context.config
-    for name, source in config.sources.items() if config else ():
-        check = f"servers of {name}"
-        if not source.finds_epochs:
-            found = f"position_reset names {len(source.resets)} takeovers; none is looked for"
+    for source, settings in config.sources.items() if config else ():
+        check = f"servers of {source}"
+        if not settings.finds_epochs:
+            found = f"position_reset names {len(settings.resets)} takeovers; none is looked for"
             yield Finding(check, Status.ok, found)
             continue
         assert config is not None
-        said = known_epochs(config, name).in_words
-        if not said:
-            yield Finding(check, Status.ok, "no other one has taken over so far")
-        for one in said:
-            yield Finding(check, Status.ok, one)
+        takeovers = known_epochs(config, source).in_words
+        for found in takeovers or ["no other one has taken over so far"]:
+            yield Finding(check, Status.ok, found)
 
 
-def known_epochs(config: Config, name: str) -> SourceEpochs:
-    """What is kept of a source's epochs; nothing where there is no lake yet."""
-    table = own_table(name, EPOCHS)
+def known_epochs(config: Config, source: str) -> SourceEpochs:
+    """The stored epochs of a source; none before its first day."""
+    table = own_table(source, EPOCHS)
     try:
         opened = open_table(config, table)
     except MissingTableError:
@@ -165,8 +163,8 @@ def known_epochs(config: Config, name: str) -> SourceEpochs:
     if newest is None:
         return SourceEpochs()
     rows = read_rows(config, table, newest)
-    (told,) = (row["streams"] for row in json_rows(rows))
-    return SourceEpochs.read(json.loads(told))
+    (streams,) = (row["streams"] for row in json_rows(rows))
+    return SourceEpochs.read(json.loads(streams))
 
 
 def spark(context: Context) -> Iterator[Finding]:
@@ -189,7 +187,7 @@ def spark(context: Context) -> Iterator[Finding]:
 
 
 def references(lake: Lake) -> Finding:
-    """The catalog keeps branches and tags: tried on a table of its own, which is dropped again."""
+    """The catalog keeps branches and tags: tested with a table that is dropped again."""
     namespace = quote(CATALOG, "cdc_assets_doctor")
     name = f"{namespace}.{quote(f'references_{uuid.uuid4().hex[:8]}')}"
     lake.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
@@ -202,12 +200,12 @@ def references(lake: Lake) -> Finding:
         change.createBranch("a_branch", snapshot).createTag("a_tag", snapshot).commit()
         transaction.commitTransaction()
         state = lake.read_state(name)
-        kept = {"a_branch", "a_tag"} <= (state.refs.keys() if state else set())
+        has_references = {"a_branch", "a_tag"} <= (state.refs.keys() if state else set())
     finally:
         lake.spark.sql(f"DROP TABLE {name} PURGE")
-        with suppress(*JAVA_ERRORS):  # another doctor's table is in it
+        with suppress(*JAVA_ERRORS):  # another doctor has a table in it
             lake.spark.sql(f"DROP NAMESPACE {namespace}")
-    if kept:
+    if has_references:
         return Finding("catalog", Status.ok, "the catalog keeps branches and tags of tables")
-    said, _, remedy = without_references(lake.config).partition(": ")
-    return Finding("catalog", Status.problem, said, remedy)
+    found, _, remedy = without_references(lake.config).partition(": ")
+    return Finding("catalog", Status.problem, found, remedy)

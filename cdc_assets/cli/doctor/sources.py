@@ -1,4 +1,4 @@
-"""Checks of each source: its landing in files or Kafka, and the columns that its tables name."""
+"""Checks of each source: its landing, and the columns that its tables name."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from pyspark.sql import SparkSession
 from cdc_assets.cdc.config import Config, KafkaConfig, RegistryConfig, local_path
 from cdc_assets.cdc.discovery.columns import table_columns
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored, no_day, see_days
-from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, findings_of
+from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, run_check
 from cdc_assets.orchestration.execution.interrupts import interruptible
 
 
 def landings(context: Context) -> Iterator[Finding]:
     """The landing of each source."""
     config = context.config
-    for name, source in config.sources.items() if config else ():
-        title, kafka = f"landing of {name}", source.landing.kafka
-        check: Check = partial(_files, title, name)
-        if kafka is not None:
-            check = partial(_kafka, title, name, kafka)
-        yield from findings_of(title, check, context)
-        if source.landing.registry is not None:
-            title = f"landing of {name}, schema registry"
-            yield from findings_of(
-                title, partial(_registry, title, name, source.landing.registry), context
+    for source, settings in config.sources.items() if config else ():
+        landing, title = settings.landing, f"landing of {source}"
+        check: Check = partial(_files, title, source)
+        if landing.kafka is not None:
+            check = partial(_kafka, title, source, landing.kafka)
+        yield from run_check(title, check, context)
+        if landing.registry is not None:
+            title = f"landing of {source}, schema registry"
+            yield from run_check(
+                title, partial(_registry, title, source, landing.registry), context
             )
 
 
-def _registry(check: str, name: str, registry: RegistryConfig, _: Context) -> Iterator[Finding]:
+def _registry(check: str, source: str, registry: RegistryConfig, _: Context) -> Iterator[Finding]:
     from cdc_assets.cdc.registry.client import inventory
 
-    found = inventory(name, registry)
+    found = inventory(source, registry)
     if found is not None:
         yield Finding(check, Status.ok, f"{registry.place}: {found}")
         return
-    setting = f"sources.{name}.landing.registry"
+    setting = f"sources.{source}.landing.registry"
     missing, remedy = "subject", f"let a producer register a schema, or correct {setting}.url"
     if registry.files is not None:
         missing = "schema"
@@ -48,17 +48,12 @@ def _registry(check: str, name: str, registry: RegistryConfig, _: Context) -> It
     yield Finding(check, Status.warning, f"{registry.place} has no {missing}", remedy)
 
 
-def _files(check: str, name: str, context: Context) -> Iterator[Finding]:
+def _files(check: str, source: str, context: Context) -> Iterator[Finding]:
     config = _config(context)
-    place = config.sources[name].landing.files or ""
-    setting = f"sources.{name}.landing.files"
+    place = config.sources[source].landing.files or ""
+    setting = f"sources.{source}.landing.files"
     if "://" in place and not place.startswith("file:"):
-        seen = see_days(name, place)  # raises where there are entries and no day
-        usable = [day for day in seen if config.start_date <= day <= config.today()]
-        of = f", the newest {max(usable)}" if usable else ""
-        remedy = "" if usable else f"land files into {place}/YYYY-MM-DD/, or change start_date"
-        status = Status.ok if usable else Status.warning
-        yield Finding(check, status, f"{place}: {len(usable)} days{of}", remedy)
+        yield _remote_days(check, source, place, config)
         return
     folder = local_path(place)
     if not folder.is_dir():
@@ -69,7 +64,7 @@ def _files(check: str, name: str, context: Context) -> Iterator[Finding]:
     days = {day: p for p in entries if p.is_dir() and (day := day_of(p.name))}
     others = sorted(p.name for p in entries if not (p.is_dir() and day_of(p.name)))
     if others and not days:
-        yield Finding(check, Status.problem, str(no_day(name, str(folder), others)), "see there")
+        yield Finding(check, Status.problem, str(no_day(source, str(folder), others)), "see there")
         return
     if others:
         listed = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if others[3:] else "")
@@ -86,12 +81,8 @@ def _files(check: str, name: str, context: Context) -> Iterator[Finding]:
     found = f"{folder}: {len(usable)} days, the newest {newest}"
     if early := sum(day < config.start_date for day in days):
         found += f"; {early} before start_date are ignored"
-    unknown = [
-        p.name
-        for p in days[newest].iterdir()
-        if not is_ignored(p.name) and not p.name.endswith(LANDED)
-    ]
-    if unknown:
+    names = [p.name for p in days[newest].iterdir() if not is_ignored(p.name)]
+    if unknown := [name for name in names if not name.endswith(LANDED)]:
         expected = ", ".join("*" + ending for ending in LANDED)
         remedy = f"expected {expected}; rename it, or let its name start with _"
         yield Finding(check, Status.problem, f"{found}, which holds {unknown[0]}", remedy)
@@ -99,15 +90,24 @@ def _files(check: str, name: str, context: Context) -> Iterator[Finding]:
         yield Finding(check, Status.ok, found)
 
 
-def _kafka(check: str, name: str, kafka: KafkaConfig, context: Context) -> Iterator[Finding]:
+def _remote_days(check: str, source: str, place: str, config: Config) -> Finding:
+    seen = see_days(source, place)  # raises if there are entries and no day
+    usable = [day for day in seen if config.start_date <= day <= config.today()]
+    newest = f", the newest {max(usable)}" if usable else ""
+    remedy = "" if usable else f"land files into {place}/YYYY-MM-DD/, or change start_date"
+    status = Status.ok if usable else Status.warning
+    return Finding(check, status, f"{place}: {len(usable)} days{newest}", remedy)
+
+
+def _kafka(check: str, source: str, kafka: KafkaConfig, context: Context) -> Iterator[Finding]:
     if context.spark is None:
-        yield _brokers(check, name, kafka)
+        yield _brokers(check, source, kafka)
         return
     from cdc_assets.cdc.landing.kafka_client import Client
     from cdc_assets.cdc.landing.kafka_plan import Found
 
     def find(spark: SparkSession) -> Found:
-        with Client(spark, name, kafka) as client:
+        with Client(spark, source, kafka) as client:
             return client.find()
 
     found = interruptible(find, context.spark)
@@ -120,8 +120,8 @@ def _kafka(check: str, name: str, kafka: KafkaConfig, context: Context) -> Itera
     )
 
 
-def _brokers(check: str, name: str, kafka: KafkaConfig) -> Finding:
-    """Whether the brokers accept connections; Kafka's own client needs Spark's JVM."""
+def _brokers(check: str, source: str, kafka: KafkaConfig) -> Finding:
+    """Whether the brokers accept connections; Kafka's client would need Spark's JVM."""
     failed = []
     servers = [server.strip() for server in kafka.bootstrap_servers.split(",")]
     for server in servers:
@@ -131,7 +131,7 @@ def _brokers(check: str, name: str, kafka: KafkaConfig) -> Finding:
         except (OSError, ValueError) as error:
             failed.append(f"{server} ({error})")
     if len(failed) == len(servers):
-        setting = f"sources.{name}.landing.kafka.bootstrap_servers"
+        setting = f"sources.{source}.landing.kafka.bootstrap_servers"
         remedy = f"start the broker, or correct {setting}"
         return Finding(check, Status.problem, f"no broker answers: {', '.join(failed)}", remedy)
     found = f"{len(servers) - len(failed)} of {len(servers)} brokers answer"
@@ -140,21 +140,21 @@ def _brokers(check: str, name: str, kafka: KafkaConfig) -> Finding:
 
 def columns(context: Context) -> Iterator[Finding]:
     """The columns that the tables of each source name."""
-    for name in context.config.sources if context.config else ():
-        title = f"keys of {name}"
-        yield from findings_of(title, partial(_columns, title, name), context)
+    for source in context.config.sources if context.config else ():
+        title = f"keys of {source}"
+        yield from run_check(title, partial(_columns, title, source), context)
 
 
-def _columns(check: str, name: str, context: Context) -> Iterator[Finding]:
+def _columns(check: str, source: str, context: Context) -> Iterator[Finding]:
     """Columns in `key`, `exclude` and `hash` that no row has.
 
     A wrong key sends every record of the table to quarantine, a wrong name in `exclude` or `hash`
     protects nothing.
     """
     config = _config(context)
-    adopted = context.adopted.get(name, ())
-    tables = {t: s for t, s in config.sources[name].tables.items() if t not in adopted}
-    known, compared = table_columns(config, name), 0
+    adopted = context.adopted.get(source, ())
+    tables = {t: s for t, s in config.sources[source].tables.items() if t not in adopted}
+    known, compared = table_columns(config, source), 0
     for table, settings in tables.items():
         if table not in known:
             continue
@@ -168,7 +168,7 @@ def _columns(check: str, name: str, context: Context) -> Iterator[Finding]:
                 found = f"{table} has no column {', '.join(missing)}; it has {listed}"
                 close = difflib.get_close_matches(missing[0], known[table], n=1)
                 hint = f" (did you mean {close[0]}?)" if close else ""
-                remedy = f"correct sources.{name}.tables.{table}.{setting}{hint}"
+                remedy = f"correct sources.{source}.tables.{table}.{setting}{hint}"
                 yield Finding(check, Status.problem, found, remedy)
     with_key = sum(isinstance(settings.key, tuple) for settings in tables.values())
     found = f"{compared} of {with_key} tables with key columns have rows or schemas to compare"

@@ -1,1 +1,1 @@
-"""`cdc-assets report`: figures of days as one HTML page."""
+"""`cdc-assets report`: the figures of days as one HTML page."""

@@ -1,4 +1,4 @@
-"""The data of the charts of a report, as :func:`~cdc_assets.cli.report.page.page_data` says."""
+"""The charts of a report, as data for :func:`~cdc_assets.cli.report.page.page_data`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cdc_assets.cli.report.data import Count, Figures
 _LAG = ("p50", "p95", "p99", "max")
 _OPS = {"c": "create", "u": "update", "d": "delete", "r": "snapshot read", "t": "truncate"}
 _MAX_COLUMNS = 400
-_MAX_CELLS = 40_000  # tables times columns, of each kind of lag
-_STEPS = (1, 2, 3, 4, 6, 8, 12, 24)  # hours a column; whole days beyond
+_MAX_CELLS = 40_000  # tables times columns, per kind of lag
+_STEPS = (1, 2, 3, 4, 6, 8, 12, 24)  # hours per column; then whole days
 
 Panel = dict[str, Any]
 
@@ -125,7 +125,7 @@ def _lag_cells(
         column = (row["hour"] - start) // timedelta(hours=step)
         values = [row[f"{figure}_ms"] for figure in _LAG]
         cell_row = cells.setdefault(index[row["table"]], {})
-        # An hour lands on several days where changes came late: the worst of them counts.
+        # Late changes of an hour land on several days: the largest value counts.
         known = cell_row.get(column, values)
         cell_row[column] = [max(pair) for pair in zip(known, values, strict=True)]
     return _cells(cells)
@@ -143,7 +143,7 @@ def _outside(measured: Sequence[Mapping[str, Any]], inside: Sequence[Mapping[str
 
 
 def _first_hour(figures: Figures, rows: Sequence[Mapping[str, Any]]) -> datetime:
-    """Where the chart starts: with the first day, unless most was measured elsewhere (a replay)."""
+    """The start of the chart: the first day, unless most lag is of other hours (a replay)."""
     inside = sum(figures.start <= row["hour"] < figures.end for row in rows)
     if 2 * inside >= len(rows):
         return figures.start
@@ -153,20 +153,20 @@ def _first_hour(figures: Figures, rows: Sequence[Mapping[str, Any]]) -> datetime
 
 
 def _hour_columns(start: datetime, end: datetime, tables: int) -> tuple[int, list[str]]:
-    """Hours a column, and the columns' labels: as fine as the page can bear."""
+    """Hours per column and the columns' labels, as fine as the page allows."""
     hours = math.ceil((end - start) / timedelta(hours=1))
     room = max(1, min(_MAX_COLUMNS, _MAX_CELLS // max(tables, 1)))
     steps = [*_STEPS, *(24 * n for n in range(2, hours // 24 + 2))]
     step = next((s for s in steps if math.ceil(hours / s) <= room), steps[-1])
     starts = [start + timedelta(hours=h) for h in range(0, hours, step)]
-    return step, [f"{one:%Y-%m-%d %H:%M}" for one in starts]
+    return step, [f"{hour:%Y-%m-%d %H:%M}" for hour in starts]
 
 
 def _cells(cells: Mapping[int, Mapping[int, Sequence[Any]]]) -> list[list[Any]]:
     found = []
-    for row, of_row in sorted(cells.items()):
-        columns = sorted(of_row)
-        values = [list(column) for column in zip(*(of_row[c] for c in columns), strict=True)]
+    for row, row_cells in sorted(cells.items()):
+        columns = sorted(row_cells)
+        values = [list(column) for column in zip(*(row_cells[c] for c in columns), strict=True)]
         found.append([row, columns, *values])
     return found
 
@@ -177,9 +177,7 @@ def _changes_panel(figures: Figures) -> Panel:
         ops[change.what] += change.records
     if ops:
         says += f" By op: {', '.join(f'{op} {n:,}' for op, n in _by_count(ops))}."
-    return _counts_panel(
-        figures, "changes", "Changes by op and day", says, figures.changes, _OPS, long=False
-    )
+    return _counts_panel(figures, "changes", "Changes by op and day", says, figures.changes, _OPS)
 
 
 def _quarantine_panel(figures: Figures) -> Panel:
@@ -191,14 +189,15 @@ def _quarantine_panel(figures: Figures) -> Panel:
         reason, records = _by_count(reasons)[0]
         says += f" The most frequent reason is {printable(reason)}: {records:,}."
     labels = {reason: "" for reason, _ in _by_count(reasons)}
-    return _counts_panel(
+    panel = _counts_panel(
         figures, "quarantine", "Quarantine by reason and day", says, figures.quarantine, labels
     )
+    return {**panel, "long": True}
 
 
 def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Most frequent first; in the same order whatever the order in which they were read."""
-    return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    """The counts, most frequent first, in a stable order."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _total(counts: Sequence[Count], what: str) -> str:
@@ -215,28 +214,27 @@ def _counts_panel(
     says: str,
     counts: Sequence[Count],
     labels: Mapping[str, str],
-    long: bool = True,
 ) -> Panel:
-    met = {count.what for count in counts}
-    kinds = [*(k for k in labels if k in met), *sorted(met - set(labels))]
+    found = {count.what for count in counts}
+    kinds = [*(k for k in labels if k in found), *sorted(found - set(labels))]
     shown = [f"{printable(k)} {labels.get(k, '')}".strip() for k in kinds]
     panel = _panel(figures, name, title, says, [{"label": s, "unit": "records"} for s in shown])
-    panel |= {"bars": True, "long": long, "empty": "" if counts else says}
+    panel |= {"bars": True, "empty": "" if counts else says}
     sums: dict[str, dict[Any, list[int]]] = {}
     for count in counts:
-        of_day = sums.setdefault(count.table, {}).setdefault(count.day, [0] * len(kinds))
-        of_day[kinds.index(count.what)] += count.records
+        day_counts = sums.setdefault(count.table, {}).setdefault(count.day, [0] * len(kinds))
+        day_counts[kinds.index(count.what)] += count.records
     _fill(panel, figures, sums)
     return panel
 
 
 def _fill(panel: Panel, figures: Figures, values: Mapping[str, Mapping[Any, Any]]) -> None:
-    """Put values by name and day into a panel of days, in one group."""
+    """Fill a panel of days with values by name and day, in one group."""
     column = {day: number for number, day in enumerate(figures.days)}
     names = sorted(values)
     panel["rows"] = [printable(name) for name in names]
     cells = {
-        row: {column[day]: of_day for day, of_day in values[name].items()}
+        row: {column[day]: cell for day, cell in values[name].items()}
         for row, name in enumerate(names)
     }
     panel["groups"] = [{"label": "", "cells": _cells(cells)}]
@@ -268,7 +266,7 @@ def _sizes_panel(figures: Figures) -> Panel:
 def _seconds_panel(figures: Figures) -> Panel:
     says = "The duration of these days is not recorded."
     if figures.seconds:
-        slowest = max(figures.seconds, key=lambda one: one.seconds)
+        slowest = max(figures.seconds, key=lambda made: made.seconds)
         says = (
             f"The slowest is {printable(slowest.asset)} on {slowest.day}: {slowest.seconds:,} s. "
             "Tables are made side by side: a run takes less than the sum."
@@ -285,7 +283,7 @@ def _seconds_panel(figures: Figures) -> Panel:
     if figures.no_records:
         panel["notes"].append(f"Of stages nothing is known. {figures.no_records}")
     values: dict[str, dict[Any, list[float]]] = {}
-    for one in figures.seconds:
-        values.setdefault(one.asset, {})[one.day] = [one.seconds]
+    for made in figures.seconds:
+        values.setdefault(made.asset, {})[made.day] = [made.seconds]
     _fill(panel, figures, values)
     return panel

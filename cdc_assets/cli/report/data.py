@@ -1,7 +1,7 @@
 """The figures of `cdc-assets report`: lag, changes, quarantine, sizes, seconds and checks of days.
 
-The lake is read without Spark. What Dagster alone knows (checks, the seconds of stages) comes from
-its records; where there are none, `Figures.no_records` says why.
+The lake is read without Spark. Checks and the seconds of stages come from Dagster's records;
+`Figures.no_records` says why there are none.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from cdc_assets.cdc.lake.tables import own_table, state_tables
 if TYPE_CHECKING:
     from cdc_assets.orchestration.runs.recorded_runs import Verdict
 
-# Without --from so many of the newest days.
-NEWEST_DAYS = 30
+NEWEST_DAYS = 30  # without --from
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Count:
-    """Records of a table on a landing day: `what` is an op, or the reason of a quarantine.
+    """Records of a table on a landing day: `what` is an op or a quarantine reason.
 
-    `table` is `<source>.<namespace>.<table>`; of records that could not be read so far it is
-    `<source> (no table)`.
+    `table` is `<source>.<namespace>.<table>`, or `<source> (no table)` for records that could not
+    be read so far.
     """
 
     day: date
@@ -54,7 +53,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Seconds:
-    """How long making a day of a stage or table took."""
+    """Seconds that making a day of a stage or table took."""
 
     day: date
     asset: str
@@ -63,11 +62,11 @@ class Seconds:
 
 @dataclass
 class Figures:
-    """All that the page shows.
+    """The figures of the page.
 
-    `start` is the hour of UTC in which the first day begins, `end` when the last one ends; lag
-    rows are those of :func:`lag_rows`, their `table` as in :class:`Count`, the `hour` of those in
-    `lag_hours` an aware datetime.
+    `start` is the UTC hour in which the first day begins, `end` the end of the last one. Lag rows
+    are rows of :func:`lag_rows` with a `table` as in :class:`Count`; the `hour` of `lag_hours` is
+    an aware datetime.
     """
 
     made_at: datetime
@@ -91,7 +90,7 @@ class Figures:
     no_records: str = ""
 
     def is_over_slo(self, row: Mapping[str, Any]) -> bool:
-        """Whether the lag of a table's day is above the source's `lag_slo_ms`."""
+        """Whether the p95 capture lag of a table's day is above the source's `lag_slo_ms`."""
         slo = self.lag_slo_ms.get(row["source"])
         return row["kind"] == "capture" and slo is not None and row["p95_ms"] > slo
 
@@ -110,17 +109,17 @@ def gather(
         source: only this source.
         first: first day [default: the 30th newest].
         last: last day [default: the newest].
-        say: is told what is being read.
+        say: called with what is being read.
 
     Raises:
         MissingTableError: there is no lake yet, or nothing of these sources in it.
-        LakeError: none of these days is made; the catalog or a file can't be read.
+        LakeError: none of the days is made, or the catalog or a file can't be read.
     """
     asked = [source] if source else list(config.sources)
     made, notes = _made_days(config, asked)
     sources = list(made)
     require_made(config, "changes", sources, first, last)
-    days, left_out = _chosen({day for of_table in made.values() for day in of_table}, first, last)
+    days, left_out = _chosen({day for days in made.values() for day in days}, first, last)
     if left_out:
         notes.append(
             f"{left_out} older made days are left out: without --from the newest {NEWEST_DAYS} "
@@ -133,22 +132,26 @@ def gather(
         timezone=config.timezone,
         sources=sources,
         days=days,
-        # In some time zones a day begins within an hour of UTC, which is then shown whole.
+        # In some time zones a day begins within a UTC hour; the page shows that hour whole.
         start=config.end_of(days[0] - timedelta(days=1)).replace(minute=0),
         end=config.end_of(days[-1]),
         open_days=[day for day in days if config.is_open(day)],
         notes=notes,
-        lag_slo_ms={name: config.sources[name].lag_slo_ms for name in sources},
+        lag_slo_ms={source: config.sources[source].lag_slo_ms for source in sources},
     )
-    for name in sources:
-        say(f"reading {name}: lag, changes and quarantine of {len(days)} days")
-        _read_lag(config, name, figures)
-        _read_counts(config, name, figures)
-        say(f"reading {name}: {len(config.sources[name].tables)} tables")
-        _read_tables(config, name, figures)
+    for made_source in sources:
+        _read_source(config, made_source, figures, say)
     say("reading Dagster's records: checks and seconds")
     _read_records(config, figures)
     return figures
+
+
+def _read_source(config: Config, source: str, figures: Figures, say: Say) -> None:
+    say(f"reading {source}: lag, changes and quarantine of {len(figures.days)} days")
+    _read_lag(config, source, figures)
+    _read_counts(config, source, figures)
+    say(f"reading {source}: {len(config.sources[source].tables)} tables")
+    _read_tables(config, source, figures)
 
 
 def _asked(source: str | None, first: date | None, last: date | None) -> str:
@@ -159,12 +162,12 @@ def _asked(source: str | None, first: date | None, last: date | None) -> str:
 
 
 def _made_days(config: Config, sources: Sequence[str]) -> tuple[dict[str, list[date]], list[str]]:
-    """The days of each source's changes; notes on sources that have none."""
+    """The made days of each source, and notes on sources that have none."""
     made: dict[str, list[date]] = {}
     missing: list[MissingTableError] = []
-    for name in sources:
+    for source in sources:
         try:
-            made[name] = made_days(config, own_table(name, "changes"))
+            made[source] = made_days(config, own_table(source, "changes"))
         except MissingTableError as error:
             missing.append(error)
     if not made:
@@ -179,30 +182,30 @@ def _chosen(made: set[date], first: date | None, last: date | None) -> tuple[lis
     return days[-NEWEST_DAYS:], max(0, len(days) - NEWEST_DAYS)
 
 
-def _read_lag(config: Config, name: str, figures: Figures) -> None:
+def _read_lag(config: Config, source: str, figures: Figures) -> None:
     first, last = figures.days[0], figures.days[-1]
     try:
-        by_day = lag_rows(config, name, first, last)
-        by_hour = lag_rows(config, name, first, last, hours=True)
+        by_day = lag_rows(config, source, first, last)
+        by_hour = lag_rows(config, source, first, last, hours=True)
     except MissingTableError as error:
         figures.notes.append(f"{error}.")
         return
     for row in by_day:
-        figures.lag_days.append({**row, "table": f"{name}.{row['table_name']}"})
+        figures.lag_days.append({**row, "table": f"{source}.{row['table_name']}"})
     for row in by_hour:
         hour = datetime.fromisoformat(row["hour"].replace("Z", "+00:00"))
-        figures.lag_hours.append({**row, "table": f"{name}.{row['table_name']}", "hour": hour})
+        figures.lag_hours.append({**row, "table": f"{source}.{row['table_name']}", "hour": hour})
 
 
-def _read_counts(config: Config, name: str, figures: Figures) -> None:
+def _read_counts(config: Config, source: str, figures: Figures) -> None:
     try:
-        counts = record_counts(config, name, set(figures.days))
+        counts = record_counts(config, source, set(figures.days))
     except MissingTableError as error:
         figures.notes.append(f"{error}.")
         return
     for row in counts:
-        table = f"{name}.{row['table_name']}" if row["table_name"] else f"{name} (no table)"
-        # The first half of a split update is counted with its second.
+        table = f"{source}.{row['table_name']}" if row["table_name"] else f"{source} (no table)"
+        # A split update counts once.
         if row["destination"] == "changes" and row["source_op"] not in FIRST_HALVES:
             figures.changes.append(Count(row["landing_date"], table, row["op"], row["records"]))
         if row["destination"] == "quarantine":
@@ -211,9 +214,9 @@ def _read_counts(config: Config, name: str, figures: Figures) -> None:
             )
 
 
-def _read_tables(config: Config, name: str, figures: Figures) -> None:
+def _read_tables(config: Config, source: str, figures: Figures) -> None:
     not_made = []
-    for table in state_tables(config, name):
+    for table in state_tables(config, source):
         try:
             found = table_days(config, table)
         except MissingTableError:
@@ -231,16 +234,17 @@ def _read_tables(config: Config, name: str, figures: Figures) -> None:
 
 def _read_records(config: Config, figures: Figures) -> None:
     from cdc_assets.orchestration.runs import recorded_runs
+    from cdc_assets.orchestration.runs.instance import dagster_home, has_instance, open_instance
 
-    home = recorded_runs.dagster_home()
-    if home is None:
+    home = dagster_home().absolute()
+    if not has_instance(home):
         figures.no_records = (
             "There is no dagster.yaml in DAGSTER_HOME, nor beside cdc.yaml. Set DAGSTER_HOME to "
             "the folder that holds it; runs are recorded there from then on."
         )
         return
     try:
-        with recorded_runs.open_records(home) as instance:
+        with open_instance(home) as instance:
             figures.verdicts = recorded_runs.newest_verdicts(
                 instance, config, figures.sources, figures.days
             )
@@ -248,7 +252,7 @@ def _read_records(config: Config, figures: Figures) -> None:
                 instance, figures.sources, figures.days
             ):
                 figures.seconds.append(Seconds(day, asset, seconds))
-    except Exception as error:  # of as many libraries as there are storages
+    except Exception as error:  # each storage has a library of its own
         figures.no_records = (
             f"Dagster's records of {home} can't be read: {type(error).__name__}: "
             f"{first_line(error)}. See that its storage is up (cdc-assets doctor)."

@@ -1,8 +1,7 @@
-"""Figures of days → one HTML page that needs no network: style, script and plotly.js stand in it.
+"""Figures of days → one HTML page that needs no network: style, script and plotly.js are inline.
 
-Its charts are drawn in the browser from the JSON of :func:`page_data`. Texts from data reach the
-page through Jinja's escaping, `textContent`, or the script's own escape for Plotly, which takes
-some tags as markup.
+The browser draws the charts from the JSON of :func:`page_data`. Texts from data are escaped by
+Jinja, by `textContent`, or by the script for Plotly, which interprets some tags.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -28,20 +27,17 @@ from cdc_assets.cli.report.charts import panels, some
 from cdc_assets.cli.report.data import Figures
 from cdc_assets.cli.report.tables import check_tables, lag_table
 
-if TYPE_CHECKING:
-    pass
-
-# The page's first lines hold it: what may be overwritten is a page of ours.
+# In the page's first lines: only a report may be overwritten.
 GENERATOR = "cdc-assets report"
 
 _FILES = Path(__file__).parent
 
 
 def check_out(out: Path) -> None:
-    """See that a page may be written there: over an older report, but over nothing else.
+    """Check that a page may be written: over an older report, but over nothing else.
 
     Raises:
-        ConfigError: the folder is missing, or there is a file that is no report.
+        ConfigError: the folder is missing, or the file exists and is no report.
     """
     if not out.absolute().parent.is_dir():
         raise ConfigError(
@@ -57,7 +53,7 @@ def check_out(out: Path) -> None:
 
 
 def write(figures: Figures, out: Path) -> int:
-    """Write the page, whole or not at all; its size in bytes.
+    """Write the page, whole or not at all; returns its size in bytes.
 
     Raises:
         CdcError: the file can't be written.
@@ -69,7 +65,7 @@ def write(figures: Figures, out: Path) -> int:
             try:
                 file.write(content)
                 file.close()
-                # As any file that this user makes; a temporary one is for its owner alone.
+                # The usual rights of this user's files; a temporary file is private.
                 unfinished.chmod(0o666 & ~_umask())
                 unfinished.replace(out)
             except BaseException:
@@ -90,7 +86,7 @@ def _umask() -> int:
 
 
 def page(figures: Figures) -> str:
-    """The page as a text."""
+    """The page as HTML."""
     from plotly.offline import get_plotlyjs
 
     environment = Environment(
@@ -122,7 +118,7 @@ def _sha256(script: str) -> str:
 
 
 def _json_in_html(data: Any) -> str:
-    """JSON that ends no script element, whatever is in it."""
+    """JSON that can't end a script element."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -131,11 +127,11 @@ def _instant(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
-# --- what stands above
+# --- the top of the page
 
 
 def headline(figures: Figures) -> list[dict[str, Any]]:
-    """The few figures at the top: `label, value` and `state` (ok, warn, error or empty)."""
+    """The figures at the top: `label, value` and `state` (ok, warn, error or empty)."""
     tables = {c.table for c in figures.changes} | {size.table for size in figures.sizes}
     quarantined = sum(count.records for count in figures.quarantine)
     capture = [r for r in figures.lag_days if r["kind"] == "capture" and r["p95_ms"] is not None]
@@ -178,20 +174,20 @@ def _checks_summary(figures: Figures) -> str:
     if figures.no_records:
         return figures.no_records
     failing = [verdict for verdict in figures.verdicts if not verdict.passed]
-    of = f"{len(figures.verdicts):,} newest verdicts (one a check, asset and day)"
+    newest = f"{len(figures.verdicts):,} newest verdicts (one a check, asset and day)"
     if not failing:
-        return f"None of the {of} fails."
+        return f"None of the {newest} fails."
     checks = len({(verdict.asset, verdict.check) for verdict in failing})
-    return f"{len(failing):,} of the {of} fail, of {checks:,} checks."
+    return f"{len(failing):,} of the {newest} fail, of {checks:,} checks."
 
 
 def page_data(figures: Figures) -> dict[str, Any]:
-    """What the script draws: panels and tables; names with control characters made visible.
+    """The panels and tables that the script draws; control characters in names are visible.
 
     A panel is `columns` (labels), `rows` (names), `figures` (`label` and `unit`), and `groups`
-    of `cells`: ``[row, [columns], [values of the first figure], …]``, values null where there is
-    none. A table is `columns` (`label` and whether it is a `number`), `rows`, and `asset`: which
-    column holds the name that the filter looks at.
+    of `cells`: ``[row, [columns], [values of the first figure], …]``, missing values null. A table
+    is `columns` (`label` and whether it is a `number`), `rows`, and `asset`: the index of the
+    column that the filter reads.
     """
     tables = {"lag-days": lag_table(figures), **check_tables(figures)}
     return {"panels": panels(figures), "tables": tables}

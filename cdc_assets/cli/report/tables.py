@@ -1,4 +1,4 @@
-"""The data of the tables of a report, as :func:`~cdc_assets.cli.report.page.page_data` says."""
+"""The tables of a report, as data for :func:`~cdc_assets.cli.report.page.page_data`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def _table(
     texts: Iterable[str], numbers: Iterable[str], rows: list[list[Any]], asset: str
 ) -> dict[str, Any]:
     labels = [*texts, *numbers]
-    of_text = set(texts)
+    text_columns = set(texts)
     return {
-        "columns": [{"label": label, "number": label not in of_text} for label in labels],
+        "columns": [{"label": label, "number": label not in text_columns} for label in labels],
         "rows": rows,
         "asset": labels.index(asset),
     }
@@ -45,7 +45,7 @@ def lag_table(figures: Figures) -> dict[str, Any]:
 
 
 def check_tables(figures: Figures) -> dict[str, dict[str, Any]]:
-    """What fails, errors and the newest days first; and the newest verdict of every check."""
+    """Failing verdicts, errors and newest days first; and the newest verdict of every check."""
     order = {"ERROR": 0, "WARN": 1}
     failing = sorted(
         (v for v in figures.verdicts if not v.passed),
@@ -84,9 +84,9 @@ def check_tables(figures: Figures) -> dict[str, dict[str, Any]]:
 
 
 def _findings_table(failing: Sequence[Verdict]) -> dict[str, Any]:
-    """What fails, a line a check and severity over all days and assets, with the newest of it.
+    """A row per failing check and severity, over all days and assets, with its newest verdict.
 
-    `search` has the assets of each line: the filter looks at these.
+    `search` has the assets of each row, for the filter.
     """
     groups: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in failing:  # errors first, the newest day first
@@ -99,8 +99,7 @@ def _findings_table(failing: Sequence[Verdict]) -> dict[str, Any]:
         listed = ", ".join(assets[:_NAMED]) + (
             f" and {len(assets) - _NAMED} more" if assets[_NAMED:] else ""
         )
-        said = _lines(newest.says)
-        head = [severity, check, str(newest.day), newest.holds, listed, said]
+        head = [severity, check, str(newest.day), newest.holds, listed, _lines(newest.says)]
         rows.append([*head, len(days), len(assets)])
         search.append(assets)
     texts = ("Severity", "Check", "Newest day", "What should hold", "Assets", "What was found last")
@@ -108,7 +107,7 @@ def _findings_table(failing: Sequence[Verdict]) -> dict[str, Any]:
     return {**table, "search": search}
 
 
-_NAMED = 3  # assets of a line
+_NAMED = 3  # assets in a row
 
 
 def _lines(text: str) -> str:

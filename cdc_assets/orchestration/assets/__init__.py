@@ -1,1 +1,1 @@
-"""The assets of each source: one step a stage, and one body for all steps."""
+"""The assets of each source: a step per stage, and one body for all steps."""

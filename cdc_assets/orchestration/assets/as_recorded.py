@@ -1,4 +1,4 @@
-"""Steps whose days are up to date and recorded as they are: recorded again, without Spark."""
+"""Records of a step whose days are all up to date, without Spark."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ def step_records(
     checks: Mapping[str, Sequence[Check]],
     days: Sequence[date],
 ) -> list[records.DayRecord] | None:
-    """The records of a step; None where a day is to be made, or Spark has to look at one.
+    """The records of a step; None if a day must be made or checked with Spark.
 
     Args:
-        stages: those of the step.
-        keys: the assets to record, by their tables.
-        checks: the checks of each of these tables.
-        days: those of the run.
+        context: of the step.
+        config: cdc.yaml.
+        stages: the stages of the step.
+        keys: the assets to record, by table.
+        checks: the checks of each table.
+        days: the days of the run.
     """
     # A forced day is made again; checks of the open day compare with now.
     if FORCE in context.run.tags or any(map(config.is_open, days)):
@@ -40,16 +42,16 @@ def step_records(
     lake, found = PyIcebergMetadata(config), []
     try:
         for stage in stages:
-            own = stage.own_days(days)
-            if own and stage.stale(lake, own):
+            own_days = stage.own_days(days)
+            if own_days and stage.stale(lake, own_days):
                 return None
-            for asset in (table for table in stage.checks if table in keys):
-                versions = stage.versions(lake, asset, own)
-                recorded = _asset_records(context, keys[asset], checks.get(asset, ()), versions)
+            for table in (table for table in stage.checks if table in keys):
+                versions = stage.versions(lake, table, own_days)
+                recorded = _asset_records(context, keys[table], checks.get(table, ()), versions)
                 if recorded is None:
                     return None
                 found += recorded
-    except (CdcError, OSError):  # the step itself says what is wrong
+    except (CdcError, OSError):  # the step itself reports the error
         return None
     return found
 
@@ -60,7 +62,7 @@ def _asset_records(
     checks: Sequence[Check],
     versions: Mapping[date, Version],
 ) -> list[records.DayRecord] | None:
-    """The records of an asset's days, that of the last one with its checks: none is missing."""
+    """The records of an asset's days, the last with the findings; None if one is outdated."""
     if not versions:
         return []
     before = records.recorded(context, key, list(versions))
@@ -80,9 +82,9 @@ def _asset_records(
 def _findings(
     context: dg.AssetExecutionContext, key: dg.AssetKey, checks: Sequence[Check], day: date
 ) -> list[Finding] | None:
-    """What the checks found on a day when it was recorded; None where one has to look again.
+    """The recorded findings of a day; None if one is missing.
 
-    A failed audit is that of a version that was not published.
+    A failed audit does not count: it belongs to a version that was not published.
     """
     keys = [dg.AssetCheckKey(key, check.name) for check in checks]
     evaluations = records.newest_evaluations(context.instance, keys, day)

@@ -1,4 +1,4 @@
-"""What all steps do: make the days of their stages, and record each as soon as it is done."""
+"""The body of all steps: makes the days of its stages, and records each as soon as it is done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cdc_assets.cdc.spark import is_lost
 from cdc_assets.cdc.stages.contract import MadeDay, MakeOptions, ReadOnce, Stage
 from cdc_assets.orchestration.assets import records
 from cdc_assets.orchestration.assets.as_recorded import step_records
-from cdc_assets.orchestration.assets.keys import key_of
+from cdc_assets.orchestration.assets.keys import asset_key
 from cdc_assets.orchestration.execution import progress
 from cdc_assets.orchestration.execution.failures import failure
 from cdc_assets.orchestration.execution.jobs import ALLOW_LOSS, FORCE
@@ -32,41 +32,41 @@ from cdc_assets.orchestration.execution.resources import SparkResource
 
 StepEvent = dg.MaterializeResult[Any] | dg.AssetMaterialization | dg.AssetCheckEvaluation
 
-# Merges of small tables wait more for the driver than for the cores.
+# Merges of small tables wait for the driver rather than for the cores.
 STAGES_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
 class StageEnd:
-    """How a run's days of a stage ended; a failed day stops those behind it."""
+    """The end of a stage; a failed day leaves out the days after it."""
 
     error: Exception | None = None
     left_out: Sequence[date] = ()
 
 
 class Step:
-    """A step of Dagster: the days of one stage, or of all tables of a source side by side.
+    """A step of Dagster: one stage, or all tables of a source in threads.
 
     Args:
-        stages: the stages, all of one source and of one kind.
+        stages: stages of one source and one kind.
     """
 
     def __init__(self, stages: Sequence[Stage[Any]]) -> None:
         self.stages = stages
         self.name, self.source, self.config = stages[0].name, stages[0].source, stages[0].config
         self.checks = {table: c for stage in stages for table, c in stage.checks.items()}
-        self.keys = {table: key_of(self.source, table) for table in self.checks}
+        self.keys = {table: asset_key(self.source, table) for table in self.checks}
+        self._checks = {self.keys[table]: checks for table, checks in self.checks.items()}
 
     def run(
         self, context: dg.AssetExecutionContext, spark: SparkResource, days: Sequence[date]
     ) -> Iterator[StepEvent]:
-        """Make the days, and yield what is recorded of them.
+        """Make the days and yield their records.
 
-        All tables of a stage are made together; Dagster takes records of those asked for.
+        A stage makes all its tables together; only selected assets are recorded.
         """
         records.leave_out_missing_checks(context)
         keys = {t: k for t, k in self.keys.items() if k in context.selected_asset_keys}
-        tables = {key: table for table, key in keys.items()}
         stages = [stage for stage in self.stages if not keys.keys().isdisjoint(stage.checks)]
         if (before := self._as_recorded(context, spark, stages, keys, days)) is not None:
             yield from before
@@ -87,10 +87,10 @@ class Step:
                 futures = [pool.submit(make, stage) for stage in prepared]
                 for _ in futures:
                     for record in iter(done.get, None):
-                        yield from record.events(context, self.checks[tables[record.key]])
+                        yield from record.events(context, self._checks[record.key])
                 ends = [future.result() for future in futures]
             except BaseException:
-                spark.cancel()  # the run was stopped, and the pool is left soon
+                spark.cancel()  # the run was stopped; the pool waits for its threads
                 raise
         for stage, end in zip(prepared, ends, strict=True):
             if end.error is None:
@@ -107,7 +107,7 @@ class Step:
         keys: Mapping[str, dg.AssetKey],
         days: Sequence[date],
     ) -> Iterable[StepEvent] | None:
-        """The events of a step whose days are as recorded; None where Spark is needed."""
+        """The events of a step whose days are as recorded; None if Spark is needed."""
         began = time.monotonic()
         found = step_records(context, spark.config(), stages, keys, self.checks, days)
         if found is None:
@@ -119,10 +119,7 @@ class Step:
             else f"{len(stages)} up to date"
         )
         progress.notify(progress.Step(self.source, self.name, span(days), text, seconds))
-        tables = {key: table for table, key in keys.items()}
-        events = (
-            e for record in found for e in record.events(context, self.checks[tables[record.key]])
-        )
+        events = (e for record in found for e in record.events(context, self._checks[record.key]))
         return chain(events, map(records.result, keys.values()))
 
     @contextmanager
@@ -158,16 +155,16 @@ class Step:
         ) from None
 
     def _failure(self, context: dg.AssetExecutionContext, error: Exception) -> dg.Failure:
-        """Bad data fails the run for good; a run that lost Spark is started again by the daemon.
+        """Errors of data or configuration allow no retry; the daemon retries a run that lost Spark.
 
-        A Java exception is one line as a failure's description; its stack trace is in the log.
+        A Java exception becomes one line; the log has its stack trace.
         """
         if isinstance(error, dg.Failure):
             return error
         if isinstance(error, CdcError):
             return failure(str(error), error, self.config, allow_retries=False)
         if is_lost(error):
-            # A new process: this one's JVM, or its executors, are gone.
+            # In a new process: the JVM or the executors of this one are lost.
             tags = {"dagster/retry_on_asset_or_op_failure": "true"}
             context.instance.add_run_tags(context.run_id, tags)
             return failure(
@@ -183,7 +180,7 @@ class Step:
 
 
 class StageRun:
-    """Makes the days of one stage, and says what is recorded of each."""
+    """Makes the days of one stage and builds their records."""
 
     def __init__(
         self,
@@ -200,7 +197,7 @@ class StageRun:
         self._known = ReadOnce(lake)
 
     def make(self, days: Sequence[date], done: Callable[[records.DayRecord], None]) -> StageEnd:
-        """Make the days in order, and hand on the record of each as soon as it is done."""
+        """Make the days in order; calls `done` with the records of each as soon as it is made."""
         days, batch = self.stage.own_days(days), []
         try:
             for batch in self.stage.batches(self._known, days):
@@ -217,7 +214,7 @@ class StageRun:
         return StageEnd()
 
     def _batch(self, days: Sequence[date], is_last: bool) -> Iterator[records.DayRecord]:
-        """The records of days that are made together."""
+        """Make days together and build their records."""
         stage = self.stage
         with progress.step(stage.source, stage.label, span(days)) as say:
             progress.expect(stage.rows_to_read(self.lake, self._known, days))
@@ -226,23 +223,23 @@ class StageRun:
             seconds = time.monotonic() - began
             if any(day.is_new for day in made.values()):
                 self._known = ReadOnce(self.lake)
-            progress.expect()  # what follows reads little
+            progress.expect()  # the rest reads little
             recorded = {table: self._recorded(table, list(made)) for table in self.keys}
-            # All checks are evaluated on a run's last day, so that none is missing from the run.
-            looked_at = {
+            # The last day gets all checks: each run then has an evaluation of each.
+            examined = {
                 day: made[day]
                 for day in made
                 if any(day not in known for known in recorded.values())
                 or (is_last and day == days[-1])
             }
-            figures = stage.figures(self.lake, self._known, looked_at)
+            figures = stage.figures(self.lake, self._known, examined)
             for text in stage.summary(self._known, figures, made):
                 say(text)
         for table, known in recorded.items():
-            yield from self._records(table, known, made, figures, looked_at, seconds)
+            yield from self._records(table, known, made, figures, examined, seconds)
 
     def _recorded(self, table: str, days: Sequence[date]) -> dict[date, dict[str, Any]]:
-        """The metadata of days that Dagster has recorded as they are."""
+        """The metadata of the days whose records in Dagster are up to date."""
         before = records.recorded(self.context, self.keys[table], days)
         versions = self.stage.versions(self._known, table, days)
         found = {
@@ -256,17 +253,17 @@ class StageRun:
         known: Mapping[date, Mapping[str, Any]],
         made: Mapping[date, MadeDay],
         figures: Any,
-        looked_at: Iterable[date],
+        examined: Iterable[date],
         seconds: float,
     ) -> Iterator[records.DayRecord]:
-        """The records of a table's days; those that are new share the seconds."""
+        """The records of a table's days; new ones share the seconds."""
         fresh = [day for day in made if day not in known]
         share = round(seconds / max(1, len(fresh)), 2)
         findings = self.stage.findings(self.lake, figures, table)
         values = self.stage.values(self.lake, figures, table, fresh, share)
         versions = self.stage.versions(self._known, table, fresh)
         for day in made:
-            line = self.stage.day_line(figures, table, day) if day in looked_at else "as before"
+            line = self.stage.day_line(figures, table, day) if day in examined else "as before"
             shown = known.get(day)
             if shown is None:
                 unchanged = not made[day].is_new
@@ -275,12 +272,12 @@ class StageRun:
 
 
 def span(days: Sequence[date]) -> str:
-    """A day, or the first and the last of several."""
+    """A day, or the first and last of several."""
     return str(days[0]) if len(days) == 1 else f"{days[0]}…{days[-1]}"
 
 
 def _lake(context: dg.AssetExecutionContext, spark: SparkResource) -> Lake:
-    """The lake. Without Java the run ends as canceled: a failed one marks good days as failed."""
+    """The lake. Without Java the run is canceled: a failed run would mark good days as failed."""
     try:
         return spark.lake()
     except JavaError as error:

@@ -1,8 +1,8 @@
-"""Each source's assets, a step a stage.
+"""The assets of each source, a step per stage.
 
-A step gets the days of its run (one, or a range) and makes them in one Spark session. Metadata and
-checks are recorded a day each. (Dagster reads the annotations of bodies as objects, so this module
-does not postpone them.)
+A step makes the days of its run, one or a range, in one Spark session. Metadata and checks are
+recorded per day. (Dagster reads the annotations of bodies as objects, so this module does not
+postpone them.)
 """
 
 import warnings
@@ -23,14 +23,14 @@ from cdc_assets.cdc.stages.tables import TableStage
 from cdc_assets.orchestration import checks
 from cdc_assets.orchestration.assets import partitions
 from cdc_assets.orchestration.assets.body import Step, StepEvent
-from cdc_assets.orchestration.assets.keys import key_of, table_key
+from cdc_assets.orchestration.assets.keys import asset_key, table_key
 from cdc_assets.orchestration.execution.resources import SparkResource
 from cdc_assets.orchestration.metadata import dagster_values
 
 _AC = dg.AutomationCondition
-# Asks for ended days that are missing, one after another, and for all that stands behind a day
-# that was made again. `AutomationCondition.eager()` asks for the newest day alone, which is the
-# open one here, and passes over what was missing when it was switched on.
+# Requests missing ended days, and the days downstream of one that was made again.
+# `AutomationCondition.eager()` requests only the newest day, which is the open one, and ignores
+# days that were missing when it was switched on.
 _CONDITION = (
     (_AC.newly_missing() | _AC.any_deps_updated()).since(
         _AC.newly_requested() | _AC.newly_updated()
@@ -51,8 +51,8 @@ _DESCRIPTIONS = {
     "lag": "Lag of the changes: one row per table, kind and source hour, and one per table, kind "
     "and day.",
 }
-# The landing of the day before is read for changes, too (D11); as a dependency it would have
-# Dagster make a day more than was asked for, before that day has landed.
+# Changes also read the landing of the day before (D11). As a dependency, Dagster would make that
+# day as well, before it has landed.
 _PARENTS = {
     "landing": None,
     "changes": "landing",
@@ -77,7 +77,7 @@ def build_assets(source: str, config: Config) -> list[dg.AssetsDefinition]:
 
 
 def _step(stages: Sequence[Stage[Any]], specs: Sequence[dg.AssetSpec]) -> dg.AssetsDefinition:
-    """The assets of stages that one step makes."""
+    """The assets that one step makes."""
     step = Step(stages)
 
     @dg.multi_asset(
@@ -94,7 +94,7 @@ def _step(stages: Sequence[Stage[Any]], specs: Sequence[dg.AssetSpec]) -> dg.Ass
         pool=f"cdc_{step.source}",  # two runs of one source wait for each other
     )
     def made(context: dg.AssetExecutionContext, spark: SparkResource) -> Iterator[StepEvent]:
-        yield from step.run(context, spark, partitions.days_of(context))
+        yield from step.run(context, spark, partitions.partition_days(context))
 
     return made
 
@@ -135,10 +135,10 @@ def _stage_specs(stage: StageOfTables[Any], kinds: Iterable[str] = ()) -> list[d
         parent = _PARENTS[table]
         specs.append(
             _spec(
-                key_of(source, table),
+                asset_key(source, table),
                 stage.config,
                 _DESCRIPTIONS[table],
-                deps=[key_of(source, parent)] if parent else [],
+                deps=[asset_key(source, parent)] if parent else [],
                 kinds=kinds,
                 metadata=dagster_values(shown),
             )
@@ -154,8 +154,8 @@ def _table_spec(stage: TableStage) -> dg.AssetSpec:
         key,
         stage.config,
         f"{settings.description}\n\n{row}" if settings.description else row,
-        # `control` and `quarantine`, which are read as well, are made in the same step.
-        deps=[key_of(source, "changes"), _day_before(key)],
+        # It also reads `control` and `quarantine`, which the same step makes.
+        deps=[asset_key(source, "changes"), _day_before(key)],
         owners=settings.owners,
         tags=settings.tags,
         metadata={"dagster/table_name": f"lake.{source}.{table}"},
@@ -164,7 +164,7 @@ def _table_spec(stage: TableStage) -> dg.AssetSpec:
 
 def _day_before(key: dg.AssetKey) -> dg.AssetDep:
     with warnings.catch_warnings():
-        # In beta for several minor versions; without it the first day would lack a parent.
+        # Beta since several minor versions; without the mapping the first day would lack a parent.
         warnings.simplefilter("ignore", dg.BetaWarning)
         mapping = dg.TimeWindowPartitionMapping(
             start_offset=-1, end_offset=-1, allow_nonexistent_upstream_partitions=True

@@ -1,8 +1,8 @@
-"""What the assets of a source are called.
+"""The asset keys of a source.
 
-Dagster makes the names of a step's outputs out of asset keys: it joins the parts by `__`, writes
-`-` and `.` as `_`, and appends the names of checks. Two keys that come to one such name are refused
-with all other definitions, so that the coding here leaves no two tables with one name.
+Dagster derives a step's output names from asset keys: it joins the parts by `__`, replaces `-` and
+`.` by `_`, and appends the names of checks. It refuses all definitions if two keys give one name,
+so table names are encoded here.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.state.findings import CHECKS
 
-_JOINT = "__"  # of Dagster, and of a database and its schema
-# An underscore stays where neither a joint nor a code can be read into it.
+_JOINT = "__"  # also joins a database and its schema
+# An underscore stays unless it could be read as part of a joint or a code.
 _TO_CODE = re.compile(r"[^A-Za-z0-9_]|_(?![A-Za-z0-9])|_(?=x[0-9A-F])")
-# Behind a table's name Dagster would read the name of a check.
+# An end that Dagster would read as the name of a check.
 _BEFORE_CHECK = re.compile(rf"_(?=(?:{'|'.join(check.name for check in CHECKS)})\Z)")
 
 PARSED = ("changes", "control", "quarantine")
 STAGES = ("landing", *PARSED, "lag")
 
 
-def table_key(name: str, table: str) -> dg.AssetKey:
-    """``[source, schema, table]``; no other table has it, and none the names that Dagster makes.
+def table_key(source: str, table: str) -> dg.AssetKey:
+    """``[source, schema, table]``, unique also in the names that Dagster derives from it.
 
-    Characters but letters, digits and single underscores are coded: `order-items` is
-    `order_x2D_items`. A schema of a database, `sales__dbo`, stays as it is.
+    All but letters, digits and single underscores is encoded: `order-items` is `order_x2D_items`.
+    A schema with its database, `sales__dbo`, stays.
     """
     parts = TableName.parse(table)
     schema = _JOINT.join(map(_coded, parts.namespace.split(_JOINT)))
-    return dg.AssetKey([name, schema, _BEFORE_CHECK.sub(_code("_"), _coded(parts.table))])
+    return dg.AssetKey([source, schema, _BEFORE_CHECK.sub(_code("_"), _coded(parts.table))])
 
 
-def key_of(name: str, stage: str) -> dg.AssetKey:
-    """The asset of a stage or of a table."""
-    return dg.AssetKey([name, stage]) if stage in STAGES else table_key(name, stage)
+def asset_key(source: str, table: str) -> dg.AssetKey:
+    """The key of a stage's table or of a state table."""
+    return dg.AssetKey([source, table]) if table in STAGES else table_key(source, table)
 
 
 def _coded(part: str) -> str:
@@ -49,7 +49,6 @@ def _code(character: str) -> str:
     return f"_x{ord(character):X}_"
 
 
-def asset_keys(name: str, config: Config) -> list[dg.AssetKey]:
+def asset_keys(source: str, config: Config) -> list[dg.AssetKey]:
     """All assets of a source."""
-    stages = [dg.AssetKey([name, stage]) for stage in STAGES]
-    return [*stages, *(table_key(name, table) for table in config.sources[name].tables)]
+    return [asset_key(source, table) for table in (*STAGES, *config.sources[source].tables)]

@@ -1,4 +1,4 @@
-"""Daily partitions, one definition for all assets: the open day is a day like any other."""
+"""Daily partitions of all assets; the open day is one of them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def daily(config: Config) -> dg.DailyPartitionsDefinition:
     )
 
 
-def days_of(context: dg.AssetExecutionContext) -> list[date]:
-    """The days of a run in order; a range has several.
+def partition_days(context: dg.AssetExecutionContext) -> list[date]:
+    """The days of a run, in order.
 
     Raises:
-        dagster.Failure: the run has no day, as that of a check alone.
+        dagster.Failure: the run has no day, such as a run of checks only.
     """
     if not (context.has_partition_key or context.has_partition_key_range):
         raise dg.Failure(

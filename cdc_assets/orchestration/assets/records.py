@@ -1,9 +1,8 @@
-"""What a run records of a day: a line in the log, a materialization with metadata, its checks.
+"""The records of a day: a line in the log, a materialization with metadata, check evaluations.
 
-Each day is recorded as soon as it is done. A day that is still as Dagster has recorded it is
-recorded with the same metadata again, and nothing of it is looked up. It is so while the day is
-made by the same snapshot, and while its fingerprint is the same: that of the settings, and of the
-day before where checks compare the two.
+Each day is recorded as soon as it is done. A day whose snapshot and fingerprint are as recorded
+is recorded again with the same metadata, and not examined. The fingerprint covers the settings,
+and the day before if checks compare the two.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from cdc_assets.orchestration.metadata import dagster_values
 
 SNAPSHOT, UNCHANGED = "iceberg_snapshot", "unchanged_since_last_made"
 FINGERPRINT = "fingerprint"
-# An output with this mark gets no materialization. Without it Dagster would record one of each day
-# of the run when the step ends, beside those that were recorded as the days were done.
+# An output with this mark gets no materialization. Without it Dagster would record one more of each
+# day of the run when the step ends.
 _RECORDED = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
-_PAGE = 500  # records that Dagster is asked for at once
+_PAGE = 500  # records per query
 
 Metadata = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class DayRecord:
-    """What is recorded of a day of an asset; without `metadata` its findings alone."""
+    """The records of an asset's day; without `metadata` only its findings."""
 
     key: dg.AssetKey
     day: date
@@ -49,9 +48,9 @@ class DayRecord:
     def events(
         self, context: dg.AssetExecutionContext, checks: Sequence[Check]
     ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-        """The events of the day, for a step to yield; what it says goes to the log.
+        """The events for the step to yield; logs what the day says.
 
-        An `AssetCheckResult` would belong to no day in a run of several.
+        An `AssetCheckResult` would have no partition in a run of several days.
         """
         day = self.day.isoformat()
         if self.metadata is not None:
@@ -69,7 +68,7 @@ def result(key: dg.AssetKey) -> dg.MaterializeResult[Any]:
 
 
 def leave_out_missing_checks(context: dg.AssetExecutionContext) -> None:
-    """Keep a sentence out of the log that is not so: evaluations are no outputs of the step."""
+    """Filter a wrong warning out of the log: evaluations are no outputs of the step."""
     context.log.addFilter(_is_no_omission)
 
 
@@ -80,7 +79,7 @@ def _is_no_omission(record: logging.LogRecord) -> bool:
 def recorded(
     context: dg.AssetExecutionContext, key: dg.AssetKey, days: Sequence[date]
 ) -> dict[date, Metadata]:
-    """The metadata of the newest materialization of each of these days; nothing of others."""
+    """The metadata of the newest materialization of each day that has one."""
     instance = context.instance
     newest = instance.get_latest_storage_id_by_partition(
         key, dg.DagsterEventType.ASSET_MATERIALIZATION, set(map(str, days))
@@ -98,7 +97,7 @@ def recorded(
 
 
 def version_metadata(version: Version, unchanged: bool = False) -> dict[str, Any]:
-    """What is recorded with a day, to know its version by."""
+    """The metadata that identifies the version of a day."""
     return {
         SNAPSHOT: str(version.snapshot),
         FINGERPRINT: version.fingerprint,
@@ -107,9 +106,9 @@ def version_metadata(version: Version, unchanged: bool = False) -> dict[str, Any
 
 
 def as_recorded(version: Version, known: Metadata | None) -> dict[str, Any] | None:
-    """The recorded metadata where it is that of this version; None where it is not."""
-    mine = {SNAPSHOT: str(version.snapshot), FINGERPRINT: version.fingerprint}
-    if known is None or any(n not in known or known[n].value != v for n, v in mine.items()):
+    """The recorded metadata if it is of this version, else None."""
+    expected = {SNAPSHOT: str(version.snapshot), FINGERPRINT: version.fingerprint}
+    if known is None or any(n not in known or known[n].value != v for n, v in expected.items()):
         return None
     return {**known, UNCHANGED: True}
 
@@ -120,15 +119,15 @@ _ENDED = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordSt
 def newest_evaluations(
     instance: dg.DagsterInstance, keys: Sequence[dg.AssetCheckKey], day: date
 ) -> dict[dg.AssetCheckKey, dg.AssetCheckEvaluation]:
-    """The newest evaluation of each of these checks on a day, of those that have one."""
-    storage, of_day = instance.event_log_storage, PartitionKeyFilter(key=day.isoformat())
+    """The newest ended evaluation of each check on a day, if it has one."""
+    storage, partition = instance.event_log_storage, PartitionKeyFilter(key=day.isoformat())
     found = {}
-    for key, record in storage.get_latest_asset_check_execution_by_key(keys, of_day).items():
+    for key, record in storage.get_latest_asset_check_execution_by_key(keys, partition).items():
         ended = [record]
-        if record.status not in _ENDED:  # a run is at it, such as this one
+        if record.status not in _ENDED:  # such as in this run
             ended = list(
                 storage.get_asset_check_execution_history(
-                    key, limit=1, status=_ENDED, partition_filter=of_day
+                    key, limit=1, status=_ENDED, partition_filter=partition
                 )
             )
         event = ended[0].event.dagster_event if ended and ended[0].event else None

@@ -1,1 +1,1 @@
-"""What starts runs and watches over them: schedules, sensors, health, alerts, maintenance."""
+"""Schedules, sensors, health checks, alerts and maintenance."""

@@ -1,10 +1,9 @@
 """The sensor `alerts`: sends failures and recoveries to the channels of cdc.yaml.
 
-The sensor's cursor holds for each channel a position in the instance's events and the open
-problems that it has reported. A tick reads the events since that position, sends one message, and
-advances the position once the receiver has accepted it. A receiver that is down therefore misses
-nothing and delays no other channel, and a problem is reported once: not again while it lasts, nor
-after a restart of the daemon.
+The cursor holds for each channel a position in the instance's events and the open problems that
+it has reported. A tick reads the events since the position, sends one message, and advances the
+position once the receiver has accepted it. A receiver that is down misses nothing and delays no
+other channel. A problem is reported once, also across restarts of the daemon.
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ import dagster as dg
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import Check
 from cdc_assets.orchestration import checks
-from cdc_assets.orchestration.assets.keys import asset_keys, table_key
+from cdc_assets.orchestration.assets.keys import asset_key, asset_keys, table_key
 from cdc_assets.orchestration.automation import health
 from cdc_assets.orchestration.automation.event_feed import (
     CheckEvaluated,
     Event,
     Position,
     RunEnded,
-    days_of,
     events_since,
+    partition_range,
 )
-from cdc_assets.orchestration.automation.senders import Channel, Message, SendError, channels_of
+from cdc_assets.orchestration.automation.senders import Channel, Message, SendError, build_channels
 from cdc_assets.orchestration.execution.jobs import daily
 
 EVERY_SECONDS = 60
-# Beyond it the oldest open problems are dropped from the cursor; they may be reported once more.
+# The cursor drops older open problems; they may be reported once more.
 _MAX_OPEN = 2_000
-# Dagster stops a tick after 60 seconds; a channel whose turn comes later waits for the next tick.
+# Dagster stops a tick after 60 seconds; later channels wait for the next tick.
 _START_WITHIN_SECONDS = 20
 
 Kind = Literal["run failed", "check failed", "not fresh", "silent", "resolved"]
-# The plural of each kind; the worst first.
+# The plural of each kind, the worst first.
 _PLURALS: dict[Kind, str] = {
     "run failed": "runs failed",
     "check failed": "checks failed",
@@ -61,7 +60,7 @@ _KINDS = {health.FRESH.name: "not fresh", health.ALIVE.name: "silent"}
 class Alert:
     """A problem, or the end of one; instants are ISO texts in the project's timezone.
 
-    The same alert always has the same `id`, so that a receiver can recognise a repeat.
+    An alert that is sent twice has the same `id` both times.
     """
 
     id: str
@@ -90,7 +89,7 @@ class Alert:
 
 @dataclass(frozen=True)
 class OpenProblem:
-    """A problem that a channel has reported: since when, and the run that had it."""
+    """A problem that a channel has reported, its begin and its run."""
 
     since: float
     run_id: str | None = None
@@ -100,8 +99,8 @@ class OpenProblem:
 class State:
     """The state of a channel in the cursor: events read, and problems reported and not resolved.
 
-    `is_new` until the first message is accepted: that one also has the sources that are not fresh
-    or silent already.
+    `is_new` until the first message is accepted, which includes the sources that are already silent
+    or not fresh.
     """
 
     position: Position
@@ -118,34 +117,34 @@ class State:
 # --- from events to alerts
 
 
-def alerts_of(
+def build_alerts(
     config: Config, instance: dg.DagsterInstance, state: State, events: Iterable[Event]
 ) -> tuple[list[Alert], dict[str, OpenProblem]]:
-    """The alerts of some events, and the problems that are open after them."""
+    """The alerts of events, and the open problems after them."""
     builder, problems = _AlertBuilder(config, instance), dict(state.open)
     alerts: list[Alert] = []
     for event in events:
         if isinstance(event, CheckEvaluated):
-            alerts += builder.of_check(event, problems)
+            alerts += builder.check_alerts(event, problems)
         else:
-            alerts += builder.of_run(event, problems)
+            alerts += builder.run_alerts(event, problems)
     newest = sorted(problems.items(), key=lambda item: item[1].since)[-_MAX_OPEN:]
     return alerts, dict(newest)
 
 
 class _AlertBuilder:
-    """Builds the alerts of an event, and updates the open problems."""
+    """Builds the alerts of an event and updates the open problems."""
 
     def __init__(self, config: Config, instance: dg.DagsterInstance) -> None:
         self.config, self.instance = config, instance
         self.tables = {
-            table_key(name, table).to_user_string(): table
-            for name, source in config.sources.items()
-            for table in source.tables
+            table_key(source, table).to_user_string(): table
+            for source, settings in config.sources.items()
+            for table in settings.tables
         }
         self.expected = {check.name: check.description for check in _all_checks()}
 
-    def of_check(self, event: CheckEvaluated, problems: dict[str, OpenProblem]) -> list[Alert]:
+    def check_alerts(self, event: CheckEvaluated, problems: dict[str, OpenProblem]) -> list[Alert]:
         found = event.evaluation
         if found.asset_key.path[0] not in self.config.sources:
             return []
@@ -159,7 +158,7 @@ class _AlertBuilder:
         since = problems.pop(key).since if not is_problem else event.at
         if is_problem:
             problems[key] = OpenProblem(since, event.run_id)
-        of_day = f" on {found.partition}" if found.partition else ""
+        on_day = f" on {found.partition}" if found.partition else ""
         source, what = found.asset_key.path[0], self._what(found)
         level = "" if found.passed else f" ({found.severity.value})"
         kind: Any = _KINDS.get(found.check_name, "check failed") if is_problem else "resolved"
@@ -167,9 +166,9 @@ class _AlertBuilder:
             self._alert(
                 key,
                 kind=kind,
-                title=f"{source}: {what}{of_day}{level}"
+                title=f"{source}: {what}{on_day}{level}"
                 if is_problem
-                else f"{source}: resolved: {found.check_name} of {asset}{of_day}",
+                else f"{source}: resolved: {found.check_name} of {asset}{on_day}",
                 sources=(source,),
                 table=self.tables.get(asset),
                 asset=asset,
@@ -190,7 +189,7 @@ class _AlertBuilder:
         kind = _KINDS.get(found.check_name)
         return kind or f"{found.check_name} of {found.asset_key.to_user_string()} failed"
 
-    def of_run(self, event: RunEnded, problems: dict[str, OpenProblem]) -> list[Alert]:
+    def run_alerts(self, event: RunEnded, problems: dict[str, OpenProblem]) -> list[Alert]:
         run = event.run
         keys = {_run_key(run, source): source for source in self._sources(event)}
         if event.failed:
@@ -244,11 +243,11 @@ class _AlertBuilder:
         )
 
     def _resolves(self, event: RunEnded, problem: OpenProblem, source: str) -> bool:
-        """Whether a run has made the assets and the last day of the failed one."""
+        """Whether a run has made the assets and the last day of the failed run."""
         failed = self.instance.get_run_by_id(problem.run_id) if problem.run_id else None
         if failed is None or not source:
             return True
-        days, failed_days = event.days, days_of(failed)
+        days, failed_days = event.days, partition_range(failed)
         if days and failed_days and not days[0] <= failed_days[1] <= days[1]:
             return False
         return self._assets(failed, source) <= self._assets(event.run, source)
@@ -259,15 +258,15 @@ class _AlertBuilder:
         return {key for key in run.asset_selection if key.path[0] == source}
 
     def _sources(self, event: RunEnded) -> list[str]:
-        """The sources of a run; of a failed run those that failed.
+        """The sources of a run, or those of its failed steps.
 
-        One empty text for the job `maintenance`, none for the runs of other projects.
+        The job `maintenance` has an empty one, runs of other projects have none.
         """
-        run, names = event.run, self.config.sources
-        if _is_of_assets(run):
-            chosen = {key.path[0] for key in run.asset_selection or ()} or set(names)
-            known = [name for name in names if name in chosen]
-            failed = [n for n in known if any(_is_step_of(step, n) for step in event.reasons)]
+        run, sources = event.run, self.config.sources
+        if _makes_assets(run):
+            chosen = {key.path[0] for key in run.asset_selection or ()} or set(sources)
+            known = [source for source in sources if source in chosen]
+            failed = [s for s in known if any(_is_source_step(step, s) for step in event.reasons)]
             return failed or known
         return [""] if run.job_name == "maintenance" else []
 
@@ -294,7 +293,7 @@ def _all_checks() -> list[Check]:
     return [*checks.DAY_CHECKS, health.FRESH, health.ALIVE, health.MADE]
 
 
-def _is_of_assets(run: dg.DagsterRun) -> bool:
+def _makes_assets(run: dg.DagsterRun) -> bool:
     return bool(run.asset_selection) or run.job_name == daily.name
 
 
@@ -302,7 +301,7 @@ def _run_key(run: dg.DagsterRun, source: str) -> str:
     return f"run {source or run.job_name}"
 
 
-def _is_step_of(step: str, source: str) -> bool:
+def _is_source_step(step: str, source: str) -> bool:
     return step in {f"{source}__{stage}" for stage in ("landing", "changes", "tables", "lag")}
 
 
@@ -314,7 +313,7 @@ def _days(event: RunEnded) -> str:
 
 
 def _got(found: dg.AssetCheckEvaluation) -> str:
-    """The description of an evaluation, else its figures. Texts may hold values of the data."""
+    """The description of an evaluation, else its figures; its texts may hold values of rows."""
     if found.description:
         return found.description
     figures = {
@@ -329,12 +328,12 @@ def _got(found: dg.AssetCheckEvaluation) -> str:
 
 
 def build_alerts_sensor(config: Config) -> dg.SensorDefinition | None:
-    """The sensor `alerts`, which is on from the start; None where no channel is configured.
+    """The sensor `alerts`, on by default; None if no channel is configured.
 
     Raises:
         ConfigError: a channel's package is not installed.
     """
-    channels = channels_of(config)
+    channels = build_channels(config)
     if not channels:
         return None
 
@@ -367,7 +366,7 @@ def _tick(
     if len(before) < len(channels):
         start = State(Position.newest(context.instance))
         before = {c.name: known.get(c.name, start) for c in channels}
-    # Channels at the same position, as they mostly are, share the events read.
+    # Channels at the same position share the events.
     read: dict[Position, tuple[list[Event], Position]] = {}
     for state in before.values():
         if state.position not in read:
@@ -380,22 +379,13 @@ def _tick(
         events, position = read[state.position]
         if state.is_new:
             events = [*already, *events]
-        alerts, problems = alerts_of(config, context.instance, state, events)
-        after = State(position, problems, is_new=False)
+        alerts, problems = build_alerts(config, context.instance, state, events)
         alerts = [alert for alert in alerts if channel.accepts(alert.sources, alert.table)]
-        if not alerts:
-            return _Outcome(after, "")
-        if time.monotonic() > deadline:
-            return _Outcome(state, f"{channel.name}: waits for the next tick", is_error=True)
-        try:
-            channel.send(_message(alerts))
-        except SendError as error:
-            text = f"{channel.name}: {len(alerts)} alerts not sent: {error}. The next tick retries"
-            return _Outcome(state, text, is_error=True)
-        except Exception as error:  # it must not stop the other channels
-            text = f"{channel.name}: {len(alerts)} alerts not sent: {type(error).__name__}"
-            return _Outcome(state, text, is_error=True)
-        return _Outcome(after, f"{channel.name}: {len(alerts)} alerts sent")
+        fault = _send(channel, alerts, deadline) if alerts else ""
+        if fault:
+            return _Outcome(state, fault, is_error=True)
+        text = f"{channel.name}: {len(alerts)} alerts sent" if alerts else ""
+        return _Outcome(State(position, problems, is_new=False), text)
 
     with ThreadPoolExecutor(8) as pool:
         outcomes = dict(zip(before, pool.map(notify, channels), strict=True))
@@ -409,8 +399,21 @@ def _tick(
     )
 
 
+def _send(channel: Channel, alerts: Sequence[Alert], deadline: float) -> str:
+    """Send alerts in one message; returns why they were not sent."""
+    if time.monotonic() > deadline:
+        return f"{channel.name}: waits for the next tick"
+    try:
+        channel.send(_message(alerts))
+    except SendError as error:
+        return f"{channel.name}: {len(alerts)} alerts not sent: {error}. The next tick retries"
+    except Exception as error:  # it must not stop the other channels
+        return f"{channel.name}: {len(alerts)} alerts not sent: {type(error).__name__}"
+    return ""
+
+
 def _states(cursor: str | None) -> dict[str, State]:
-    """The channels' states; none where the cursor can't be read, such as another version's."""
+    """The channels' states; none if the cursor is unreadable, such as another version's."""
     try:
         return {name: State.load(raw) for name, raw in json.loads(cursor or "{}").items()}
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -420,9 +423,9 @@ def _states(cursor: str | None) -> dict[str, State]:
 def _health_events(config: Config, instance: dg.DagsterInstance) -> list[Event]:
     """The latest evaluations of the health checks, for the first message of a new channel."""
     found: list[Event] = []
-    for name in config.sources:
+    for source in config.sources:
         for check in health.NAMES:
-            record = health.last_recorded(instance, dg.AssetKey([name, "changes"]), check)
+            record = health.last_recorded(instance, asset_key(source, "changes"), check)
             if record is not None and record.event and record.evaluation:
                 found.append(CheckEvaluated(record.event.timestamp, record.evaluation))
     return found

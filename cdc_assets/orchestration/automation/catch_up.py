@@ -1,4 +1,4 @@
-"""Which ended days the lake lacks, and the runs that make them: read without Spark."""
+"""The ended days that the lake lacks, and the runs that make them; without Spark."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from cdc_assets.cdc.stages.contract import Stage
 from cdc_assets.cdc.stages.lag import LagStage
 from cdc_assets.cdc.stages.landing import LandingStage
 from cdc_assets.cdc.stages.tables import TableStage
-from cdc_assets.orchestration.assets.keys import STAGES, table_key
+from cdc_assets.orchestration.assets.keys import STAGES, asset_key
 
 _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class CatchUp:
-    """Days of a source that one run makes in order, and the assets that lack them."""
+    """A run: days of a source, made in order, and the assets that lack them."""
 
     first: date
     last: date
@@ -32,53 +32,52 @@ class CatchUp:
     is_behind: bool = False
 
 
-def catch_up_runs(config: Config, name: str, ended: date) -> list[CatchUp]:
-    """The runs that make the missing days of a source, from the oldest on.
+def catch_up_runs(config: Config, source: str, ended: date) -> list[CatchUp]:
+    """The runs that make the missing days of a source, oldest first.
 
-    A run covers at most `automation.catch_up_days` days. All assets that miss a day share one run.
-    A table that lags so far behind that its run would not reach the newest days has a run of its
-    own, over days that the other assets have: a table that fails every night delays no other.
+    A run covers at most `automation.catch_up_days` days. Assets share a run, except tables so far
+    behind that the run would not reach the newest days: those get runs of their own, so that a
+    table that fails every night delays no other.
 
     Args:
         config: cdc.yaml.
-        name: the source.
-        ended: the newest day that is asked for.
+        source: the source.
+        ended: the newest day to make.
 
     Raises:
-        LakeError: the catalog can't be read. No day counts as missing for that reason.
+        LakeError: the catalog can't be read.
     """
     span = timedelta(days=config.automation.catch_up_days)
-    stages, tables = missing_since(config, name, ended)
+    stages, tables = missing_since(config, source, ended)
     newest = stages or ended + _DAY
     together = {table: day for table, day in tables.items() if day > newest - span}
     runs = []
     if stages or together:
         first = min([newest, *together.values()])
-        assets = [dg.AssetKey([name, stage]) for stage in STAGES] if stages else []
-        assets += [table_key(name, table) for table in together]
-        runs.append(CatchUp(first, min(first + span - _DAY, ended), tuple(assets)))
+        assets = tuple(asset_key(source, t) for t in (*(STAGES if stages else ()), *together))
+        runs.append(CatchUp(first, min(first + span - _DAY, ended), assets))
     behind: dict[date, list[str]] = defaultdict(list)
     for table, day in tables.items():
         if table not in together:
             behind[day].append(table)
-    for first, late in sorted(behind.items()):
-        keys = tuple(table_key(name, table) for table in late)
+    for first, late_tables in sorted(behind.items()):
+        keys = tuple(asset_key(source, table) for table in late_tables)
         runs.append(CatchUp(first, first + span - _DAY, keys, is_behind=True))
     return runs
 
 
-def missing_since(config: Config, name: str, ended: date) -> tuple[date | None, dict[str, date]]:
-    """The oldest missing day of a source's stages, and of each table that misses one.
+def missing_since(config: Config, source: str, ended: date) -> tuple[date | None, dict[str, date]]:
+    """The oldest missing day of a source's stages, and of each table that lacks one.
 
-    A day that was made before its end is missing until it is made again: more may have landed.
+    A day that was made before its end counts as missing: more may have landed.
     """
     lake = PyIcebergMetadata(config)
-    stages = (LandingStage(config, name), ChangesStage(config, name), LagStage(config, name))
+    stages = (LandingStage(config, source), ChangesStage(config, source), LagStage(config, source))
     tables = {
         table: _oldest_missing(
-            lake, [TableStage(config, name, table)], config.start_of(name, table), ended
+            lake, [TableStage(config, source, table)], config.start_of(source, table), ended
         )
-        for table in config.sources[name].tables
+        for table in config.sources[source].tables
     }
     return (
         _oldest_missing(lake, stages, config.start_date, ended),

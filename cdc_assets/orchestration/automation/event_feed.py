@@ -1,8 +1,8 @@
-"""Events of a Dagster instance since a position: runs that ended and checks that were evaluated.
+"""Events of a Dagster instance since a position: ended runs and evaluated checks.
 
-Runs of all processes count, also those of `cdc-assets run`, which belong to no code location.
-Evaluations of a run are read when the run has ended, runless evaluations at once. Events are read
-forward from a position, so that none is read twice and none is skipped.
+They include runs of `cdc-assets run`, which belong to no code location. Evaluations of a run are
+read once it has ended, runless evaluations at once. Reading goes forward from a position, so no
+event is read twice or skipped.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ RUNS_AT_ONCE, EVENTS_AT_ONCE = 50, 2_000
 class Position:
     """A position in the events of an instance.
 
-    `run` is the storage id of the last run end that was read, `of_run` the cursor in the events of
-    the next run, `runless` the cursor in the runless events.
+    `run` is the storage id of the last run end read, `of_run` the cursor in the next run's events,
+    `runless` the cursor in the runless events.
     """
 
     run: int
@@ -73,20 +73,20 @@ class RunEnded:
 
     @property
     def failed(self) -> bool:
-        """True for a failed run, False for a canceled one."""
+        """Whether the run failed."""
         return self.run.status == dg.DagsterRunStatus.FAILURE
 
     @property
     def days(self) -> tuple[date, date] | None:
-        """The first and the last day that the run was asked for."""
-        return days_of(self.run)
+        """The first and last requested day."""
+        return partition_range(self.run)
 
 
 Event = CheckEvaluated | RunEnded
 
 
-def days_of(run: dg.DagsterRun) -> tuple[date, date] | None:
-    """The first and the last day of a run; None for a run without partitions."""
+def partition_range(run: dg.DagsterRun) -> tuple[date, date] | None:
+    """The first and last day of a run; None for a run without partitions."""
     one = run.tags.get("dagster/partition")
     first, last = run.tags.get(RANGE_START, one), run.tags.get(RANGE_END, one)
     try:
@@ -96,9 +96,9 @@ def days_of(run: dg.DagsterRun) -> tuple[date, date] | None:
 
 
 def events_since(instance: dg.DagsterInstance, position: Position) -> tuple[list[Event], Position]:
-    """The events since a position in order of time, and the position after them.
+    """The events since a position, by time, and the position after them.
 
-    At most about `EVENTS_AT_ONCE`; call it again with the new position for the rest.
+    About `EVENTS_AT_ONCE` at most; call it again with the new position for the rest.
     """
     runless = instance.get_records_for_run(
         _RUNLESS,
@@ -123,18 +123,18 @@ def events_since(instance: dg.DagsterInstance, position: Position) -> tuple[list
             found += [_evaluated(event) for event in events.records]
             left -= len(events.records)
             if left <= 0:
-                return _in_order(found), replace(position, of_run=events.cursor)
-            found += _end_of(instance, run, record.timestamp)
+                return _by_time(found), replace(position, of_run=events.cursor)
+            found += _run_end(instance, run, record.timestamp)
         position = replace(position, run=record.storage_id, of_run=None)
-    return _in_order(found), position
+    return _by_time(found), position
 
 
-def _in_order(found: list[Event]) -> list[Event]:
+def _by_time(found: list[Event]) -> list[Event]:
     return sorted(found, key=lambda event: event.at)
 
 
 def _ended_runs(instance: dg.DagsterInstance, after: int) -> Sequence[dg.EventLogRecord]:
-    """The next ended runs, in the order of their ends."""
+    """The next run ends, oldest first."""
     found: list[dg.EventLogRecord] = []
     horizon = None
     for kind in _ENDED:
@@ -145,7 +145,7 @@ def _ended_runs(instance: dg.DagsterInstance, after: int) -> Sequence[dg.EventLo
         ).records
         found += records
         if len(records) == RUNS_AT_ONCE:
-            # More of this kind may follow; later ones of the other kinds have to wait for them.
+            # More of this kind may follow; later events of other kinds wait for them.
             last = records[-1].storage_id
             horizon = last if horizon is None else min(horizon, last)
     ordered = sorted(found, key=lambda record: record.storage_id)
@@ -159,7 +159,7 @@ def _evaluated(record: dg.EventLogRecord) -> CheckEvaluated:
     return CheckEvaluated(entry.timestamp, data, entry.run_id or None)
 
 
-def _end_of(instance: dg.DagsterInstance, run: dg.DagsterRun, at: float) -> list[Event]:
+def _run_end(instance: dg.DagsterInstance, run: dg.DagsterRun, at: float) -> list[Event]:
     if run.status == dg.DagsterRunStatus.SUCCESS:
         return [RunEnded(at, run)]
     if run.status != dg.DagsterRunStatus.FAILURE:

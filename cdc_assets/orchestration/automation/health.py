@@ -1,7 +1,7 @@
-"""Whether a source is fresh, still sends, and has changes of all that landed: judged by the clock.
+"""Health checks of a source, which belong to no day: fresh, alive, changes made of all landings.
 
-These checks belong to no day: a run evaluates them after `changes`, and between runs the sensor
-`health` does. Both read the lake's metadata, without Spark.
+Runs evaluate them after `changes`, the sensor `health` between runs. Both read the lake's metadata,
+without Spark.
 
 (Dagster reads the annotations of bodies as objects, so this module does not postpone them.)
 """
@@ -21,7 +21,8 @@ from cdc_assets.cdc.lake.pyiceberg_catalog import catalog_properties, open_table
 from cdc_assets.cdc.lake.tables import own_table
 from cdc_assets.cdc.redaction import without_secrets
 from cdc_assets.cdc.stages.changes import ChangesStage
-from cdc_assets.orchestration.checks import dagster_severity, evaluation, specs
+from cdc_assets.orchestration.assets.keys import asset_key
+from cdc_assets.orchestration.checks import evaluation, specs
 from cdc_assets.orchestration.internals import (
     COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES as COMPLETED,
 )
@@ -29,7 +30,6 @@ from cdc_assets.orchestration.internals import (
     AssetCheckExecutionRecord,
     AssetCheckExecutionRecordStatus,
 )
-from cdc_assets.orchestration.metadata import dagster_values
 
 FRESH = Check(
     "fresh", "The source's newest data is not older than fresh_within_hours.", Severity.WARN
@@ -44,58 +44,56 @@ MADE = Check(
     "The changes of every landed day are made of what has landed: no record waits for a run.",
 )
 NAMES = (FRESH.name, ALIVE.name, MADE.name)
-# A run lands days first and makes their changes then.
+# After landing a day, a run may take so long to make its changes.
 _UNDER_WAY = timedelta(hours=1)
 
 EVERY_SECONDS = 300
 _VERDICT = {True: "passes", False: "fails"}
-# While the result stays the same, an evaluation is recorded this often: with newer data, and
-# without, so that the recorded age is not too old.
+# How often an unchanged result is recorded, with newer data and without.
 _NEWER_DATA, _SAME_DATA = timedelta(hours=1), timedelta(hours=24)
 
 
-def checks_of(config: Config, name: str) -> list[Check]:
-    """The health checks of a source; they are on its `changes`.
+def health_checks(config: Config, source: str) -> list[Check]:
+    """The health checks of a source, on its `changes`.
 
-    `fresh` and `source_alive_now` where it is configured for them.
-
-    None where only Spark can read the lake's catalog.
+    `fresh` and `source_alive_now` need a setting. There are none if only Spark can read the
+    catalog.
     """
     if config.lake.catalog:
         try:
             catalog_properties(config)
         except ConfigError:
             return []
-    source = config.source(name)
-    checks = [FRESH] if source.fresh_within_hours is not None else []
-    return [*checks, *([ALIVE] if source.max_silence_minutes is not None else []), MADE]
+    settings = config.source(source)
+    checks = [FRESH] if settings.fresh_within_hours is not None else []
+    return [*checks, *([ALIVE] if settings.max_silence_minutes is not None else []), MADE]
 
 
-def findings_of(config: Config, name: str, now: datetime | None = None) -> list[Finding]:
+def health_findings(config: Config, source: str, now: datetime | None = None) -> list[Finding]:
     """Evaluate the health checks of a source.
 
     Raises:
         MissingTableError: no day of the source is made yet.
         LakeError: the lake can't be read.
     """
-    source, now = config.source(name), now or datetime.now(timezone.utc)
+    settings, now = config.source(source), now or datetime.now(timezone.utc)
     limits = {
-        FRESH.name: timedelta(hours=source.fresh_within_hours or 0),
-        ALIVE.name: timedelta(minutes=source.max_silence_minutes or 0),
+        FRESH.name: timedelta(hours=settings.fresh_within_hours or 0),
+        ALIVE.name: timedelta(minutes=settings.max_silence_minutes or 0),
     }
-    asked = [check.name for check in checks_of(config, name) if check.name in limits]
-    newest = newest_data(config, name) if asked else None
-    of_age = [_finding(config, of, newest, limits[of], now) for of in asked if newest is not None]
-    return [*of_age, _made_finding(config, name, now)]
+    timed = [c.name for c in health_checks(config, source) if c.name in limits]
+    newest = newest_data(config, source) if timed else None
+    ages = [_age_finding(config, c, newest, limits[c], now) for c in timed if newest is not None]
+    return [*ages, _made_finding(config, source, now)]
 
 
-def _made_finding(config: Config, name: str, now: datetime) -> Finding:
-    landing = open_table(config, own_table(name, "landing"))
+def _made_finding(config: Config, source: str, now: datetime) -> Finding:
+    landing = open_table(config, own_table(source, "landing"))
     lake = PyIcebergMetadata(config)
-    landed = lake.day_commits(name, "landing")
+    landed = lake.day_commits(source, "landing")
     days = [
         day
-        for day in ChangesStage(config, name).outdated(lake)
+        for day in ChangesStage(config, source).outdated(lake)
         if now.timestamp() - (committed_ms(landing, landed[day].snapshot_id) or 0) / 1000
         > _UNDER_WAY.total_seconds()
     ]
@@ -108,12 +106,12 @@ def _made_finding(config: Config, name: str, now: datetime) -> Finding:
         {"days": ", ".join(map(str, days[:20])), "count": len(days)},
         description=f"the changes of {len(days)} landed days ({span}) are not made of what has "
         "landed: a run landed them and failed behind that. See its error, then make them: "
-        f"cdc-assets run --source {name} --from {days[0]} --to {max(landed)}",
+        f"cdc-assets run --source {source} --from {days[0]} --to {max(landed)}",
     )
 
 
-def _finding(
-    config: Config, name: str, newest: NewestData, limit: timedelta, now: datetime
+def _age_finding(
+    config: Config, check: str, newest: NewestData, limit: timedelta, now: datetime
 ) -> Finding:
     known = {
         "landed_day": str(newest.landed_day or "none"),
@@ -123,11 +121,11 @@ def _finding(
     landed = _landed(config, newest)
     if newest.record is None:
         return Finding(
-            name, False, known, description=f"no landed record has a timestamp; {landed}"
+            check, False, known, description=f"no landed record has a timestamp; {landed}"
         )
     age = max(now - newest.record, timedelta())
     return Finding(
-        name,
+        check,
         age <= limit,
         {
             "newest": newest.record,
@@ -165,48 +163,45 @@ def _span(span: timedelta) -> str:
 
 
 def build_health_checks(config: Config) -> list[dg.AssetChecksDefinition]:
-    """The checks that runs evaluate; they can also be run alone."""
-    return [_checks(config, name) for name in config.sources if checks_of(config, name)]
+    """The check definitions that runs evaluate, alone or after `changes`."""
+    return [_checks(config, source) for source in config.sources if health_checks(config, source)]
 
 
-def _checks(config: Config, name: str) -> dg.AssetChecksDefinition:
-    key = _key(name)
+def _checks(config: Config, source: str) -> dg.AssetChecksDefinition:
+    key = asset_key(source, "changes")
 
-    # Not part of the asset: there each evaluation would belong to a partition.
+    # Not a check of the asset's step, where each evaluation would have a partition.
     @dg.multi_asset_check(
-        name=f"{name}__health", specs=specs(key, checks_of(config, name)), can_subset=True
+        name=f"{source}__health", specs=specs(key, health_checks(config, source)), can_subset=True
     )
     def body(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        severities = {check.name: check.severity for check in checks_of(config, name)}
+        checks = health_checks(config, source)
         chosen = {check.name for check in context.selected_asset_check_keys}
         try:
-            findings = findings_of(config, name)
+            findings = health_findings(config, source)
         except CdcError as error:
-            # The days are made; only the checks fail.
+            # The run's days are made: only the checks fail.
             text = f"can't be evaluated: {error}"
-            findings = [Finding(of, False, description=text) for of in NAMES]
+            findings = [Finding(check, False, description=text) for check in NAMES]
         for finding in findings:
             if finding.name in chosen:
+                found = evaluation(finding, key, checks)
                 yield dg.AssetCheckResult(
                     asset_key=key,
-                    check_name=finding.name,
-                    passed=finding.passed,
-                    metadata=dagster_values(finding.values),
-                    severity=dagster_severity(severities[finding.name]),
-                    description=finding.description,
+                    check_name=found.check_name,
+                    passed=found.passed,
+                    metadata=found.metadata,
+                    severity=found.severity,
+                    description=found.description,
                 )
 
     return body
 
 
-def _key(name: str) -> dg.AssetKey:
-    return dg.AssetKey([name, "changes"])
-
-
 def build_health_sensor(config: Config) -> dg.SensorDefinition | None:
-    """The sensor `health`, which is on from the start; None where no source has a health check."""
-    names = [name for name in config.sources if checks_of(config, name)]
-    if not names:
+    """The sensor `health`, on by default; None if no source has a health check."""
+    sources = [source for source in config.sources if health_checks(config, source)]
+    if not sources:
         return None
 
     @dg.sensor(
@@ -217,30 +212,30 @@ def build_health_sensor(config: Config) -> dg.SensorDefinition | None:
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        return _tick(context, config, names)
+        return _tick(context, config, sources)
 
     return sensor
 
 
 def _tick(
-    context: dg.SensorEvaluationContext, config: Config, names: Sequence[str]
+    context: dg.SensorEvaluationContext, config: Config, sources: Sequence[str]
 ) -> dg.SkipReason:
     faults, messages = [], []
-    for name in names:
+    for source in sources:
         try:
-            findings = findings_of(config, name)
+            findings = health_findings(config, source)
         except MissingTableError:
-            messages.append(f"{name}: nothing has landed yet")
+            messages.append(f"{source}: nothing has landed yet")
             continue
         except CdcError as error:
-            faults.append(f"{name}: {error}")
+            faults.append(f"{source}: {error}")
             continue
         for finding in findings:
-            found = evaluation(finding, _key(name), checks_of(config, name))
+            found = evaluation(finding, asset_key(source, "changes"), health_checks(config, source))
             if is_worth_recording(context.instance, found):
                 context.instance.report_runless_asset_event(found)
             messages.append(
-                f"{name}: {finding.name} {_VERDICT[finding.passed]}: {finding.description}"
+                f"{source}: {finding.name} {_VERDICT[finding.passed]}: {finding.description}"
             )
     faults = [without_secrets(fault, config.secrets) for fault in faults]
     if faults and not messages:
@@ -264,7 +259,7 @@ def is_worth_recording(
         return True
     latest = instance.get_latest_asset_check_evaluation_record(key)
     if latest is not None and latest.status == AssetCheckExecutionRecordStatus.PLANNED:
-        # A run that planned the check and did not evaluate it would hide the last evaluation.
+        # A run that planned the check and did not evaluate it hides the last evaluation.
         run = instance.get_run_by_id(latest.run_id)
         if run is None or run.is_finished:
             return True

@@ -1,4 +1,4 @@
-"""The job `maintenance` and its schedule: an op per source, figures as asset observations.
+"""The job `maintenance` and its schedule: an op per source; figures are asset observations.
 
 (Dagster reads the annotations of an op's body as objects, so this module does not postpone them.)
 """
@@ -16,8 +16,8 @@ from cdc_assets.cdc.lake import maintenance
 from cdc_assets.cdc.lake.errors import one_line
 from cdc_assets.cdc.lake.maintenance import Figures
 from cdc_assets.cdc.places import OWN_ASSETS
-from cdc_assets.orchestration.assets.keys import STAGES, table_key
-from cdc_assets.orchestration.automation.schedules import cron_of, status
+from cdc_assets.orchestration.assets.keys import STAGES, asset_key
+from cdc_assets.orchestration.automation.schedules import cron_setting, status
 from cdc_assets.orchestration.execution import progress
 from cdc_assets.orchestration.execution.failures import failure
 from cdc_assets.orchestration.execution.resources import SparkResource
@@ -46,20 +46,20 @@ def maintenance_job(config: Config) -> dg.JobDefinition:
         executor_def=dg.in_process_executor,
     )
     def job() -> None:
-        for name in config.sources:
-            _op(name)()
+        for source in config.sources:
+            _op(source)()
 
     return job
 
 
 def maintenance_schedule(config: Config, job: dg.JobDefinition) -> dg.ScheduleDefinition:
-    """The schedule of the job; on from the start where `maintenance.cron` is set.
+    """The schedule of the job, on by default if `maintenance.cron` is set.
 
     Raises:
         ConfigError: `maintenance.cron` is not a cron expression.
     """
     cron = config.maintenance.cron
-    with cron_of("maintenance.cron", cron):
+    with cron_setting("maintenance.cron", cron):
         return dg.ScheduleDefinition(
             name="maintenance_schedule",
             job=job,
@@ -70,55 +70,50 @@ def maintenance_schedule(config: Config, job: dg.JobDefinition) -> dg.ScheduleDe
         )
 
 
-def _op(name: str) -> dg.OpDefinition:
+def _op(source: str) -> dg.OpDefinition:
     @dg.op(
-        name=f"maintain_{name}",
-        pool=f"cdc_{name}",  # not at the same time as a run of the source
-        description=f"Compacts the tables of {name} and removes what has expired.",
+        name=f"maintain_{source}",
+        pool=f"cdc_{source}",  # not at the same time as a run of the source
+        description=f"Compacts the tables of {source} and removes what has expired.",
         out=dg.Out(dg.Nothing),
     )
     def op(context: dg.OpExecutionContext, spark: SparkResource) -> None:
         config = spark.config()
         try:
             lake = spark.lake()
-            tables = maintenance.tables_of(lake, name)
+            tables = maintenance.tables_of(lake, source)
         except (CdcError, *JAVA_ERRORS) as error:
-            said = one_line(error, config)
-            raise failure(said, error, config, allow_retries=False) from None
+            text = one_line(error, config)
+            raise failure(text, error, config, allow_retries=False) from None
         done: list[Figures] = []
         failures: list[Exception] = []
         lines = progress.LogLines(lambda _: context.log)
         for table in tables:
             # A table that fails does not stop the others.
-            with progress.listen(lines), progress.step(name, table, "maintenance") as say:
+            with progress.listen(lines), progress.step(source, table, "maintenance") as say:
                 try:
-                    figures = maintenance.maintain_table(lake, name, table)
+                    figures = maintenance.maintain_table(lake, source, table)
                 except Exception as error:
                     failures.append(error)
                     say("failed")
                     continue
                 say(summary(figures))
             done.append(figures)
-            if (key := _asset_key(name, table)) is not None:
+            if (key := _asset_key(source, table)) is not None:
                 context.log_event(dg.AssetObservation(key, metadata=_metadata(figures)))
         context.add_output_metadata(_totals(done))
         if failures:
-            raise failure(
-                "\n".join(one_line(error, config) for error in failures),
-                failures[0],
-                config,
-                _totals(done),
-                allow_retries=False,
-            ) from None
+            text = "\n".join(one_line(error, config) for error in failures)
+            raise failure(text, failures[0], config, _totals(done), allow_retries=False) from None
 
     return op
 
 
-def _asset_key(name: str, table: str) -> dg.AssetKey | None:
-    """The asset of a table; None for a table that is not an asset, such as `schemas`."""
-    if table in OWN_ASSETS:
-        return dg.AssetKey([name, table]) if table in STAGES else None
-    return table_key(name, table)
+def _asset_key(source: str, table: str) -> dg.AssetKey | None:
+    """The asset of a table; None for a table without one, such as `schemas`."""
+    if table in OWN_ASSETS and table not in STAGES:
+        return None
+    return asset_key(source, table)
 
 
 def summary(figures: Figures) -> str:
@@ -134,7 +129,7 @@ def summary(figures: Figures) -> str:
 
 
 def _metadata(figures: Figures) -> Mapping[str, Any]:
-    """Figures as metadata that Dagster shows and plots; unknown ones are left out."""
+    """Figures as metadata that Dagster shows and plots, without unknown ones."""
     known = {
         f"maintenance_{k}": v
         for k, v in dataclasses.asdict(figures).items()

@@ -1,4 +1,4 @@
-"""The daily schedule, and the schedule of the open day."""
+"""The daily schedule and the schedule of the open day."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from cdc_assets.orchestration.execution.jobs import (
 
 
 def build_schedules(config: Config) -> list[dg.ScheduleDefinition]:
-    """The daily schedule and, where `automation.open_day` is set, the schedule of the open day.
+    """The daily schedule and, if `automation.open_day` is set, the schedule of the open day.
 
     Raises:
         ConfigError: `automation.open_day` is not a cron expression.
     """
     found = [_daily(config)]
     if config.automation.open_day:
-        with cron_of("automation.open_day", config.automation.open_day):
+        with cron_setting("automation.open_day", config.automation.open_day):
             found.append(_open_day(config, config.automation.open_day))
     return found
 
 
 def status(is_on: bool) -> dg.DefaultScheduleStatus:
-    """The default status of a schedule, until somebody switches it."""
+    """The default status of a schedule."""
     return dg.DefaultScheduleStatus.RUNNING if is_on else dg.DefaultScheduleStatus.STOPPED
 
 
 @contextmanager
-def cron_of(path: str, cron: str | None) -> Iterator[None]:
+def cron_setting(path: str, cron: str | None) -> Iterator[None]:
     """Name the setting in the error that Dagster raises for an invalid cron expression."""
     try:
         yield
@@ -79,9 +79,9 @@ def _daily(config: Config) -> dg.ScheduleDefinition:
             return dg.SkipReason(f"{ended} is before start_date {config.start_date}")
         try:
             requests = [
-                _catch_up_request(name, ended, run)
-                for name in config.sources
-                for run in catch_up_runs(config, name, ended)
+                _catch_up_request(source, ended, run)
+                for source in config.sources
+                for run in catch_up_runs(config, source, ended)
             ]
         except CdcError as error:
             raise failure(str(error), error, config) from None
@@ -90,14 +90,14 @@ def _daily(config: Config) -> dg.ScheduleDefinition:
     return schedule
 
 
-def _catch_up_request(name: str, ended: date, run: CatchUp) -> dg.RunRequest:
-    # The night is in the key: a tick that is evaluated twice requests one run, and the night after
+def _catch_up_request(source: str, ended: date, run: CatchUp) -> dg.RunRequest:
+    # With the night in the key a tick that is evaluated twice requests one run, and the night after
     # a failure requests the same days again.
-    run_key = f"{ended} {name}" + (f" behind from {run.first}" if run.is_behind else "")
+    run_key = f"{ended} {source}" + (f" behind from {run.first}" if run.is_behind else "")
     return dg.RunRequest(
         run_key=run_key,
         asset_selection=list(run.assets),
-        tags={RANGE_START: str(run.first), RANGE_END: str(run.last), SOURCE: name},
+        tags={RANGE_START: str(run.first), RANGE_END: str(run.last), SOURCE: source},
     )
 
 

@@ -1,7 +1,7 @@
 """The channels of alerts: webhook, Slack and e-mail.
 
-Messages hold names and error texts that may come from data: they are sent as plain text, without
-anything that a receiver could render as markup. No error shows an address, token or password.
+Messages may hold names and error texts from data, so they are plain text that no receiver renders
+as markup. No error shows an address, token or password.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069
 
 
 class SendError(Exception):
-    """Raised when a receiver does not accept a message; `is_transient` where a retry may help."""
+    """Raised when a receiver does not accept a message; a retry may help if `is_transient`."""
 
     def __init__(self, message: str, is_transient: bool = False) -> None:
         self.is_transient = is_transient
@@ -45,7 +45,7 @@ class SendError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """Alerts that are sent together: title and lines of each, and all of them as plain data."""
+    """Alerts that are sent together: the title and lines of each, and all as plain data."""
 
     title: str
     parts: Sequence[tuple[str, Sequence[str]]]
@@ -85,18 +85,14 @@ class Channel:
         """Whether an alert about these sources, or about this table, goes to the channel."""
         if self.subscriptions is None:
             return True
-        for source in sources:
-            if source in self.subscriptions:
-                tables = self.subscriptions[source]
-                if tables is None or table in tables:
-                    return True
-        return False
+        subscribed = [self.subscriptions[s] for s in sources if s in self.subscriptions]
+        return any(tables is None or table in tables for tables in subscribed)
 
     def send(self, message: Message) -> None:
         """Send a message; transient errors are retried.
 
         Raises:
-            SendError: the receiver has not accepted it.
+            SendError: the receiver does not accept it.
         """
         attempts = Retrying(
             retry=retry_if_exception(lambda e: isinstance(e, SendError) and e.is_transient),
@@ -107,8 +103,8 @@ class Channel:
         attempts(self.post, message)
 
 
-def channels_of(config: Config) -> list[Channel]:
-    """The channels that a configuration names; each owner that is an e-mail address is one.
+def build_channels(config: Config) -> list[Channel]:
+    """The channels of cdc.yaml; each owner that is an e-mail address is one.
 
     Raises:
         ConfigError: a channel's package is not installed.
@@ -135,13 +131,13 @@ def channels_of(config: Config) -> list[Channel]:
 def _owners(config: Config) -> dict[str, dict[str, frozenset[str] | None]]:
     """The subscriptions of the owners that are e-mail addresses."""
     found: dict[str, dict[str, frozenset[str] | None]] = {}
-    for name, source in config.sources.items():
-        for table in source.tables:
-            for address in config.mail_owners(name, table):
-                tables = found.setdefault(address, {}).get(name) or frozenset()
-                found[address][name] = tables | {table}
-        for address in config.mail_owners(name):
-            found.setdefault(address, {})[name] = None
+    for source, settings in config.sources.items():
+        for table in settings.tables:
+            for address in config.mail_owners(source, table):
+                tables = found.setdefault(address, {}).get(source) or frozenset()
+                found[address][source] = tables | {table}
+        for address in config.mail_owners(source):
+            found.setdefault(address, {})[source] = None
     return found
 
 
@@ -198,7 +194,7 @@ def _post_to_slack(config: SlackConfig, message: Message) -> None:
 
 
 def _slack_literal(text: str) -> str:
-    """Escape a text, so that `<!channel>` and `<https://…|name>` in it stay plain text."""
+    """Escape a text: `<!channel>` and `<https://…|name>` stay plain text."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -215,7 +211,7 @@ def _mail(config: EmailConfig, to: Sequence[str], message: Message) -> None:
     mail["Auto-Submitted"] = "auto-generated"
     mail.set_content(message.text())
     try:
-        refused = _hand_over(config, mail, to)
+        refused = _deliver(config, mail, to)
     except smtplib.SMTPRecipientsRefused:
         raise SendError("the server refused every recipient") from None
     except smtplib.SMTPResponseException as error:
@@ -227,8 +223,8 @@ def _mail(config: EmailConfig, to: Sequence[str], message: Message) -> None:
         log.warning("alerts.email: the server refused %d of %d recipients", refused, len(to))
 
 
-def _hand_over(config: EmailConfig, mail: EmailMessage, to: Sequence[str]) -> int:
-    """Give a mail to the server; returns the number of recipients that it refused."""
+def _deliver(config: EmailConfig, mail: EmailMessage, to: Sequence[str]) -> int:
+    """Send a mail; returns the number of recipients that the server refused."""
     place = (config.host, config.port)
     if config.tls == "ssl":
         context = ssl.create_default_context()

@@ -1,4 +1,4 @@
-"""The sensors: new landed files, missing and corrected days, health, alerts."""
+"""The sensors: landed files, missing and corrected days, health, alerts."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _SETTLED_SECONDS = 30  # younger files may still be written
 def build_sensors(config: Config) -> list[dg.SensorDefinition]:
     """The sensors of a configuration.
 
-    `automation` switches on the sensors that request days. `health` is on; `alerts` exists, and is
-    on, where `alerts` has a channel.
+    `automation` switches on the sensors that request days. `health` is on by default, as is
+    `alerts`, which exists if `alerts` has a channel.
 
     Raises:
         ConfigError: a channel's package is not installed.
@@ -56,7 +56,7 @@ def _status(is_on: bool) -> dg.DefaultSensorStatus:
 
 
 def _file_landings(config: Config) -> list[FileLanding]:
-    """The landings of sources that land files."""
+    """The landings of the sources that land files."""
     landings = (landing_source(config, source) for source in config.sources)
     return [landing for landing in landings if isinstance(landing, FileLanding)]
 
@@ -65,7 +65,7 @@ def _file_landings(config: Config) -> list[FileLanding]:
 class RequestedDays:
     """The days of a source to make because of its landed files.
 
-    `changed` have other files than landed, or changes that are older than their landing.
+    `changed` days have other files than have landed, or changes older than their landing.
     """
 
     first: date
@@ -77,18 +77,18 @@ class RequestedDays:
 def days_to_request(landing: FileLanding, now: float | None = None) -> RequestedDays | None:
     """The days from the first one with new or changed files to the newest day that landed.
 
-    A day that has landed and whose changes could not be made of it is requested, too. Days after a
-    changed one are built on it, so they are made again with it. The files are compared
-    with the lake, not with earlier ticks: a day that was made by hand is not requested.
+    Landed days without changes made of them are requested as well. Days after a changed one are
+    built on it, so they are made again. The files are compared with the lake, not with earlier
+    ticks: a day that was made by hand is not requested.
 
     Args:
         landing: the landing of a source.
-        now: seconds since 1970; files younger than half a minute wait for the next tick.
+        now: seconds since 1970; files younger than 30 seconds wait for the next tick.
 
     Raises:
         OSError: the folder can't be listed.
-        LandingError: the folder has entries, but none of a day.
-        LakeError: the lake can't be read, so the landed days are unknown.
+        LandingError: the folder has entries, but no day.
+        LakeError: the lake can't be read.
     """
     config, source = landing.config, landing.source
     lake = PyIcebergMetadata(config)
@@ -128,20 +128,20 @@ def _landed_files(config: Config) -> dg.SensorDefinition:
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         requests, busy, faults = [], [], []
         for landing in _file_landings(config):
-            name = landing.source
-            if is_unfinished(context.instance, **{SOURCE: name}):
-                busy.append(name)
+            source = landing.source
+            if is_unfinished(context.instance, **{SOURCE: source}):
+                busy.append(source)
                 continue
             try:
                 requested = days_to_request(landing)
             except OSError as error:
-                faults.append(f"{name}: {landing.folder} can't be listed: {error}")
+                faults.append(f"{source}: {landing.folder} can't be listed: {error}")
                 continue
             except CdcError as error:
-                faults.append(f"{name}: {error}")
+                faults.append(f"{source}: {error}")
                 continue
             if requested is not None:
-                requests.append(_request(config, name, requested))
+                requests.append(_request(config, source, requested))
         faults = [without_secrets(fault, config.secrets) for fault in faults]
         if faults and not requests:
             raise dg.Failure("\n".join(faults))
@@ -155,15 +155,15 @@ def _landed_files(config: Config) -> dg.SensorDefinition:
     return sensor
 
 
-def _request(config: Config, name: str, requested: RequestedDays) -> dg.RunRequest:
-    # A failed run is not requested again until its files change, or it has landed them.
+def _request(config: Config, source: str, requested: RequestedDays) -> dg.RunRequest:
+    # A failed run is requested again once its files change or have landed.
     return dg.RunRequest(
-        run_key=f"{name} {requested.first}…{requested.last} {requested.fingerprint}",
-        asset_selection=asset_keys(name, config),
+        run_key=f"{source} {requested.first}…{requested.last} {requested.fingerprint}",
+        asset_selection=asset_keys(source, config),
         tags={
             RANGE_START: str(requested.first),
             RANGE_END: str(requested.last),
-            SOURCE: name,
+            SOURCE: source,
             "cdc/changed_days": ", ".join(map(str, requested.changed))[:200],
         },
     )

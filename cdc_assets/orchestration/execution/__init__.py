@@ -1,1 +1,1 @@
-"""What runs are made with: the job, its executor, Spark, progress, failures."""
+"""The job `daily`, its executor, the Spark resource, progress and failures."""

@@ -1,7 +1,7 @@
-"""Steps of a run side by side, in threads of one process: they share its Spark session.
+"""The executor `threads`: the steps of a run in threads of one process and one Spark session.
 
-Planning of one step leaves cores idle that another can use. Dagster's own executors run steps
-one after another (in process) or start a JVM for each (multiprocess).
+While Spark plans one step, another can use the cores. Dagster's own executors run steps one after
+another (in process) or start a JVM per step (multiprocess).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Protocol, runtime_checkable
 
 import dagster as dg
 
-from cdc_assets.orchestration.assets.keys import key_of
+from cdc_assets.orchestration.assets.keys import asset_key
 from cdc_assets.orchestration.execution import progress
 from cdc_assets.orchestration.internals import (
     ActiveExecution,
@@ -42,9 +42,9 @@ from cdc_assets.orchestration.internals import (
     trigger_hook,
 )
 
-# Steps wait for the driver, for the catalog and for Kafka; of more, each takes the others' cores.
+# Steps mostly wait for the driver, the catalog and Kafka; more steps would compete for cores.
 STEPS_AT_ONCE = 4
-_LOOK_AGAIN = 1.0  # seconds; so often the run looks whether it was stopped
+_POLL_SECONDS = 1.0  # seconds between two checks whether the run was stopped
 
 
 @dg.executor(
@@ -59,9 +59,8 @@ _LOOK_AGAIN = 1.0  # seconds; so often the run looks whether it was stopped
 def threads_executor(init: dg.InitExecutorContext) -> ThreadsExecutor:
     """Runs steps in threads of the run's process, all with the same resources.
 
-    Where the run is stopped, resources that have a `cancel` are told to, until all steps have
-    ended. A run's configuration sets it as any executor of Dagster is set:
-    `execution: {config: {max_concurrent: 1}}` runs one step after another.
+    A stopped run calls `cancel` of the resources that have it until all steps have ended. The
+    run config `execution: {config: {max_concurrent: 1}}` runs one step after another.
     """
     config = init.executor_config
     retries = RetryMode.from_config(config["retries"]) or RetryMode.ENABLED  # type: ignore[arg-type]
@@ -70,7 +69,7 @@ def threads_executor(init: dg.InitExecutorContext) -> ThreadsExecutor:
 
 @runtime_checkable
 class Cancelable(Protocol):
-    """A resource that can end what steps do with it."""
+    """A resource that can stop the work of steps."""
 
     def cancel(self) -> None: ...
 
@@ -88,10 +87,10 @@ class ThreadsExecutor(Executor):
     def execute(
         self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
     ) -> Iterator[DagsterEvent]:
-        """All events of the plan's steps, of several steps in turns.
+        """The events of all steps of the plan, interleaved.
 
         Raises:
-            DagsterExecutionInterruptedError: the run was stopped; its steps have ended.
+            DagsterExecutionInterruptedError: the run was stopped and its steps have ended.
         """
         yield DagsterEvent.engine_event(
             plan_context,
@@ -130,11 +129,11 @@ class ThreadsExecutor(Executor):
             capture = stack.enter_context(ExitStack())
             try:
                 yield self._capture(job_context, execution_plan, capture)
-            except Exception:  # a run goes on without its output where nothing can keep it
+            except Exception:  # a run does not fail because its output can't be captured
                 yield from compute_log_setup_error(job_context, sys.exc_info())
             with ThreadPoolExecutor(self._at_once, "step") as pool:
                 run = _Run(job_context, active, pool)
-                with progress.listen(progress.LogLines(run.log_of)):
+                with progress.listen(progress.LogLines(run.step_log)):
                     yield from run.events()
             try:
                 capture.close()
@@ -144,7 +143,7 @@ class ThreadsExecutor(Executor):
     def _capture(
         self, job_context: PlanExecutionContext, plan: ExecutionPlan, capture: ExitStack
     ) -> DagsterEvent:
-        """Keep what the process writes to stdout and stderr as the output of all steps."""
+        """Capture stdout and stderr of the process as the output of all steps."""
         logs = job_context.instance.compute_log_manager
         file = create_compute_log_file_key()  # type: ignore[no-untyped-call]
         key = logs.build_log_key_for_run(job_context.run_id, file)
@@ -155,16 +154,16 @@ class ThreadsExecutor(Executor):
 
 
 class _Run:
-    """The steps under way, and the events that came of them."""
+    """The running steps and their events."""
 
     def __init__(
         self, job: PlanExecutionContext, active: ActiveExecution, pool: ThreadPoolExecutor
     ) -> None:
         self.job, self.active, self.pool = job, active, pool
         self.running: dict[Future[None], StepExecutionContext] = {}
-        self.came: SimpleQueue[DagsterEvent] = SimpleQueue()
-        self.news = threading.Event()
-        self.of_step: dict[str, list[DagsterEvent]] = {}
+        self.queue: SimpleQueue[DagsterEvent] = SimpleQueue()
+        self.wake = threading.Event()
+        self.step_events: dict[str, list[DagsterEvent]] = {}
 
     def events(self) -> Iterator[DagsterEvent]:
         try:
@@ -181,12 +180,9 @@ class _Run:
             self._cancel()
             raise
 
-    def log_of(self, step: progress.Step) -> logging.Logger:
-        """The log of the step that makes an asset; Dagster's logs may be written from any thread.
-
-        The run's own log where no step makes it.
-        """
-        key = key_of(step.source, step.stage)
+    def step_log(self, step: progress.Step) -> logging.Logger:
+        """The log of the step that makes an asset, else the run's; safe from any thread."""
+        key = asset_key(step.source, step.stage)
         for running in list(self.running.values()):
             layer = running.job_def.asset_layer
             if key in layer.get_selected_entity_keys_for_node(running.step.node_handle):
@@ -194,30 +190,30 @@ class _Run:
         return self.job.log
 
     def _start(self, step: StepExecutionContext) -> None:
-        self.of_step[step.step.key] = []
+        self.step_events[step.step.key] = []
         future = self.pool.submit(self._work, step)
         self.running[future] = step
-        future.add_done_callback(lambda _: self.news.set())
+        future.add_done_callback(lambda _: self.wake.set())
 
     def _work(self, step: StepExecutionContext) -> None:
         for event in dagster_event_sequence_for_step(step):
-            self.came.put(event)
-            self.news.set()
+            self.queue.put(event)
+            self.wake.set()
 
     def _wait(self) -> None:
-        """Until there is something to handle, or it is time to look again."""
+        """Wait for an event, or until it is time to look again."""
         if self.running:
-            self.news.wait(_LOOK_AGAIN)
-            self.news.clear()
+            self.wake.wait(_POLL_SECONDS)
+            self.wake.clear()
         else:
             self.active.sleep_til_ready()
 
     def _handled(self) -> Iterator[DagsterEvent]:
-        ended = [future for future in self.running if future.done()]  # all their events came
-        while not self.came.empty():
-            event = self.came.get()
-            if event.step_key in self.of_step:
-                self.of_step[event.step_key].append(event)
+        ended = [future for future in self.running if future.done()]  # all their events are queued
+        while not self.queue.empty():
+            event = self.queue.get()
+            if event.step_key in self.step_events:
+                self.step_events[event.step_key].append(event)
             yield event
             self.active.handle_event(event)
         for future in ended:
@@ -227,19 +223,22 @@ class _Run:
             self.active.verify_complete(self.job, step.step.key)
             skipped = list(self.active.plan_events_iterator(self.job))
             yield from skipped
-            yield from trigger_hook(step, [*self.of_step.pop(step.step.key), *skipped])
+            yield from trigger_hook(step, [*self.step_events.pop(step.step.key), *skipped])
 
     def _cancel(self) -> None:
-        """Cancel what goes on, again and again: a step may be between two jobs of Spark.
+        """Cancel repeatedly until all steps end: a step may be between two Spark jobs.
 
-        What came of the steps is in Dagster's records already.
+        The events of these steps are in Dagster's records already.
         """
         while not all(future.done() for future in self.running):
             for resource in self._resources():
                 resource.cancel()
-            wait(self.running, timeout=_LOOK_AGAIN)
+            wait(self.running, timeout=_POLL_SECONDS)
 
     def _resources(self) -> Collection[Cancelable]:
-        of_steps = (step.resources.original_resource_dict for step in self.running.values())
-        all_of_them = [resource for of_step in of_steps for resource in of_step.values()]
-        return {id(r): r for r in all_of_them if isinstance(r, Cancelable)}.values()
+        resources = [
+            resource
+            for step in self.running.values()
+            for resource in step.resources.original_resource_dict.values()
+        ]
+        return {id(r): r for r in resources if isinstance(r, Cancelable)}.values()

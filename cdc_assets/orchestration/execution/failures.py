@@ -1,8 +1,7 @@
-"""Failures as Dagster records them: a sentence, and where in the program it was.
+"""Failures as Dagster records them: a description without secrets, and a trace without messages.
 
-Dagster would keep what an exception was raised from, with all that its text and Java's stack trace
-say: addresses with passwords, and values of rows. Kept here are our own sentences without secrets,
-and of a stack trace the classes and places without the messages.
+Dagster would record the causes of an exception with their texts and Java's stack traces, which may
+hold addresses with passwords and values of rows. The trace here has classes and places only.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.java_errors import causes
 from cdc_assets.cdc.redaction import without_secrets
 
-_MOST = 60  # lines of a trace
+_MAX_LINES = 60  # of a trace
 
 
 def failure(
@@ -27,14 +26,14 @@ def failure(
     metadata: Mapping[str, Any] | None = None,
     allow_retries: bool | None = None,
 ) -> dg.Failure:
-    """A failure to be raised ``from None``.
+    """A failure, for ``raise … from None``.
 
     Args:
-        description: what is said of it.
+        description: its text; secrets are removed.
         error: the exception behind it.
-        config: the configuration whose secrets are not shown.
-        metadata: figures to show beside it.
-        allow_retries: whether a retry may mend it.
+        config: the configuration that has the secrets.
+        metadata: figures to record with it.
+        allow_retries: whether a retry may succeed.
     """
     return dg.Failure(
         description=without_secrets(description, config.secrets),
@@ -45,8 +44,8 @@ def failure(
 
 def _trace(error: BaseException) -> str:
     lines = [line for raised in _chain(error) for line in _lines(raised)]
-    left_out = [f"… {len(lines) - _MOST} lines more"] if lines[_MOST:] else []
-    return "\n".join([*lines[:_MOST], *left_out])
+    left_out = [f"… {len(lines) - _MAX_LINES} lines more"] if lines[_MAX_LINES:] else []
+    return "\n".join([*lines[:_MAX_LINES], *left_out])
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -1,4 +1,4 @@
-"""Ctrl-C while Spark works."""
+"""Calls that Ctrl-C interrupts while Spark works."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ T = TypeVar("T")
 def interruptible(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call `work` in a thread of its own, so that Ctrl-C interrupts the caller at once.
 
-    Signals reach the main thread alone. Where that thread waits for the JVM, Py4J turns the
-    interrupt into an error of the call, as if the data were to blame; and PySpark and Dagster
-    replace the main thread's signal handler.
+    Only the main thread gets signals. If it waits for the JVM, Py4J turns the interrupt into an
+    error of the call; and PySpark and Dagster replace the main thread's signal handler.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C; `work` goes on until the process ends.
+        KeyboardInterrupt: Ctrl-C; `work` continues until the process ends.
     """
     pool = ThreadPoolExecutor(1, thread_name_prefix="interruptible")
     try:

@@ -1,4 +1,4 @@
-"""The job `daily`, and the run tags of its days."""
+"""The job `daily` and the tags of its runs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def is_unfinished(instance: dg.DagsterInstance, **tags: str) -> bool:
     return bool(instance.get_runs(dg.RunsFilter(statuses=UNFINISHED, tags=tags), limit=1))
 
 
-# Dagster's tags of a run over several days, which are made in order in one process.
+# Dagster's tags of a run over a range of days.
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
 SOURCE = "cdc/source"  # the source whose days are requested
-# Land what Kafka, or the folder, still has; make again what is made already.
+# Land what Kafka or the folder still has; also make days that are up to date.
 ALLOW_LOSS, FORCE = "cdc/allow_loss", "cdc/force"
 
 daily = dg.define_asset_job(

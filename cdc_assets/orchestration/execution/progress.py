@@ -1,4 +1,4 @@
-"""What a run is doing, told to whoever listens: the command line, and the run's log."""
+"""Progress of a run: steps that begin, read and end, for listeners (terminal, run log)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cdc_assets.cdc.reading_progress import Expected, expecting
 from cdc_assets.cdc.reading_progress import expect as expect
 from cdc_assets.cdc.spark import is_small
 
-_LOOK_SECONDS = 3.0  # so often listeners are told how far Spark is
-_LOG_SECONDS = 60.0  # so often a step's log says it
-UNDER_WAY = "…"  # the text of a step of which nothing is known yet
+_POLL_SECONDS = 3.0  # between two looks at Spark's active stages
+_LOG_SECONDS = 60.0  # between two lines in a step's log
+UNDER_WAY = "…"  # the text of a step that has no progress yet
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        """What Spark's jobs of the step are called."""
+        """The description of the step's Spark jobs."""
         return f"{self.source}.{self.stage} {self.day}"
 
 
@@ -44,12 +44,12 @@ Listener = Callable[[Step | str], None]  # a step, or a sentence of the run as a
 _listeners: list[Listener] = []
 _under_way: dict[str, Step] = {}
 _expected: dict[str, Expected] = {}
-_of_thread = threading.local()  # `step`: the one that this thread makes
+_thread = threading.local()  # `step`: the step of this thread
 
 
 @contextmanager
 def listen(callback: Listener) -> Iterator[None]:
-    """Call `callback` for each step as long as the block lasts, and while one takes long."""
+    """Call `callback` when a step begins or ends, and regularly during a long one."""
     _watch.enter()
     _listeners.append(callback)
     try:
@@ -61,49 +61,47 @@ def listen(callback: Listener) -> Iterator[None]:
 
 
 class LogLines:
-    """A listener that writes how far long steps are to their logs.
-
-    The first line of a step comes after a minute, and then at most one a minute.
+    """A listener that writes the progress of long steps to their logs, at most a line a minute.
 
     Args:
-        log_of: the log of a step.
+        step_log: returns the log of a step.
     """
 
-    def __init__(self, log_of: Callable[[Step], logging.Logger]) -> None:
-        self._log_of = log_of
-        self._said: dict[str, float] = {}  # when a step began, or its last line was written
+    def __init__(self, step_log: Callable[[Step], logging.Logger]) -> None:
+        self._step_log = step_log
+        self._logged_at: dict[str, float] = {}  # start or last line of each step
 
     def __call__(self, step: Step | str) -> None:
-        """Write a line where it is time."""
+        """Write a line if one is due."""
         if isinstance(step, str):
             return
         now = time.monotonic()
         if step.seconds is not None:
-            self._said.pop(step.name, None)
-        elif now - self._said.setdefault(step.name, now) >= _LOG_SECONDS:
-            self._said[step.name] = now
-            self._log_of(step).info(printable(f"{step.name}: {step.text}"))
+            self._logged_at.pop(step.name, None)
+        elif now - self._logged_at.setdefault(step.name, now) >= _LOG_SECONDS:
+            self._logged_at[step.name] = now
+            self._step_log(step).info(printable(f"{step.name}: {step.text}"))
 
 
 def notify(news: Step | str) -> None:
-    """Tell all listeners of a step, or of what the run does."""
+    """Call all listeners."""
     for listener in list(_listeners):
         listener(news)
 
 
 def mute() -> None:
-    """Tell nobody any more: what becomes of the steps of a run that was stopped is no news."""
+    """Remove all listeners: a stopped run reports nothing more."""
     _listeners.clear()
 
 
 @contextmanager
 def step(source: str, stage: str, day: str) -> Iterator[Callable[[str], None]]:
-    """Tell that a step begins, and when it ended what came of it.
+    """Report the begin and end of a step; yields a function that takes the texts of its result.
 
-    Spark's jobs that this thread starts meanwhile are called after the step.
+    Spark jobs that this thread starts in the block carry the step's name.
     """
     begun = Step(source, stage, day, UNDER_WAY)
-    _of_thread.step = _under_way[begun.name] = begun
+    _thread.step = _under_way[begun.name] = begun
     name_jobs()
     notify(begun)
     began = time.monotonic()
@@ -115,7 +113,7 @@ def step(source: str, stage: str, day: str) -> Iterator[Callable[[str], None]]:
         said = ["failed"]
         raise
     finally:
-        _of_thread.step = None
+        _thread.step = None
         _under_way.pop(begun.name, None)
         _expected.pop(begun.name, None)
         name_jobs()
@@ -124,32 +122,32 @@ def step(source: str, stage: str, day: str) -> Iterator[Callable[[str], None]]:
 
 
 def name_jobs() -> None:
-    """Call Spark's jobs of this thread after its step, once there is a session."""
+    """Name this thread's Spark jobs after its step, if there is a session."""
     context = SparkContext._active_spark_context
-    current = getattr(_of_thread, "step", None)
+    current = getattr(_thread, "step", None)
     if context is not None:
-        named: Any = context  # PySpark takes None, and declares a text
-        with suppress(Py4JError, OSError):  # Spark is gone: the step itself says so
+        named: Any = context  # PySpark declares str and accepts None
+        with suppress(Py4JError, OSError):  # Spark is lost: the step itself fails
             named.setJobDescription(current.name if current else None)
 
 
-# --- how far Spark is
+# --- progress of Spark
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A stage of Spark at work: what its tasks have read so far, ended or not."""
+    """An active Spark stage: what its tasks, running or ended, have read so far."""
 
     step: str
     stage_id: int
     rows: int
     tasks: int
     tasks_done: int
-    bytes: int = 0  # of its input, files as they are stored; none of a shuffle's
+    bytes: int = 0  # of its input files, compressed; 0 for a shuffle
 
 
-def text_of(reading: Reading, expected: Expected | None) -> str:
-    """How far a stage is, in words; of how many rows or bytes where that is known."""
+def reading_text(reading: Reading, expected: Expected | None) -> str:
+    """The progress of a Spark stage as text, with the expected rows or bytes if known."""
     rows, most = f"{reading.rows:,}", expected or Expected()
     if most.rows is not None and reading.rows <= most.rows:
         read = f"{rows} of up to {most.rows:,} rows"
@@ -165,9 +163,9 @@ def _megabytes(size: int) -> str:
 
 
 def readings(context: SparkContext) -> list[Reading]:
-    """The active stages of steps, from Spark's own records: no job, nothing is counted twice.
+    """The active stages of steps, from Spark's status store: starts no job.
 
-    Tasks that run report every ten seconds (`spark.executor.heartbeatInterval`).
+    Running tasks report every ten seconds (`spark.executor.heartbeatInterval`).
     """
     java: Any = context._jsc.sc()
     found = []
@@ -185,7 +183,7 @@ def readings(context: SparkContext) -> list[Reading]:
 
 
 class _Watch:
-    """One thread that looks how far Spark is, as long as somebody listens."""
+    """A thread that polls Spark while there are listeners."""
 
     def __init__(self) -> None:
         self._listening, self._changing = 0, threading.Lock()
@@ -197,7 +195,7 @@ class _Watch:
             if self._listening == 1:
                 self._ended = threading.Event()
                 self._thread = threading.Thread(
-                    target=_look, args=(self._ended,), name="progress", daemon=True
+                    target=_poll, args=(self._ended,), name="progress", daemon=True
                 )
                 self._thread.start()
 
@@ -206,24 +204,24 @@ class _Watch:
             self._listening -= 1
             if self._listening == 0:
                 self._ended.set()
-                self._thread.join(1)  # it may wait for a JVM that is gone
+                self._thread.join(1)  # it may wait for a lost JVM
 
 
 _watch = _Watch()
 
 
-def _look(ended: threading.Event) -> None:
-    while not ended.wait(_LOOK_SECONDS):
+def _poll(ended: threading.Event) -> None:
+    while not ended.wait(_POLL_SECONDS):
         context = SparkContext._active_spark_context
         if context is None or not _under_way:
             continue
-        with suppress(Py4JError, OSError, AttributeError):  # Spark is stopped, or is gone
-            notify_of(readings(context))
+        with suppress(Py4JError, OSError, AttributeError):  # Spark is stopped or lost
+            notify_readings(readings(context))
 
 
-def notify_of(found: list[Reading]) -> None:
-    """Tell of each step how far its largest stage is; small ones are soon done."""
+def notify_readings(found: list[Reading]) -> None:
+    """Report the largest stage of each step last; small ones end soon and are left out."""
     for reading in sorted(found, key=lambda reading: reading.rows):
         step = _under_way.get(reading.step)
         if step is not None and not is_small(reading.rows):
-            notify(replace(step, text=text_of(reading, _expected.get(reading.step))))
+            notify(replace(step, text=reading_text(reading, _expected.get(reading.step))))

@@ -1,4 +1,4 @@
-"""What a run needs from outside: one Spark session, and the lake in it."""
+"""The resource `spark`: one Spark session per run, and the lake in it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import build_session
 from cdc_assets.orchestration.execution import progress
 
-# Steps run side by side, and the first one that asks starts Spark, or reads the configuration.
+# Steps run in threads; the first one starts Spark and reads the configuration.
 _STARTING, _READING = Lock(), Lock()
 
 
 class SparkResource(LazyPySparkResource):
-    """One Spark session a run, made when first asked for and stopped when the run ends.
+    """One Spark session per run, built on first use and stopped when the run ends.
 
-    Its settings are cdc.yaml's; `config_path` names the file (empty: the usual places).
-    `spark_config` holds settings for where cdc.yaml has none.
+    `config_path` is the file cdc.yaml (empty: the usual places); its `spark` settings override
+    `spark_config`.
     """
 
     spark_config: dict[str, Any] = Field(default_factory=dict)
@@ -41,16 +41,13 @@ class SparkResource(LazyPySparkResource):
                 self._spark_session = build_session(config.model_copy(update={"spark": spark}))
 
     def lake(self) -> Lake:
-        """The lake of the configuration, in this session."""
+        """The lake, in this session."""
         spark = self.spark_session
         progress.name_jobs()
         return Lake(spark, self.config())
 
     def config(self) -> Config:
-        """The configuration with the tables that it adopts, the same ones all through a run.
-
-        No Spark is started for it.
-        """
+        """The configuration with the tables that it adopts, read once per run, without Spark."""
         with _READING:
             if self._config is None:
                 self._config = with_adopted_tables(load_config(self.config_path or None))
@@ -58,17 +55,17 @@ class SparkResource(LazyPySparkResource):
 
     @property
     def is_canceled(self) -> bool:
-        """True where the run was stopped: no day is begun any more."""
+        """True once the run was stopped: steps begin no further day."""
         return self._is_canceled
 
     def cancel(self) -> None:
-        """Stop what the session does now; steps begin no further day."""
+        """Cancel the jobs of the session; steps begin no further day."""
         self._is_canceled = True
         if self._spark_session is not None:
             self._spark_session.sparkContext.cancelAllJobs()
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Stop the session, if the run made one."""
+        """Stop the session, if there is one."""
         self._is_canceled, self._config = False, None
         if self._spark_session is not None:
             self._spark_session.stop()

@@ -1,1 +1,1 @@
-"""Runs of the command line, and what Dagster has recorded of runs."""
+"""Runs of the command line, and records of runs in Dagster."""

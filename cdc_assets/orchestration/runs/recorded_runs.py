@@ -1,21 +1,18 @@
-"""What Dagster has recorded of days: the verdicts of checks, and the seconds that stages took."""
+"""Records of days in Dagster: the verdicts of checks and the seconds of stages."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from cdc_assets.cdc import markdown
-from cdc_assets.cdc.config import Config, config_path
+from cdc_assets.cdc.config import Config
 from cdc_assets.orchestration.assets.build import build_assets
-from cdc_assets.orchestration.assets.keys import PARSED, STAGES, asset_keys, table_key
+from cdc_assets.orchestration.assets.keys import PARSED, STAGES, asset_key, asset_keys, table_key
 from cdc_assets.orchestration.assets.records import newest_evaluations
 
 _TIMED = [stage for stage in STAGES if stage == "changes" or stage not in PARSED]
@@ -25,8 +22,8 @@ _TIMED = [stage for stage in STAGES if stage == "changes" or stage not in PARSED
 class Verdict:
     """The newest evaluation of a check on a day of an asset.
 
-    `asset` is `<source>.<table or stage>`, `holds` what the check says is true, `says` what it
-    found: a line each, as it was recorded.
+    `asset` is `<source>.<table or stage>`, `holds` the check's description, `says` what it found,
+    a line per recorded value.
     """
 
     asset: str
@@ -36,25 +33,6 @@ class Verdict:
     severity: str
     holds: str
     says: str
-
-
-def dagster_home() -> Path | None:
-    """The folder of Dagster's records: DAGSTER_HOME, else that of cdc.yaml with a dagster.yaml."""
-    home = os.environ.get("DAGSTER_HOME")
-    folder = Path(home).absolute() if home else config_path().absolute().parent
-    return folder if (folder / "dagster.yaml").is_file() else None
-
-
-@contextmanager
-def open_records(home: Path) -> Iterator[dg.DagsterInstance]:
-    """The instance of a folder. The folders in its dagster.yaml start at the working directory."""
-    before = Path.cwd()
-    os.chdir(home)
-    try:
-        with dg.DagsterInstance.from_config(str(home)) as instance:
-            yield instance
-    finally:
-        os.chdir(before)
 
 
 def newest_verdicts(
@@ -109,13 +87,13 @@ def _text(value: dg.MetadataValue[Any]) -> str:
 def stage_seconds(
     instance: dg.DagsterInstance, sources: Sequence[str], days: Collection[date]
 ) -> list[tuple[str, date, float]]:
-    """`<source>.<stage>`, day and the seconds of its newest materialization.
+    """`<source>.<stage>`, day and seconds of its newest materialization.
 
-    Those of `changes` are those of `control` and `quarantine`, too, which are made with it.
+    `control` and `quarantine` are made together with `changes` and have no seconds of their own.
     """
     partitions = [day.isoformat() for day in sorted(days)]
     found: dict[tuple[str, date], float] = {}
-    for key in [dg.AssetKey([source, stage]) for source in sources for stage in _TIMED]:
+    for key in [asset_key(source, stage) for source in sources for stage in _TIMED]:
         wanted = dg.AssetRecordsFilter(key, asset_partitions=partitions)
         cursor, has_more = None, True
         while has_more:  # newest first

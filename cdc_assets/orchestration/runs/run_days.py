@@ -1,4 +1,4 @@
-"""Runs of this process: days of some assets in one Spark session, recorded in Dagster."""
+"""A run of days in this process and one Spark session, recorded in Dagster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cdc_assets.cdc.java import require_java
 from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 from cdc_assets.cdc.names import TableName
 from cdc_assets.orchestration.assets.build import build_assets
-from cdc_assets.orchestration.assets.keys import STAGES, asset_keys, table_key
+from cdc_assets.orchestration.assets.keys import STAGES, asset_key, asset_keys
 from cdc_assets.orchestration.automation.health import build_health_checks
 from cdc_assets.orchestration.execution import progress
 from cdc_assets.orchestration.execution.interrupts import interruptible
@@ -38,17 +38,18 @@ from cdc_assets.orchestration.internals import (
     execute_run,
     location_origins_from_yaml_paths,
 )
+from cdc_assets.orchestration.runs.instance import run_instance
 
-# Tags of a run: the process that makes it, `host:pid`; what it was asked for, in words.
+# Tags of a run: its process, `host:pid`, and what it was asked for, in words.
 PROCESS, DAYS, SOURCES, TABLE = "cdc/process", "cdc/days", "cdc/sources", "cdc/table"
 _DEFINITIONS = "cdc_assets.definitions"
 
 
 @dataclass
 class Outcome:
-    """How a run ended; `failures` are readable, one a failed step.
+    """How a run ended; `failures` has a message per failed step.
 
-    `new_tables` have a pattern and were seen by this run; the next one makes them.
+    `new_tables` fit a pattern and first appear in this run; the next run makes them.
     """
 
     ok: bool = True
@@ -68,11 +69,17 @@ def run_days(
     force: bool = False,
     spark: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Make some days of all assets, or of one source, or of one table.
+    """Make days of all assets, or of one source or table.
 
-    `spark` holds settings for where cdc.yaml has none.
-    `allow_loss` lands what Kafka still has where records are gone for good; `force` makes again
-    what is made already.
+    Args:
+        first: first day.
+        last: last day, inclusive.
+        source: only this source.
+        table: only this table and the stages that it is built from.
+        config_file: cdc.yaml [default: the usual places].
+        allow_loss: land what Kafka still has where records are gone for good.
+        force: also make days that are up to date.
+        spark: settings that cdc.yaml overrides.
 
     Raises:
         ConfigError: the days, the source or the table do not fit the configuration.
@@ -84,54 +91,54 @@ def run_days(
         os.environ["CDC_CONFIG"] = str(config_path(config_file))
     _check_days(config, first, last)
     sources = [source] if source else list(config.sources)
-    for name in sources:
-        config.source(name)
+    for known in sources:
+        config.source(known)
     selection = _selection(config, sources, table)
     require_java()
-    process = f"{socket.gethostname()}:{os.getpid()}"
-    began, outcome = time.monotonic(), Outcome()
-    with _instance() as instance:
-        try:
-            result = interruptible(
-                _execute,
-                instance,
-                run_config=_run_config(spark or {}),
-                tags={
-                    RANGE_START: str(first),
-                    RANGE_END: str(last),
-                    PROCESS: process,
-                    DAYS: str(first) if first == last else f"{first}…{last}",
-                    SOURCES: ", ".join(sources),
-                    **({TABLE: table} if table else {}),
-                    **({ALLOW_LOSS: "true"} if allow_loss else {}),
-                    **({FORCE: "true"} if force else {}),
-                },
-                selection=selection,
-            )
-        except KeyboardInterrupt:
-            progress.mute()
-            _cancel(instance, process)
-            raise
-        outcome.run_ids.append(result.run_id)
-        outcome.ok = result.success
-        outcome.failures = [
-            f"{e.step_key}: {failure_reason(e)}" for e in result.all_events if e.is_step_failure
-        ]
+    tags = {
+        RANGE_START: str(first),
+        RANGE_END: str(last),
+        PROCESS: f"{socket.gethostname()}:{os.getpid()}",
+        DAYS: str(first) if first == last else f"{first}…{last}",
+        SOURCES: ", ".join(sources),
+        **({TABLE: table} if table else {}),
+        **({ALLOW_LOSS: "true"} if allow_loss else {}),
+        **({FORCE: "true"} if force else {}),
+    }
+    began = time.monotonic()
+    outcome = _outcome(selection, tags, spark or {})
     outcome.new_tables = adopted_since(config, sources)
     outcome.seconds = round(time.monotonic() - began, 1)
     return outcome
 
 
+def _outcome(
+    selection: Sequence[dg.AssetKey], tags: Mapping[str, str], spark: Mapping[str, str]
+) -> Outcome:
+    settings = {"resources": {"spark": {"config": {"spark_config": dict(spark)}}}}
+    with run_instance() as instance:
+        try:
+            run = interruptible(_execute, instance, settings if spark else {}, tags, selection)
+        except KeyboardInterrupt:
+            progress.mute()
+            _cancel(instance, tags[PROCESS])
+            raise
+        failures = [
+            f"{e.step_key}: {failure_reason(e)}" for e in run.all_events if e.is_step_failure
+        ]
+        return Outcome(run.success, run_ids=[run.run_id], failures=failures)
+
+
 def adopted_since(config: Config, sources: Sequence[str]) -> list[str]:
-    """The tables that patterns adopt by now and a configuration lacks, with their sources."""
-    if not any(config.sources[name].adopts_tables for name in sources):
+    """`<source>.<table>` of each table that a pattern adopts and that `config` lacks."""
+    if not any(config.sources[source].adopts_tables for source in sources):
         return []
     now = with_adopted_tables(config)
     return [
-        f"{name}.{table}"
-        for name in sources
-        for table in now.sources[name].tables
-        if table not in config.sources[name].tables
+        f"{source}.{table}"
+        for source in sources
+        for table in now.sources[source].tables
+        if table not in config.sources[source].tables
     ]
 
 
@@ -141,7 +148,7 @@ def _execute(
     tags: Mapping[str, str],
     selection: Sequence[dg.AssetKey],
 ) -> dg.JobExecutionResult:
-    """A run of the job `daily` in this process, as one that Dagster's pages have started."""
+    """Run the job `daily` in this process; Dagster's pages show it as one of their own."""
     job = dg.reconstructable(daily_job)
     run = instance.create_run_for_job(
         job.get_definition(),
@@ -155,10 +162,10 @@ def _execute(
 
 
 def _origin() -> RemoteJobOrigin | None:
-    """Where Dagster's pages find the job: without it they leave the run out of the timeline.
+    """The origin of the job: Dagster's timeline leaves out runs without one.
 
-    None where no workspace.yaml stands beside cdc.yaml or in the working folder (DAGSTER_HOME), or
-    where it does not load these definitions.
+    None if no workspace.yaml beside cdc.yaml or in the working folder (DAGSTER_HOME) loads these
+    definitions.
     """
     folders = dict.fromkeys([Path.cwd(), config_path().parent])
     for file in (folder / "workspace.yaml" for folder in folders):
@@ -173,26 +180,20 @@ def _origin() -> RemoteJobOrigin | None:
 
 
 def daily_job() -> dg.JobDefinition:
-    """The job `daily` of the configuration that ``CDC_CONFIG``, or the working folder, names."""
+    """The job `daily` of cdc.yaml, for :func:`dagster.reconstructable`."""
     config = with_adopted_tables(load_config())
     return dg.Definitions(
-        assets=[asset for name in config.sources for asset in build_assets(name, config)],
+        assets=[asset for source in config.sources for asset in build_assets(source, config)],
         asset_checks=build_health_checks(config),
         jobs=[daily],
         resources={"spark": SparkResource()},
     ).resolve_job_def(daily.name)
 
 
-def _run_config(spark: Mapping[str, str]) -> dict[str, object]:
-    if not spark:
-        return {}
-    return {"resources": {"spark": {"config": {"spark_config": dict(spark)}}}}
-
-
 def _cancel(instance: dg.DagsterInstance, process: str) -> None:
     """Record the run of this process as canceled: a failed one would mark its days as failed."""
-    of_process = dg.RunsFilter(tags={PROCESS: process}, statuses=UNFINISHED)
-    for run in instance.get_runs(of_process):
+    unfinished = dg.RunsFilter(tags={PROCESS: process}, statuses=UNFINISHED)
+    for run in instance.get_runs(unfinished):
         instance.report_run_canceled(run, "Stopped with Ctrl-C. Days made before are kept.")
 
 
@@ -217,28 +218,14 @@ def _selection(config: Config, sources: list[str], table: str | None) -> list[dg
         says = "is in several sources; name one with --source" if owners else "is not configured"
         hint = "" if owners else config.hint_of_pattern(name, sources)
         raise ConfigError([f"--table {table} {says}. Configured: {'; '.join(known)}{hint}"])
-    stages = [dg.AssetKey([owners[0], stage]) for stage in STAGES if stage != "lag"]
-    return [*stages, table_key(owners[0], name)]
+    return [asset_key(owners[0], made) for made in (*STAGES, name) if made != "lag"]
 
 
 def failure_reason(event: dg.DagsterEvent) -> str:
-    """Why a step failed, in a line or a few."""
+    """Why a step failed, in one line or a few."""
     data = event.step_failure_data
     text = data.user_failure_data.description if data.user_failure_data else None
     if not text and data.error:
         cause = data.error.cause or data.error
         text = cause.message.strip().partition("\n")[0]  # what follows is in the log
     return text or "the log says why"
-
-
-def _instance() -> dg.DagsterInstance:
-    """The instance of DAGSTER_HOME, else of the folder of cdc.yaml where it has a dagster.yaml."""
-    home = os.environ.get("DAGSTER_HOME")
-    if not home:
-        folder = config_path().parent
-        if not (folder / "dagster.yaml").is_file():
-            return dg.DagsterInstance.ephemeral()
-        os.environ["DAGSTER_HOME"] = home = str(folder)
-    # dagster.yaml's relative folders start at the working directory.
-    os.chdir(Path(home))
-    return dg.DagsterInstance.get()
