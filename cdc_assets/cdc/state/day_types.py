@@ -341,12 +341,12 @@ def _key_names(day: TableDay) -> tuple[str, ...]:
     existing, config = _stored_key(day), day.config.key
     if config in ("none", "row"):
         return ()
-    where = f"sources.{day.source}.tables.{day.table}.key"
+    where = f"sources.{day.source}.tables.{day.table}"
     if isinstance(config, tuple):
         if existing is not None and set(existing) != set(config):
             raise ConfigError(
                 [
-                    f"{where}: got {list(config)}, but the table in the lake is keyed by "
+                    f"{where}.key: got {list(config)}, but the table in the lake is keyed by "
                     f"{list(existing)}. Keep that key, or drop the table and make its days again"
                 ]
             )

@@ -36,11 +36,12 @@ def _told(format: str) -> Landed:
     created, updated, deleted = BUILDERS[format]
 
     def put(build: Callable[..., Record], *images: Any) -> Record:
-        return landing.put(build(*images, table=TABLE, timestamp_ms=landing.tick()))
+        table: Any = ".".join(TABLE) if format == "ogg" else TABLE
+        return landing.put(build(*images, table=table, timestamp_ms=landing.tick()))
 
     for row_id in range(3):
         first = put(created, {"id": row_id, "v": "a"})
-    landing.put(ev.malformed_line("{x"))
+    landing.add(ev.malformed_line("{x"))
     landing.next_day()
     old, new = {"id": 1, "v": "a"}, {"id": 1, "v": "b"}
     put(updated, *((new, old) if format == "debezium" else (old, new)))
