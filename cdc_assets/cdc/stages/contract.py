@@ -23,6 +23,7 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit, DayCommits, DayFiles, TableState
 from cdc_assets.cdc.lake.metadata import LakeMetadata
 from cdc_assets.cdc.metadata import stage_day
+from cdc_assets.cdc.stages.added_checks import AddedCheck, added_checks
 
 NOT_MADE = DayCommit(0)
 # Increased when the record of a day changes: days are recorded again.
@@ -84,6 +85,17 @@ class Stage(ABC, Generic[FiguresT]):
     def label(self) -> str:
         """Its name in the output of a run."""
         return self.name
+
+    @property
+    def all_checks(self) -> dict[str, list[Check]]:
+        """The checks of each table, and those added from outside."""
+        return {
+            table: [*own, *(added.check for added in self._added(table))]
+            for table, own in self.checks.items()
+        }
+
+    def _added(self, table: str) -> Sequence[AddedCheck]:
+        return added_checks(table)
 
     # -- from metadata alone, without Spark
 
@@ -166,6 +178,16 @@ class Stage(ABC, Generic[FiguresT]):
     @abstractmethod
     def findings(self, lake: Lake, figures: FiguresT, table: str) -> dict[date, list[Finding]]:
         """The findings of a table's checks, by day."""
+
+    def all_findings(
+        self, lake: Lake, figures: FiguresT, table: str, days: Sequence[date]
+    ) -> dict[date, list[Finding]]:
+        """The findings of a table on the days of the figures, and those of added checks."""
+        found = self.findings(lake, figures, table)
+        for added in self._added(table) if days else ():
+            for day, finding in added.find(lake, self.source, table, days).items():
+                found.setdefault(day, []).append(finding)
+        return found
 
     @abstractmethod
     def day_line(self, figures: FiguresT, table: str, day: date) -> str:

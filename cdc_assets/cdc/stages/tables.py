@@ -15,6 +15,7 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommits, TableState
 from cdc_assets.cdc.lake.metadata import LakeMetadata
 from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.stages.added_checks import TABLES, AddedCheck, added_checks
 from cdc_assets.cdc.stages.contract import (
     AS_USUAL,
     MadeDay,
@@ -102,6 +103,9 @@ class TableStage(Stage[TableFigures]):
         state = self._state(lake)
         assert state is not None  # its days are made
         return {day: Version(state.made_as(day), settings) for day in days}
+
+    def _added(self, table: str) -> Sequence[AddedCheck]:
+        return added_checks(TABLES)
 
     def own_days(self, days: Iterable[date]) -> list[date]:
         """The days from the table's first day on."""

@@ -54,7 +54,7 @@ class Step:
     def __init__(self, stages: Sequence[Stage[Any]]) -> None:
         self.stages = stages
         self.name, self.source, self.config = stages[0].name, stages[0].source, stages[0].config
-        self.checks = {table: c for stage in stages for table, c in stage.checks.items()}
+        self.checks = {table: c for stage in stages for table, c in stage.all_checks.items()}
         self.keys = {table: asset_key(self.source, table) for table in self.checks}
         self._checks = {self.keys[table]: checks for table, checks in self.checks.items()}
 
@@ -221,8 +221,7 @@ class StageRun:
             began = time.monotonic()
             made = stage.make(self.lake, days, self._options, self._known)
             seconds = time.monotonic() - began
-            if any(day.is_new for day in made.values()):
-                self._known = ReadOnce(self.lake)
+            self._known = ReadOnce(self.lake)  # another run may have made a day meanwhile
             progress.expect()  # the rest reads little
             recorded = {table: self._recorded(table, list(made)) for table in self.keys}
             # The last day gets all checks: each run then has an evaluation of each.
@@ -259,7 +258,7 @@ class StageRun:
         """The records of a table's days; new ones share the seconds."""
         fresh = [day for day in made if day not in known]
         share = round(seconds / max(1, len(fresh)), 2)
-        findings = self.stage.findings(self.lake, figures, table)
+        findings = self.stage.all_findings(self.lake, figures, table, sorted(examined))
         values = self.stage.values(self.lake, figures, table, fresh, share)
         versions = self.stage.versions(self._known, table, fresh)
         for day in made:
