@@ -24,13 +24,21 @@ def add_schemas(lake: Lake, source: str, new: Sequence[Row]) -> None:
     if not new:
         return
     # Few and small: plain rows avoid MERGE's trouble with views on Iceberg tables.
-    rows = lake.spark.createDataFrame(new, columns.SCHEMAS)
+    rows, identifier = (
+        lake.spark.createDataFrame(new, columns.SCHEMAS),
+        lake.stage(source, "schemas"),
+    )
+    state = lake.read_state(identifier)
+    if state is not None and "main" not in state.refs:
+        # Planning a MERGE takes three times as long, and an empty table has nothing to match.
+        with_retry(lambda: rows.writeTo(identifier).append())
+        return
     listed = ", ".join(columns.SCHEMAS.names)
     values = ", ".join(f"s.{column}" for column in columns.SCHEMAS.names)
     with named(rows) as view:
         with_retry(
             lambda: lake.spark.sql(
-                f"MERGE INTO {lake.stage(source, 'schemas')} t USING {view} s "
+                f"MERGE INTO {identifier} t USING {view} s "
                 "ON t.schema_id = s.schema_id AND t.table_name <=> s.table_name "
                 "AND t.registry_id <=> s.registry_id WHEN MATCHED THEN "
                 "UPDATE SET t.first_landed = least(t.first_landed, s.first_landed) "
