@@ -358,7 +358,7 @@ def _key_names(day: TableDay) -> tuple[str, ...]:
         listed = " and ".join(str(list(names)) for names in sorted(seen))
         raise SchemaDriftError(
             f"{day.label} {day.day}: message keys name different columns, {listed}. "
-            f"Say which are the key: {where}: […]"
+            f"Say which are the key: {where}.key: […]"
         )
     return tuple(existing) if existing is not None else next(iter(seen), ())
 
