@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from cdc_assets.cdc import markdown
 from cdc_assets.cdc.findings import fault_finding
+from cdc_assets.cdc.lake.tables import STATE
 from cdc_assets.cdc.metadata import query
 from cdc_assets.orchestration.metadata import dagster_values
 from cdc_assets_tests import loopback
@@ -90,7 +91,7 @@ def page(
         "names": dg.MetadataValue.md(markdown.table(values, [["x"] * len(values)])),
         "faults": dagster_values(faults.values)["examples"],
         "query": dg.MetadataValue.md(
-            query("lake.`s`.`a```\n![x](" + outside.url + "/query)`", date(2026, 11, 4), True)
+            query("lake.`s`.`a```\n![x](" + outside.url + "/query)`", date(2026, 11, 4), STATE)
         ),
         "control": dg.MetadataValue.md(f"![x]({outside.url}/control) www.example.com"),
     }
