@@ -265,8 +265,7 @@ class StageRun:
             line = self.stage.day_line(figures, table, day) if day in examined else "as before"
             shown = known.get(day)
             if shown is None:
-                unchanged = not made[day].is_new
-                shown = {**values[day], **records.version_metadata(versions[day], unchanged)}
+                shown = {**values[day], **records.version_metadata(versions[day])}
             yield records.DayRecord(self.keys[table], day, line, shown, findings.get(day, ()))
 
 

@@ -96,12 +96,12 @@ def recorded(
     return {date.fromisoformat(e.partition): e.metadata for e in events if e and e.partition}
 
 
-def version_metadata(version: Version, unchanged: bool = False) -> dict[str, Any]:
-    """The metadata that identifies the version of a day."""
+def version_metadata(version: Version) -> dict[str, Any]:
+    """The metadata that identifies the version of a day that is recorded anew."""
     return {
         SNAPSHOT: str(version.snapshot),
         FINGERPRINT: version.fingerprint,
-        UNCHANGED: unchanged,
+        UNCHANGED: False,
     }
 
 
