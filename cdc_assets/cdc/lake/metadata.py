@@ -48,31 +48,47 @@ class LakeMetadata(Protocol):
         ...
 
 
-class PyIcebergMetadata:
-    """:class:`LakeMetadata` without Spark, from the catalog in cdc.yaml.
+class ReadOnce:
+    """:class:`LakeMetadata` that reads each table once, at the first call."""
 
-    An instance reads each table once and does not see later commits.
-    """
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._read: dict[LakeTable, TableState | None] = {}
+    def __init__(self, lake: LakeMetadata) -> None:
+        self._lake = lake
+        self._commits: dict[tuple[str, str], DayCommits] = {}
+        self._states: dict[tuple[str, str], TableState | None] = {}
 
     def day_commits(self, source: str, stage: str) -> DayCommits:
-        """As :meth:`LakeMetadata.day_commits`."""
+        if (source, stage) not in self._commits:
+            self._commits[source, stage] = self._lake.day_commits(source, stage)
+        return self._commits[source, stage]
+
+    def table_state(self, source: str, table: str) -> TableState | None:
+        if (source, table) not in self._states:
+            self._states[source, table] = self._lake.table_state(source, table)
+        return self._states[source, table]
+
+
+class PyIcebergMetadata(ReadOnce):
+    """:class:`LakeMetadata` without Spark, from the catalog in cdc.yaml, read once."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(_PyIcebergReader(config))
+
+
+class _PyIcebergReader:
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def day_commits(self, source: str, stage: str) -> DayCommits:
         return DayCommits.recorded_in(self._state(own_table(source, stage)))
 
     def table_state(self, source: str, table: str) -> TableState | None:
-        """As :meth:`LakeMetadata.table_state`."""
         return self._state(state_table(self._config, source, table))
 
     def _state(self, table: LakeTable) -> TableState | None:
-        if table not in self._read:
-            try:
-                self._read[table] = table_state(open_table(self._config, table))
-            except MissingTableError:
-                self._read[table] = None
-        return self._read[table]
+        try:
+            return table_state(open_table(self._config, table))
+        except MissingTableError:
+            return None
 
 
 def table_state(table: Table) -> TableState:

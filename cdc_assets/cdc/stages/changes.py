@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cached_property
 from typing import Any, ClassVar
 
 from pyspark.sql import Row
@@ -25,13 +26,11 @@ from cdc_assets.cdc.changes.stage import create_tables, make_changes
 from cdc_assets.cdc.findings import Check, Finding, fault_finding
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.commits import DayCommit
 from cdc_assets.cdc.lake.metadata import LakeMetadata
 from cdc_assets.cdc.stages.contract import (
-    AS_USUAL,
     NOT_MADE,
     MadeDay,
-    MakeOptions,
-    ReadOnce,
     StageOfTables,
 )
 from cdc_assets.cdc.state.contracts import broken
@@ -63,7 +62,7 @@ class ChangesStage(StageOfTables[ChangesDays]):
         "control": columns.CONTROL,
         "quarantine": columns.QUARANTINE,
     }
-    read = "landing"
+    read = examined = "landing"
 
     def inputs(self, lake: LakeMetadata, day: date) -> Mapping[str, Any]:
         """The landings' snapshots, and the rules of reading."""
@@ -89,37 +88,37 @@ class ChangesStage(StageOfTables[ChangesDays]):
 
     def made_by_other_rules(self, lake: LakeMetadata) -> list[date]:
         """The days that another version or configuration made, oldest first."""
-        rules = inputs.rules_fingerprint(self.config, self.source)
         made = lake.day_commits(self.source, "changes")
-        return sorted(day for day, commit in made.items() if commit.inputs.get("rules") != rules)
+        return sorted(day for day, commit in made.items() if self._has_other_rules(commit))
+
+    @cached_property
+    def _rules(self) -> str:
+        return inputs.rules_fingerprint(self.config, self.source)
+
+    def _has_other_rules(self, commit: DayCommit) -> bool:
+        return commit.inputs.get("rules") != self._rules
 
     def is_complete(self, lake: LakeMetadata, day: date) -> bool:
         """Whether the day was made from what has landed."""
         is_made = day in lake.day_commits(self.source, "changes")
         return is_made and not self._is_outdated(lake, day)
 
-    def make(
-        self,
-        lake: Lake,
-        days: Sequence[date],
-        options: MakeOptions = AS_USUAL,
-        known: LakeMetadata | None = None,
-    ) -> dict[date, MadeDay]:
-        """Make the stale days in one pass; `details`: whether the rules have changed.
-
-        Raises:
-            MissingDayError: a day has no landing.
-        """
+    def create_tables(self, lake: Lake) -> None:
         create_tables(lake, self.source)
-        known = known or ReadOnce(lake)
-        to_make = list(days) if options.force else self.stale(known, days)
-        earlier = set(self.made_by_other_rules(known))
-        make_changes(lake, self.source, known, {day: self.inputs(known, day) for day in to_make})
-        return {day: MadeDay(day in to_make, details=day in earlier) for day in days}
+
+    def details(self, known: LakeMetadata, day: date) -> bool:
+        """Whether the day was made by other rules."""
+        commits = known.day_commits(self.source, "changes")
+        return day in commits and self._has_other_rules(commits[day])
+
+    def write(
+        self, lake: Lake, known: LakeMetadata, inputs: Mapping[date, Mapping[str, Any]]
+    ) -> None:
+        """One pass over the landing of days that follow one another."""
+        make_changes(lake, self.source, known, inputs)
 
     def figures(self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]) -> ChangesDays:
         """Counts and examples, mostly from `facts`."""
-        lake = self.sized(lake, known, "landing", list(made))
         days = day_figures(lake, self.source, list(made))
         return ChangesDays(days, quarantine_examples(ParsedDays(lake, self.source, days)))
 

@@ -20,8 +20,8 @@ from pyspark.sql.types import StructType
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import Check, Finding
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.commits import DayCommit, DayCommits, DayFiles, TableState
-from cdc_assets.cdc.lake.metadata import LakeMetadata
+from cdc_assets.cdc.lake.commits import DayCommit, DayFiles
+from cdc_assets.cdc.lake.metadata import LakeMetadata, ReadOnce
 from cdc_assets.cdc.metadata import stage_day
 from cdc_assets.cdc.stages.added_checks import AddedCheck, added_checks
 
@@ -165,6 +165,10 @@ class Stage(ABC, Generic[FiguresT]):
             known: the lake's metadata, where the caller has read it.
         """
 
+    def examining(self, lake: Lake, known: LakeMetadata, days: Sequence[date]) -> Lake:
+        """The lake with the session that suits the figures, findings and values of some days."""
+        return lake
+
     @abstractmethod
     def figures(self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]) -> FiguresT:
         """The figures of some days, read from the lake."""
@@ -206,6 +210,7 @@ class StageOfTables(Stage[FiguresT]):
     tables: ClassVar[Sequence[str]]  # in the order of their commits
     schemas: ClassVar[Mapping[str, StructType]]  # of the tables that Dagster shows
     read: ClassVar[str]  # the table that a day is made from
+    examined: ClassVar[str]  # the table that the figures and findings of a day are read from
 
     def stale(self, lake: LakeMetadata, days: Sequence[date]) -> list[date]:
         made = [lake.day_commits(self.source, table) for table in self.tables]
@@ -270,25 +275,39 @@ class StageOfTables(Stage[FiguresT]):
     ) -> dict[date, dict[str, Any]]:
         """The stage's own part of :meth:`values`."""
 
-    def sized(self, lake: Lake, known: LakeMetadata, table: str, days: Sequence[date]) -> Lake:
-        """The lake with the session that suits the rows of these days of a table."""
-        return lake.for_rows(known.day_commits(self.source, table).records(days))
+    def examining(self, lake: Lake, known: LakeMetadata, days: Sequence[date]) -> Lake:
+        return lake.for_rows(known.day_commits(self.source, self.examined).records(days))
 
+    def make(
+        self,
+        lake: Lake,
+        days: Sequence[date],
+        options: MakeOptions = AS_USUAL,
+        known: LakeMetadata | None = None,
+    ) -> dict[date, MadeDay]:
+        """Make the stale days together.
 
-class ReadOnce:
-    """:class:`LakeMetadata` that reads each table once, at the first call."""
+        Raises:
+            MissingDayError: an input of a day is missing.
+        """
+        self.create_tables(lake)
+        known = known or ReadOnce(lake)
+        to_make = list(days) if options.force else self.stale(known, days)
+        made = {day: MadeDay(day in to_make, self.details(known, day)) for day in days}
+        if to_make:
+            self.write(lake, known, {day: self.inputs(known, day) for day in to_make})
+        return made
 
-    def __init__(self, lake: LakeMetadata) -> None:
-        self._lake = lake
-        self._commits: dict[tuple[str, str], DayCommits] = {}
-        self._states: dict[tuple[str, str], TableState | None] = {}
+    @abstractmethod
+    def create_tables(self, lake: Lake) -> None:
+        """Create the tables where they are missing."""
 
-    def day_commits(self, source: str, stage: str) -> DayCommits:
-        if (source, stage) not in self._commits:
-            self._commits[source, stage] = self._lake.day_commits(source, stage)
-        return self._commits[source, stage]
+    def details(self, known: LakeMetadata, day: date) -> Any:
+        """What :meth:`make` says of a day beside whether it is new."""
+        return None
 
-    def table_state(self, source: str, table: str) -> TableState | None:
-        if (source, table) not in self._states:
-            self._states[source, table] = self._lake.table_state(source, table)
-        return self._states[source, table]
+    def write(
+        self, lake: Lake, known: LakeMetadata, inputs: Mapping[date, Mapping[str, Any]]
+    ) -> None:
+        """Write the days of these inputs; a stage with a :meth:`make` of its own has none."""
+        raise NotImplementedError

@@ -18,11 +18,8 @@ from cdc_assets.cdc.lake import schemas
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.metadata import LakeMetadata
 from cdc_assets.cdc.stages.contract import (
-    AS_USUAL,
     NOT_MADE,
     MadeDay,
-    MakeOptions,
-    ReadOnce,
     StageOfTables,
 )
 
@@ -35,6 +32,7 @@ class LagStage(StageOfTables[Rows]):
     checks: Mapping[str, Sequence[Check]] = {"lag": CHECKS}
     schemas: ClassVar[Mapping[str, StructType]] = {"lag": schemas.LAG}
     read = "changes"
+    examined = "lag"
 
     def inputs(self, lake: LakeMetadata, day: date) -> Mapping[str, Any]:
         """The snapshot of the changes, and whether the day has ended."""
@@ -54,35 +52,21 @@ class LagStage(StageOfTables[Rows]):
         expected = {"changes": made.get(day, NOT_MADE).snapshot_id, "complete": True}
         return lake.day_commits(self.source, "lag").get(day, NOT_MADE).inputs == expected
 
-    def make(
-        self,
-        lake: Lake,
-        days: Sequence[date],
-        options: MakeOptions = AS_USUAL,
-        known: LakeMetadata | None = None,
-    ) -> dict[date, MadeDay]:
-        """Make the stale days in one job.
+    def create_tables(self, lake: Lake) -> None:
+        comment = "how late changes came, per table and source hour, in ms"
+        lake.create_stage(self.source, "lag", schemas.LAG, comment)
 
-        Raises:
-            MissingDayError: a day has no changes.
-        """
-        lake.create_stage(
-            self.source,
-            "lag",
-            schemas.LAG,
-            "how late changes came, per table and source hour, in ms",
-        )
-        known = known or ReadOnce(lake)
-        to_make = list(days) if options.force else self.stale(known, days)
-        if to_make:
-            inputs = {day: self.inputs(known, day) for day in to_make}
-            head = known.day_commits(self.source, "lag").head
-            make_lag(self.sized(lake, known, "changes", to_make), self.source, inputs, head)
-        return {day: MadeDay(day in to_make) for day in days}
+    def write(
+        self, lake: Lake, known: LakeMetadata, inputs: Mapping[date, Mapping[str, Any]]
+    ) -> None:
+        """In one job."""
+        rows = known.day_commits(self.source, "changes").records(inputs)
+        head = known.day_commits(self.source, "lag").head
+        make_lag(lake.for_rows(rows), self.source, inputs, head)
 
     def figures(self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]) -> Rows:
         """The rows of whole days; a job."""
-        rows = day_rows(self.sized(lake, known, "lag", list(made)), self.source, list(made))
+        rows = day_rows(lake, self.source, list(made))
         return {day: rows.get(day, []) for day in made}
 
     def counted(self, figures: Rows) -> str:

@@ -13,7 +13,7 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import Check, Finding
 from cdc_assets.cdc.lake import schemas
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.metadata import LakeMetadata
+from cdc_assets.cdc.lake.metadata import LakeMetadata, ReadOnce
 from cdc_assets.cdc.landing.figures import LandedFigures, count_landed
 from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.findings import CHECKS, landing_findings
@@ -26,7 +26,6 @@ from cdc_assets.cdc.stages.contract import (
     NOT_MADE,
     MadeDay,
     MakeOptions,
-    ReadOnce,
     StageOfTables,
 )
 
@@ -50,7 +49,7 @@ class LandingStage(StageOfTables[LandingFigures]):
     tables = (LANDING,)
     checks: Mapping[str, Sequence[Check]] = {LANDING: CHECKS}
     schemas: ClassVar[Mapping[str, StructType]] = {LANDING: schemas.LANDING}
-    read = LANDING
+    read = examined = LANDING
 
     def __init__(self, config: Config, source: str) -> None:
         super().__init__(config, source)
@@ -86,12 +85,7 @@ class LandingStage(StageOfTables[LandingFigures]):
             LandingError: the landing can't be read, or less is left of a day than landed; then no
                 day is landed.
         """
-        lake.create_stage(
-            self.source,
-            LANDING,
-            schemas.LANDING,
-            "Kafka records, bytes as they came, by landing day",
-        )
+        self.create_tables(lake)
         before = (known or ReadOnce(lake)).day_commits(self.source, LANDING)
         landed = self.landing.land(lake, before, days, options.force, options.allow_loss)
         after = lake.day_commits(self.source, LANDING)
@@ -101,6 +95,10 @@ class LandingStage(StageOfTables[LandingFigures]):
             )
             for found in landed
         }
+
+    def create_tables(self, lake: Lake) -> None:
+        comment = "Kafka records, bytes as they came, by landing day"
+        lake.create_stage(self.source, LANDING, schemas.LANDING, comment)
 
     def figures(
         self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]

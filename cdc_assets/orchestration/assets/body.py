@@ -20,8 +20,10 @@ from cdc_assets.cdc.findings import AUDIT, Finding
 from cdc_assets.cdc.java_errors import root_cause
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.errors import lake_error, one_line
+from cdc_assets.cdc.lake.metadata import ReadOnce
 from cdc_assets.cdc.spark import is_lost
-from cdc_assets.cdc.stages.contract import MadeDay, MakeOptions, ReadOnce, Stage
+from cdc_assets.cdc.stages.added_checks import TABLES
+from cdc_assets.cdc.stages.contract import MakeOptions, Stage, Version
 from cdc_assets.orchestration.assets import records
 from cdc_assets.orchestration.assets.as_recorded import step_records
 from cdc_assets.orchestration.assets.keys import asset_key
@@ -113,11 +115,7 @@ class Step:
         if found is None:
             return None
         seconds = round(time.monotonic() - began, 1)
-        text = (
-            "up to date"
-            if len(self.stages) == 1 and self.name != "tables"
-            else f"{len(stages)} up to date"
-        )
+        text = "up to date" if self.name != TABLES else f"{len(stages)} up to date"
         progress.notify(progress.Step(self.source, self.name, span(days), text, seconds))
         events = (e for record in found for e in record.events(context, self._checks[record.key]))
         return chain(events, map(records.result, keys.values()))
@@ -137,7 +135,7 @@ class Step:
         errors = [end.error for end in failed if end.error is not None]
         if not failed:
             return
-        if self.name != "tables":
+        if self.name != TABLES:
             raise self._failure(context, errors[0]) from None
         for error in errors:
             if is_lost(error):
@@ -223,7 +221,10 @@ class StageRun:
             seconds = time.monotonic() - began
             self._known = ReadOnce(self.lake)  # another run may have made a day meanwhile
             progress.expect()  # the rest reads little
-            recorded = {table: self._recorded(table, list(made)) for table in self.keys}
+            versions = {t: stage.versions(self._known, t, list(made)) for t in self.keys}
+            recorded = {
+                table: self._recorded(table, made_as) for table, made_as in versions.items()
+            }
             # The last day gets all checks: each run then has an evaluation of each.
             examined = {
                 day: made[day]
@@ -231,42 +232,30 @@ class StageRun:
                 if any(day not in known for known in recorded.values())
                 or (is_last and day == days[-1])
             }
-            figures = stage.figures(self.lake, self._known, examined)
+            lake = stage.examining(self.lake, self._known, list(examined))
+            figures = stage.figures(lake, self._known, examined)
             for text in stage.summary(self._known, figures, made):
                 say(text)
         for table, known in recorded.items():
-            yield from self._records(table, known, made, figures, examined, seconds)
+            fresh = [day for day in made if day not in known]
+            share = round(seconds / max(1, len(fresh)), 2)  # new days share the seconds
+            findings = stage.all_findings(lake, figures, table, sorted(examined))
+            values = stage.values(lake, figures, table, fresh, share)
+            for day in made:
+                line = stage.day_line(figures, table, day) if day in examined else "as before"
+                shown = known.get(day)
+                if shown is None:
+                    version = records.version_metadata(versions[table][day])
+                    shown = {**values[day], **version}
+                yield records.DayRecord(self.keys[table], day, line, shown, findings.get(day, ()))
 
-    def _recorded(self, table: str, days: Sequence[date]) -> dict[date, dict[str, Any]]:
+    def _recorded(self, table: str, versions: Mapping[date, Version]) -> dict[date, dict[str, Any]]:
         """The metadata of the days whose records in Dagster are up to date."""
-        before = records.recorded(self.context, self.keys[table], days)
-        versions = self.stage.versions(self._known, table, days)
+        before = records.recorded(self.context, self.keys[table], list(versions))
         found = {
             day: records.as_recorded(version, before.get(day)) for day, version in versions.items()
         }
         return {day: known for day, known in found.items() if known is not None}
-
-    def _records(
-        self,
-        table: str,
-        known: Mapping[date, Mapping[str, Any]],
-        made: Mapping[date, MadeDay],
-        figures: Any,
-        examined: Iterable[date],
-        seconds: float,
-    ) -> Iterator[records.DayRecord]:
-        """The records of a table's days; new ones share the seconds."""
-        fresh = [day for day in made if day not in known]
-        share = round(seconds / max(1, len(fresh)), 2)
-        findings = self.stage.all_findings(self.lake, figures, table, sorted(examined))
-        values = self.stage.values(self.lake, figures, table, fresh, share)
-        versions = self.stage.versions(self._known, table, fresh)
-        for day in made:
-            line = self.stage.day_line(figures, table, day) if day in examined else "as before"
-            shown = known.get(day)
-            if shown is None:
-                shown = {**values[day], **records.version_metadata(versions[day])}
-            yield records.DayRecord(self.keys[table], day, line, shown, findings.get(day, ()))
 
 
 def span(days: Sequence[date]) -> str:
