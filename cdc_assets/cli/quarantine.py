@@ -206,9 +206,6 @@ def _files_advice(config: Config, source: str, done: Exported, file: str) -> lis
     settings = config.source(source)
     folder = str(settings.landing.files).rstrip("/")
     first, newest = min(done.days), max(made_days(config, own_table(source, "quarantine")))
-    landed = [f"     {folder}/{day}/{name}: {n}" for (day, name), n in sorted(done.files.items())]
-    if len(landed) > _LISTED:
-        landed = [*landed[:_LISTED], f"     … and {len(landed) - _LISTED} files more"]
     no_record = (
         [
             f"   {done.lines_without_place} of the lines are not records: give them topic, "
@@ -227,7 +224,7 @@ def _files_advice(config: Config, source: str, done: Exported, file: str) -> lis
         *no_record,
         *_inspect_advice(source, file),
         "2. Replace each bad line in the folder of the same day, so that its offset lands once:",
-        *map(printable, landed),
+        *_landed_files(folder, done),
         "   Replace it in the file; or remove it from the file, as Parquet requires, and put the "
         f"corrected lines into {folder}/DAY/{name}. With both records there, the table is right, "
         "but the offset lands twice: the bad record stays in quarantine and the check "
@@ -243,6 +240,13 @@ def _files_advice(config: Config, source: str, done: Exported, file: str) -> lis
         "on the day after it;",
         *_order_advice(config, source),
     ]
+
+
+def _landed_files(folder: str, done: Exported) -> list[str]:
+    landed = [f"     {folder}/{day}/{name}: {n}" for (day, name), n in sorted(done.files.items())]
+    if len(landed) > _LISTED:
+        landed = [*landed[:_LISTED], f"     … and {len(landed) - _LISTED} files more"]
+    return [printable(line) for line in landed]
 
 
 def _inspect_advice(source: str, file: str) -> list[str]:

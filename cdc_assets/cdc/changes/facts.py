@@ -81,6 +81,32 @@ def count_facts(records: DataFrame, settings: SourceConfig, timezone: str) -> li
 
 def _counts(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFrame:
     """Count records that are alike, and what they have in common."""
+    return (
+        _to_count(records, settings, epoch)
+        .groupBy(*_ALIKE)
+        .agg(
+            F.expr("count(*) AS records"),
+            F.expr("count_if(position IS NULL) AS without_position"),
+            F.expr("count_if(has_old_key) AS moves"),
+            F.expr("count_if(has_no_before) AS without_before"),
+            F.expr("count_if(is_untyped) AS without_schema"),
+            F.expr("count_if(may_be_unsent) AS maybe_unsent"),
+            F.expr("collect_set(names) AS key_names"),
+            F.expr("min(position) AS lowest"),
+            F.expr("max(position) AS highest"),
+            F.expr("min(time) AS first_source_ts_ms"),
+            F.expr("max(time) AS last_source_ts_ms"),
+            F.expr("count_if(row_number > 0) AS further_rows"),
+            F.expr("count(key_change) AS key_changes"),
+            F.expr("bit_xor(key_change) AS key_change_hash"),
+            F.expr("count_if(is_incomplete) AS incomplete"),
+            F.expr("max(arrival_ms) AS newest_ms"),
+        )
+    )
+
+
+def _to_count(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFrame:
+    """The columns of records that :func:`_counts` groups by and aggregates."""
     is_change = "destination = 'changes'"
     # Positions of the earlier form have their epoch in front.
     epoch = case((is_earlier_sql("position_basis"), "get(position, 0)"), otherwise=epoch)
@@ -93,7 +119,7 @@ def _counts(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFrame
     db = "db" if DECLARED[settings.format].has_databases else "CAST(NULL AS string) AS db"
     # Unreadable records may hold any text there: a row for each would exhaust the driver.
     is_read = "destination <> 'quarantine'"
-    seen = records.selectExpr(
+    return records.selectExpr(
         *("landing_date", "destination", "table_name", "reason", "schema_id"),
         *(f"{case((is_read, name))} AS {name}" for name in ("op", "source_op")),
         db,
@@ -110,29 +136,6 @@ def _counts(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFrame
         f"{arrival_ms()} AS arrival_ms",
         f"{case((is_change, 'json_object_keys(key)'))} AS names",
         f"{change} AS key_change",
-    )
-    return seen.groupBy(*_ALIKE).agg(
-        *map(
-            F.expr,
-            (
-                "count(*) AS records",
-                "count_if(position IS NULL) AS without_position",
-                "count_if(has_old_key) AS moves",
-                "count_if(has_no_before) AS without_before",
-                "count_if(is_untyped) AS without_schema",
-                "count_if(may_be_unsent) AS maybe_unsent",
-                "collect_set(names) AS key_names",
-                "min(position) AS lowest",
-                "max(position) AS highest",
-                "min(time) AS first_source_ts_ms",
-                "max(time) AS last_source_ts_ms",
-                "count_if(row_number > 0) AS further_rows",
-                "count(key_change) AS key_changes",
-                "bit_xor(key_change) AS key_change_hash",
-                "count_if(is_incomplete) AS incomplete",
-                "max(arrival_ms) AS newest_ms",
-            ),
-        )
     )
 
 
@@ -185,43 +188,20 @@ def _partitions(records: DataFrame, timezone: str) -> DataFrame:
     The counts tell a redelivery from a new server (O11), and have the transactions at the ends of
     the day (O16).
     """
-    lane = ("landing_date", "topic", "partition", "stream")
-    in_order = (
-        f"OVER (PARTITION BY {', '.join(lane)} ORDER BY offset "
-        "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-    )
-    placed = "position IS NOT NULL"
-    changes = (
-        Query(records)
-        .where("destination = 'changes'")
-        .extend(
-            {
-                "stream": stream_of("connector", "server", "db"),
-                "time": time_in_day(timezone),
-                "own_time": case((placed, "source_ts_ms")),
-                "in_tx": case((placed, transaction())),
-            }
-        )
-        .select(
-            *(*lane, "table_name", "offset", "time", "position", "stream_element", "own_time"),
-            f"max(stream_element) {in_order} AS highest_before",
-            f"max(own_time) {in_order} AS latest_before",
-            case(("in_tx IS NOT NULL", "xxhash64(in_tx)")) + " AS tx",
-        )
-    )
     falls = "stream_element < highest_before"
     by_element = case(("stream_element IS NOT NULL", "struct(stream_element, offset)"))
     by_offset, by_position = (case(("tx IS NOT NULL", n)) for n in ("offset", "position"))
     return (
-        changes.aggregate(
-            (*lane, "table_name"),
+        _changes_in_lanes(records, timezone)
+        .aggregate(
+            (*_LANE, "table_name"),
             {
-                "records": f"count_if({placed})",
+                "records": f"count_if({_PLACED})",
                 "judged": "count(stream_element)",
                 "first_offset": "min(offset)",
                 "last_offset": "max(offset)",
-                "last_streamed_offset": f"max({case((placed, 'offset'))})",
-                "first_kafka_ms": f"min({case((placed, 'time'))})",
+                "last_streamed_offset": f"max({case((_PLACED, 'offset'))})",
+                "first_kafka_ms": f"min({case((_PLACED, 'time'))})",
                 "last_kafka_ms": "max(time)",
                 "lowest": "min(stream_element)",
                 "highest": "max(stream_element)",
@@ -238,6 +218,37 @@ def _partitions(records: DataFrame, timezone: str) -> DataFrame:
         )
         .extend({"destination": literal(ORDER)})
         .plan()
+    )
+
+
+# The events of a stream in a partition arrive in its order, unless they are sent again.
+_LANE = ("landing_date", "topic", "partition", "stream")
+_PLACED = "position IS NOT NULL"
+
+
+def _changes_in_lanes(records: DataFrame, timezone: str) -> Query:
+    """Changes with the highest stream element and source time before them in their lane."""
+    in_order = (
+        f"OVER (PARTITION BY {', '.join(_LANE)} ORDER BY offset "
+        "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    )
+    return (
+        Query(records)
+        .where("destination = 'changes'")
+        .extend(
+            {
+                "stream": stream_of("connector", "server", "db"),
+                "time": time_in_day(timezone),
+                "own_time": case((_PLACED, "source_ts_ms")),
+                "in_tx": case((_PLACED, transaction())),
+            }
+        )
+        .select(
+            *(*_LANE, "table_name", "offset", "time", "position", "stream_element", "own_time"),
+            f"max(stream_element) {in_order} AS highest_before",
+            f"max(own_time) {in_order} AS latest_before",
+            case(("in_tx IS NOT NULL", "xxhash64(in_tx)")) + " AS tx",
+        )
     )
 
 

@@ -130,19 +130,26 @@ def _make_run(
         facts = count_facts(routed, settings, lake.config.timezone)
         check_found(facts, source, settings)
         _record_schemas(lake, source, days, stored, classified.new_schemas, facts)
-        reached = {fact.destination for fact in facts} | ({FACTS} if facts else set())
         run_inputs = {day: inputs[day] for day in days}
-        rows: Mapping[str, Callable[[], DataFrame]] = {
-            FACTS: lambda: lake.spark.createDataFrame(facts, columns.FACTS),
-            "quarantine": lambda: quarantine_rows(landing, routed, settings),
-            "control": lambda: _ordered(control_rows(routed)),
-            "changes": lambda: _ordered(change_rows(routed)),
-        }
+        rows = _rows_by_table(lake, landing, routed, facts, settings)
         # changes last: with it the day is complete.
         for table in PARSED:
-            chosen = rows[table]() if table in reached else None
             head = current[table].head
-            lake.overwrite_days(lake.stage(source, table), chosen, run_inputs, head)
+            lake.overwrite_days(lake.stage(source, table), rows.get(table), run_inputs, head)
+
+
+def _rows_by_table(
+    lake: Lake, landing: DataFrame, routed: DataFrame, facts: Sequence[Row], settings: SourceConfig
+) -> dict[str, DataFrame]:
+    """The rows of each table that gets any."""
+    makers: Mapping[str, Callable[[], DataFrame]] = {
+        FACTS: lambda: lake.spark.createDataFrame(facts, columns.FACTS),
+        "quarantine": lambda: quarantine_rows(landing, routed, settings),
+        "control": lambda: _ordered(control_rows(routed)),
+        "changes": lambda: _ordered(change_rows(routed)),
+    }
+    reached = {fact.destination for fact in facts} | ({FACTS} if facts else set())
+    return {table: make() for table, make in makers.items() if table in reached}
 
 
 def _record_schemas(

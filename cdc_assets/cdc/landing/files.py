@@ -393,11 +393,7 @@ def _until_end_of_time(timestamp: Column) -> Column:
     return F.when(timestamp < F.timestamp_millis(F.lit(_END_OF_TIME_MS)), timestamp)
 
 
-def _from_parquet(spark: SparkSession, source: str, path: str) -> DataFrame:
-    try:
-        frame = spark.read.parquet(_literal_path(path))
-    except JAVA_ERRORS as error:
-        raise unreadable(source, error, path) from error
+def _check_parquet_columns(source: str, path: str, frame: DataFrame) -> None:
     missing = [name for name in _PARQUET_COLUMNS if name not in frame.columns]
     if missing:
         raise LandingError(
@@ -406,6 +402,14 @@ def _from_parquet(spark: SparkSession, source: str, path: str) -> DataFrame:
             + ", ".join(_PARQUET_COLUMNS),
             path,
         )
+
+
+def _from_parquet(spark: SparkSession, source: str, path: str) -> DataFrame:
+    try:
+        frame = spark.read.parquet(_literal_path(path))
+    except JAVA_ERRORS as error:
+        raise unreadable(source, error, path) from error
+    _check_parquet_columns(source, path, frame)
     present = set(frame.columns)
     sent = F.col("timestamp")
     if dict(frame.dtypes)["timestamp"] == "bigint":

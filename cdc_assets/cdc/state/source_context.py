@@ -302,13 +302,8 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
     first_halves = [fact for fact in facts if fact.source_op in FIRST_HALVES]
     # A split update's first half is not a change of its own (W2).
     whole = [fact for fact in facts if fact.source_op not in FIRST_HALVES]
-    ops: Counter[str] = Counter()
-    for fact in whole:
-        ops[fact.op] += fact.records
-    schemas: Counter[str] = Counter()
-    for fact in facts:
-        if fact.schema_id is not None:
-            schemas[fact.schema_id] += fact.records
+    ops = _records_by(whole, "op")
+    schemas = _records_by(facts, "schema_id")
     deletes = [fact for fact in facts if fact.op == "d"]
     key_changes = total("moves", (fact for fact in facts if fact.op != "d"))
     return DayFacts(
@@ -333,17 +328,18 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
         is_paired=_header_key_changes(facts, "cu") == _header_key_changes(facts, "d"),
         is_order_known=all(fact.key_changes is not None for fact in facts),
         lanes=tuple(_lane(fact) for fact in order if fact.first_tx is not None),
-        databases=_databases(facts),
+        databases=dict(sorted(_records_by(facts, "db").items())),
         parts=tuple(parts),
     )
 
 
-def _databases(facts: Iterable[Row]) -> dict[str, int]:
+def _records_by(facts: Iterable[Row], name: str) -> Counter[str]:
+    """Records by the value of a column of the facts, those without one left out."""
     counts: Counter[str] = Counter()
     for fact in facts:
-        if fact.db:
-            counts[fact.db] += fact.records
-    return dict(sorted(counts.items()))
+        if fact[name]:
+            counts[fact[name]] += fact.records
+    return counts
 
 
 def _header_key_changes(facts: Iterable[Row], ops: str) -> tuple[int, int]:
