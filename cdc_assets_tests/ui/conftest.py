@@ -63,8 +63,10 @@ def new_page(browser: Browser, url: str) -> Page:
 
 @pytest.fixture(scope="session")
 def page(browser: Browser, dagster: DagsterDev) -> Iterator[Page]:
-    """Dagster's first page."""
+    """Dagster's first page, which leads on to the timeline: a click before that is lost."""
     page = new_page(browser, dagster.url)
+    page.wait_for_url("**/timeline**")
+    expect(page.get_by_role("tab", name="Timeline")).to_be_visible()
     yield page
     page.close()
 
