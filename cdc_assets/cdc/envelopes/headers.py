@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from cdc_assets.cdc.sqltext import Sql, case, literal
+from cdc_assets.cdc.sqltext import Sql, literal
 
 
 def header(name: str) -> Sql:
     """The value (BINARY) of a record's first header of this name; null without one."""
     return f"get(headers.value, CAST(array_position(headers.key, {literal(name)}) AS int) - 1)"
-
-
-def has_header(name: str) -> Sql:
-    """True where the record has a header of this name, whatever it holds."""
-    found = f"array_contains(headers.key, {literal(name)})"
-    return f"coalesce({case(('size(headers) > 0', found))}, false)"
