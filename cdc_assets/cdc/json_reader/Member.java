@@ -1,0 +1,50 @@
+package cdcassets.json;
+
+import java.util.Arrays;
+
+/** A wanted member of a document: its name, its number among all, and the wanted ones in it. */
+final class Member {
+    final int number;
+    private final byte[] name;
+    private Member[] children = new Member[0];
+    private int likely; // the child that is asked for next, where objects repeat their order
+
+    Member(byte[] name, int number) {
+        this.name = name;
+        this.number = number;
+    }
+
+    boolean hasChildren() {
+        return children.length > 0;
+    }
+
+    void add(Member child) {
+        children = (Member[]) Arrays.copyOf(children, children.length + 1);
+        children[children.length - 1] = child;
+    }
+
+    /** The wanted member of this name; null for any other. `isOdd`: it has escapes. */
+    Member child(byte[] bytes, int from, int to, boolean isOdd) {
+        if (children.length == 0) {
+            return null;
+        }
+        byte[] text = bytes;
+        int first = from, last = to;
+        if (isOdd) {
+            text = Text.unescaped(bytes, from, to);
+            first = 0;
+            last = text.length;
+        }
+        for (int i = 0; i < children.length; i++) {
+            int at = likely + i < children.length ? likely + i : likely + i - children.length;
+            byte[] own = children[at].name;
+            boolean isSame = own.length == last - first
+                && Arrays.equals(text, first, last, own, 0, own.length);
+            if (isSame) {
+                likely = at + 1 < children.length ? at + 1 : 0;
+                return children[at];
+            }
+        }
+        return null;
+    }
+}
