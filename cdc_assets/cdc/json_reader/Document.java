@@ -39,7 +39,8 @@ final class Document {
         UTF8String.fromString("boolean"), UTF8String.fromString("null"),
         UTF8String.fromString("number")};
 
-    private static final int MOST_HASHES = 32;
+    // Objects whose hashes are kept, and the most bytes of one.
+    private static final int MOST_HASHES = 32, LONGEST_HASHED = 1 << 20;
 
     final StructType type;
     private final int[] wants;
@@ -141,8 +142,11 @@ final class Document {
         UTF8String hash = hashes[at];
         if (text == null || !Arrays.equals(text, 0, text.length, b, from, to)) {
             byte[] json = canonical.textOf(b, from);
-            text = Arrays.copyOfRange(b, from, to);
             hash = UTF8String.fromString(Text.sha256(json, 0, json.length));
+            if (to - from > LONGEST_HASHED) {
+                return hash;
+            }
+            text = Arrays.copyOfRange(b, from, to);
         }
         // The last one that was met is compared first.
         System.arraycopy(hashed, 0, hashed, 1, at);

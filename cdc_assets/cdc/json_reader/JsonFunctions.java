@@ -82,12 +82,6 @@ public class JsonFunctions implements FunctionCatalog {
 
     /** What is common to the functions. */
     abstract static class Function implements BoundFunction {
-        abstract DataType[] arguments();
-
-        public DataType[] inputTypes() {
-            return arguments();
-        }
-
         public boolean isResultNullable() {
             return true;
         }
@@ -108,7 +102,7 @@ public class JsonFunctions implements FunctionCatalog {
             this.argument = argument;
         }
 
-        DataType[] arguments() {
+        public DataType[] inputTypes() {
             return new DataType[] {argument instanceof StringType
                 ? DataTypes.StringType : DataTypes.BinaryType};
         }
@@ -141,7 +135,7 @@ public class JsonFunctions implements FunctionCatalog {
     public static final class ValuesAt extends Function implements ScalarFunction {
         private transient Members members;
 
-        DataType[] arguments() {
+        public DataType[] inputTypes() {
             return new DataType[] {
                 DataTypes.StringType, DataTypes.createArrayType(DataTypes.StringType)};
         }
@@ -171,7 +165,7 @@ public class JsonFunctions implements FunctionCatalog {
 
         private transient Members members;
 
-        DataType[] arguments() {
+        public DataType[] inputTypes() {
             DataType texts = DataTypes.createArrayType(DataTypes.StringType);
             return new DataType[] {texts, texts, texts};
         }
@@ -185,7 +179,7 @@ public class JsonFunctions implements FunctionCatalog {
         }
 
         public UTF8String invoke(ArrayData names, ArrayData objects, ArrayData ignored) {
-            if (names == null || names.numElements() == 0) {
+            if (names == null || objects == null || ignored == null || names.numElements() == 0) {
                 return null;
             }
             if (members == null) {
@@ -215,7 +209,8 @@ public class JsonFunctions implements FunctionCatalog {
 
         private static boolean isIn(ArrayData ignored, ArrayData values, int at) {
             for (int i = 0; i < ignored.numElements(); i++) {
-                if (ignored.getUTF8String(i).equals(values.getUTF8String(at))) {
+                if (!ignored.isNullAt(i)
+                    && ignored.getUTF8String(i).equals(values.getUTF8String(at))) {
                     return true;
                 }
             }
@@ -225,7 +220,7 @@ public class JsonFunctions implements FunctionCatalog {
 
     /** An object of names and the JSON of their values. */
     public static final class ObjectOf extends Function implements ScalarFunction {
-        DataType[] arguments() {
+        public DataType[] inputTypes() {
             DataType texts = DataTypes.createArrayType(DataTypes.StringType);
             return new DataType[] {texts, texts};
         }
@@ -287,7 +282,7 @@ public class JsonFunctions implements FunctionCatalog {
     public static final class Overlay extends Function implements ScalarFunction {
         private transient Members members, others;
 
-        DataType[] arguments() {
+        public DataType[] inputTypes() {
             return new DataType[] {DataTypes.StringType, DataTypes.StringType};
         }
 

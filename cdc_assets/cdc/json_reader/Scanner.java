@@ -26,7 +26,6 @@ final class Scanner {
 
     private final Member root;
     private final boolean keepsStarts;
-    private Start start; // what the document begins with, where that is known
     private boolean isEscaped; // the string just read
     // Names of the objects that are open, as a stack: their places, and hashes.
     private int[] nameStarts = new int[64], nameEnds = new int[64], hashes = new int[64];
@@ -64,8 +63,9 @@ final class Scanner {
         isRefused = false;
         Arrays.fill(starts, -1);
         skipSpace();
-        if (keepsStarts && findKnownStart(from)) {
-            message(from);
+        Start start = keepsStarts ? knownStart(from) : null;
+        if (start != null) {
+            message(from, start);
         } else {
             member(root, 1);
             if (keepsStarts && !isRefused) {
@@ -95,24 +95,24 @@ final class Scanner {
 
     // --- starts of messages
 
-    /** Finds the start among those read before: comparing is faster than reading. */
-    private boolean findKnownStart(int from) {
+    /** The start, if it was read before: comparing is faster than reading. */
+    private Start knownStart(int from) {
         for (int i = 0; i < known.length && known[i] != null; i++) {
             byte[] begin = known[i].bytes;
             int after = from + begin.length;
             if (after < end && Arrays.equals(bytes, from, after, begin, 0, begin.length)) {
-                start = known[i];
+                Start start = known[i];
                 // The last one that was met is compared first.
                 System.arraycopy(known, 0, known, 1, i);
                 known[0] = start;
-                return true;
+                return start;
             }
         }
-        return false;
+        return null;
     }
 
     /** Reads a message behind its start. */
-    private void message(int from) {
+    private void message(int from, Start start) {
         place = from + start.bytes.length;
         Member schema = root.child(SCHEMA, 2, 8, false);
         if (schema != null) {
@@ -171,17 +171,21 @@ final class Scanner {
     private void member(Member member, int level) {
         int from = place;
         if (member != null && member.hasChildren() && place < end && bytes[place] == '{') {
-            place++;
-            skipSpace();
-            if (!isTooDeep(level) && !closes('}')) {
-                members(member, level, names);
-            }
+            object(member, level);
         } else {
             value(level);
         }
         if (member != null && !isRefused) {
             starts[member.number] = from;
             ends[member.number] = place;
+        }
+    }
+
+    private void object(Member wanted, int level) {
+        place++;
+        skipSpace();
+        if (!isTooDeep(level) && !closes('}')) {
+            members(wanted, level, names);
         }
     }
 
@@ -224,11 +228,7 @@ final class Scanner {
         if (first == '"') {
             string();
         } else if (first == '{') {
-            place++;
-            skipSpace();
-            if (!isTooDeep(level) && !closes('}')) {
-                members(null, level, names);
-            }
+            object(null, level);
         } else if (first == '[') {
             place++;
             skipSpace();

@@ -283,6 +283,12 @@ def test_a_key_is_picked_from_the_first_object_that_has_each_column(either: Spar
     assert picked('{"a":1}') is None
     assert picked('{"a":1}', names="array()") is None
     assert picked('{"a":1}', names="CAST(NULL AS array<string>)") is None
+    none = "CAST(NULL AS array<string>)"
+    assert value_of(either, pick("array('a')", none, "array()")) is None
+    assert (
+        value_of(either, pick("array('a')", """array('{"a":1}')""", "array(NULL, '2')"))
+        == '{"a":1}'
+    )
 
 
 def test_an_object_is_made_of_names_and_values(either: SparkSession) -> None:
