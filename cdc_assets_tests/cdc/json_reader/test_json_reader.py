@@ -24,7 +24,10 @@ def session(spark: SparkSession) -> SparkSession:
     """The session, with the functions."""
     gateway: Any = spark.sparkContext._gateway
     jar = json_reader.find_jar() or json_reader.compile_jar(gateway)
-    gateway.jvm.PythonSQLUtils.addJarToCurrentClassLoader(str(jar))
+    spark.sql(f"ADD JAR {literal(jar.as_uri())}")
+    # Added jars have their own class loader; this thread looks for classes where it looked last.
+    loader = spark._jsparkSession.sharedState().jarClassLoader()
+    gateway.jvm.java.lang.Thread.currentThread().setContextClassLoader(loader)
     for name, value in CATALOG_SETTINGS.items():
         spark.conf.set(name, value)
     return spark
