@@ -26,6 +26,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from cdc_assets.cdc import json_reader
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import ConfigError, JavaError, LakeError
 from cdc_assets.cdc.jars import check_jars, fetched_jar, ivy_folder
@@ -94,6 +95,7 @@ _JAVA_FLAGS = (
     (_CLASS_ROOM, "MetaspaceSize"),
     (_AVRO_LIMITS, r"-Dorg\.apache\.avro\.limits"),
 )
+_JARS = "spark.jars"
 _LOG = Path(__file__).with_name("log4j2.properties")
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _SHORT_NAMES = {
@@ -150,7 +152,7 @@ def spark_conf(config: Config, with_lake: bool = True) -> dict[str, str]:
     own = {conf_name(name): value for name, value in config.spark.items()}
     own |= _java_options(own)
     master = own.get("spark.master", "local[*]")
-    return {
+    settings = {
         "spark.app.name": "cdc-assets",
         "spark.master": master,
         # In local mode one process does it all: nobody else has to reach its unprotected ports.
@@ -160,8 +162,16 @@ def spark_conf(config: Config, with_lake: bool = True) -> dict[str, str]:
         **_jars(PACKAGES if with_lake else (), own.pop("spark.jars.packages", "")),
         **(_lake_conf(config) if with_lake else {}),
         **own,
+        **json_reader.CATALOG_SETTINGS,
         **_FIXED,
     }
+    jar = json_reader.find_jar()
+    return _with_jar(settings, jar) if jar else settings
+
+
+def _with_jar(settings: Mapping[str, str], jar: Path) -> dict[str, str]:
+    """The settings with one more jar, of drivers and executors."""
+    return {**settings, _JARS: ",".join([*filter(None, [settings.get(_JARS)]), str(jar)])}
 
 
 def _java_options(own: Mapping[str, str]) -> dict[str, str]:
@@ -199,7 +209,7 @@ def _jars(packages: Sequence[str], extra: str) -> dict[str, str]:
         raise ConfigError(
             [f"CDC_SPARK_JARS: {folder} holds no *.jar; put {' and '.join(PACKAGES)} there"]
         )
-    found = {"spark.jars": ",".join(jars)}
+    found = {_JARS: ",".join(jars)}
     return {**found, "spark.jars.packages": extra} if extra else found
 
 
@@ -251,8 +261,11 @@ def build_session(config: Config, with_lake: bool = True) -> SparkSession:
     if with_lake:
         present, missing = _own_jars(settings)
         check_jars(present)
+    had_jar = json_reader.find_jar() is not None
     if starts_java:
         _start_java(settings)
+    if not (starts_java and had_jar):
+        settings = _with_json_reader(settings)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -264,6 +277,18 @@ def build_session(config: Config, with_lake: bool = True) -> SparkSession:
     if with_lake and missing:
         check_jars(missing)
     return session
+
+
+def _with_json_reader(settings: Mapping[str, str]) -> dict[str, str]:
+    """Give the reader of JSON to a JVM that started without it; it is compiled where need be."""
+    SparkContext._ensure_initialized()
+    gateway: Any = SparkContext._gateway
+    jar = json_reader.find_jar()
+    if jar is None:
+        jar = json_reader.compile_jar(gateway)
+        settings = _with_jar(settings, jar)
+    gateway.jvm.org.apache.spark.sql.api.python.PythonSQLUtils.addJarToCurrentClassLoader(str(jar))
+    return dict(settings)
 
 
 def _own_jars(settings: Mapping[str, str]) -> tuple[list[Path], list[Path]]:

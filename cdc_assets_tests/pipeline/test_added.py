@@ -21,12 +21,11 @@ from cdc_assets.cdc.envelopes.envelope import (
     reason_of,
 )
 from cdc_assets.cdc.envelopes.formats import FORMATS, add_format
-from cdc_assets.cdc.envelopes.images import with_images
 from cdc_assets.cdc.findings import Check, Finding, Severity
+from cdc_assets.cdc.json_reader import Wanted
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.sqltext import Query, case, get, is_present, literal, lookup, members_of, struct
+from cdc_assets.cdc.sqltext import Query, case, literal, lookup, whole
 from cdc_assets.cdc.stages.added_checks import TABLES, add_check, remove_check
-from cdc_assets.cdc.values.strict_json import DOCUMENT
 from cdc_assets.orchestration.assets.build import build_assets
 from cdc_assets.orchestration.execution.jobs import RANGE_END, RANGE_START
 from cdc_assets_tests import events as ev
@@ -35,56 +34,47 @@ from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.shared_spark import SharedSpark
 
 # {"do": "put", "on": "bank.accounts", "row": {"id": 1}, "no": 7, "at": 1750000000000}
-_EVENT = struct(do="variant", on="string", row="variant", no="bigint", at="bigint")
+EVENT: dict[str, Wanted] = {
+    "do": ("string", "do"),
+    "do_sent": ("json", "do"),
+    "table": ("string", "on"),
+    "row": ("object", "row"),
+    "no": ("text", "no"),
+    "at": ("text", "at"),
+}
 _OPS = {"put": "u", "drop": "d"}
 
 
 def read_ledger(records: Query) -> Query:
     """Read the toy's events: a row each, put or dropped, numbered in their order."""
-    opened = records.extend({"m": get("doc", DOCUMENT, _EVENT)})
-    named = opened.extend({"v_op": get("m.do", "$", "string")})
-    judged = named.extend({"v_row_op": lookup("v_op", _OPS)})
-    before = case(("v_op = 'drop'", members_of("m.row")))
-    after = case(("v_op = 'put'", members_of("m.row")))
-    digits = get("digits", "$.row")
-    images = with_images(
-        judged,
-        before,
-        after,
-        (
-            case(("v_op = 'drop'", members_of(digits))),
-            case(("v_op = 'put'", members_of(digits))),
-        ),
-    )
-    reasoned = images.extend(
+    named = records.extend({"v_op": "d.do", "v_row_op": lookup("d.do", _OPS)})
+    reasoned = named.extend(
         {
             "v_reason": reason_of(
-                no_event="m.on IS NULL AND m.do IS NULL",
-                no_op=f"NOT {is_present('m.do')}",
+                no_event="d.table IS NULL AND d.do_sent IS NULL",
+                no_op="d.do_sent IS NULL",
                 unknown_op="v_row_op IS NULL",
-                no_table="m.on IS NULL",
-                no_image="coalesce(before_row, after_row) IS NULL",
+                no_table="d.table IS NULL",
+                no_image="d.row IS NULL",
             )
         }
     )
     return Envelope(
         reason="v_reason",
-        detail=detail_of("do", "m.do", "the event names no table", " without a row"),
+        detail=detail_of("do", "d.do_sent", "the event names no table", " without a row"),
         kind="'row'",
         op="v_row_op",
         source_op="v_op",
         connector="'ledger'",
         db="CAST(NULL AS string)",
-        table_name="m.on",
-        before_row="before_row",
-        after_row="after_row",
-        before="before",
-        after="after",
+        table_name="d.table",
+        before=case(("v_op = 'drop'", "d.row")),
+        after=case(("v_op = 'put'", "d.row")),
         key_names="CAST(NULL AS array<string>)",
-        source_ts_ms="m.at",
-        elements="array(m.no)",
+        source_ts_ms=whole("d.at"),
+        elements=f"array({whole('d.no')})",
         basis=literal("no"),
-        stand_in="m.at",
+        stand_in=whole("d.at"),
     ).add_to(reasoned)
 
 
@@ -95,6 +85,7 @@ def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:
 
 LEDGER = Format(
     "ledger",
+    EVENT,
     read_ledger,
     signatures=(("do", "on"),),
     columns_of_schema=lambda schema: {},

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.key_forms import KeyForm, majority_key_form, readable_as
-from cdc_assets.cdc.changes.message_schemas import Carried, KnownSchemas, MessageSchemas
+from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.sqltext import Query, Sql, case, few_rows, is_one_of, literal
 from cdc_assets.cdc.values import column_types as types
@@ -45,23 +45,21 @@ class KeyShapes:
         return [replace(shape, table_name=table) for table in tables for shape in self.tombstones]
 
 
-def key_shapes(groups: Iterable[Row], schemas: MessageSchemas) -> KeyShapes:
+def key_shapes(groups: Iterable[Row]) -> KeyShapes:
     """The keys of some records.
 
     Args:
         groups: rows of :func:`~cdc_assets.cdc.changes.reading.group_records`.
-        schemas: the schemas that the records carry.
     """
     shapes: dict[Shape, int] = {}
     tombstones: set[Shape] = set()
-    for r in (row for row in groups if row.is_read):
+    for r in groups:
         names = tuple(r.key_names or ())
         key = (names, r.key_schema, r.key_kinds, r.key_unquoted)
         if r.kind == "tombstone":
             tombstones.add(Shape(r.landing_date, "", None, *key))
         elif r.kind == "row" and r.table_name is not None and names:
-            schema_id = schemas.id_of(Carried(r.start_hash, r.schema_id))
-            shape = Shape(r.landing_date, r.table_name, schema_id, *key)
+            shape = Shape(r.landing_date, r.table_name, r.schema_id, *key)
             shapes[shape] = shapes.get(shape, 0) + r.records
     return KeyShapes(shapes, frozenset(tombstones))
 

@@ -1,38 +1,33 @@
 """landing rows → records in common columns, each text parsed once.
 
-Why the reading is exact. A value is parsed by Spark's VARIANT parser, which refuses all that is no
-JSON and names that stand twice, and keeps numbers to 38 digits; what it lets pass, text behind the
-document, is caught by a mark (:func:`~cdc_assets.cdc.values.strict_json.with_strict_json`); the
-few numbers that it can't hold are read again with their digits
-(:mod:`~cdc_assets.cdc.envelopes.images`). The parsed value is cast once into the members that the
-format has. A cast makes texts of numbers, so where a text must stand (op, names), a member whose
-text another value could have become is asked what it was
-(:func:`~cdc_assets.cdc.sqltext.was_text`), and numbers are cast to text, then read: `true` and 1.5
-are no BIGINT.
+A value and its key are read once each by :mod:`cdc_assets.cdc.json_reader`, into the members that
+the format declares: strictly, and exact to the last digit. Numbers come as text, then are read:
+`true` and 1.5 are no BIGINT.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
 from cdc_assets.cdc import positions
 from cdc_assets.cdc.config import SourceConfig
-from cdc_assets.cdc.envelopes.connect import with_document
-from cdc_assets.cdc.envelopes.formats import format_of, other_format
+from cdc_assets.cdc.envelopes.formats import format_of, other_format, other_members
 from cdc_assets.cdc.envelopes.headers import header
 from cdc_assets.cdc.envelopes.keys import (
+    KEY_MEMBERS,
     MESSAGE_KEY,
     with_header_keys,
     with_message_key,
     with_raw_keys,
 )
 from cdc_assets.cdc.envelopes.statements import namespaces_of, with_emptied
+from cdc_assets.cdc.json_reader import Wanted, read
 from cdc_assets.cdc.landing.lines import LINE_BYTES
 from cdc_assets.cdc.registry.decode import Decoding, is_framed, number_in
-from cdc_assets.cdc.sqltext import Query, Sql, case, get, interpreted_if, is_one_of, literal
-from cdc_assets.cdc.values.strict_json import document_in
+from cdc_assets.cdc.sqltext import Query, Sql, case, interpreted_if, is_one_of, literal
 
 # What tells a record from all others, also from its copies.
 IDENTITY = ("landing_date", "topic", "partition", "offset", "value_hash")
@@ -41,48 +36,64 @@ _SHOWN, _UTF8 = 60, 4  # characters, and bytes at most of each
 _SET_REGISTRY = "': set landing.registry of the source'"
 
 
-def with_texts(
-    landing: DataFrame, decoding: Decoding | None = None, most_bytes: int | None = None
+def with_documents(
+    landing: DataFrame,
+    members: Mapping[str, Wanted],
+    decoding: Decoding | None = None,
+    most_bytes: int | None = None,
 ) -> Query:
-    """Add `value_text` and `key_text`: bytes as text, null where there is none to be read.
-
-    `over_size` says of a record that is too large to be read what it is, null of others.
+    """Read each record's value into the struct `d`, and its key into `k`.
 
     Args:
         landing: landing rows.
-        decoding: how those are decoded that were written with a schema registry, which have the
-            columns of :meth:`~cdc_assets.cdc.registry.decode.Decoding.add_to` instead of a text;
-            without it their values are not read.
+        members: what is read of values; of keys it is `KEY_MEMBERS`.
+        decoding: how those are decoded that were written with a schema registry; without it their
+            values are not read.
         most_bytes: of a record's key and value; of larger ones nothing is read.
+
+    Returns:
+        The rows with `d`, `k`, `key_text`, `is_empty`, `is_document`, `is_registry`,
+        `registry_over`, `registry_detail`, `over_size` (what a record is that is too large),
+        `value_hash`, `kafka_ts_ms`, and only the beginning of values that are read.
     """
-    rows, key, value = Query(landing), MESSAGE_KEY, "CAST(value AS string)"
-    over_size = "CAST(NULL AS string)" if most_bytes is None else _over_size(most_bytes)
-    rows = rows.extend({"over_size": over_size})
-    key, value = (case(("over_size IS NULL", text)) for text in (key, value))
+    rows = Query(landing)
+    rows = rows.extend({"over_size": _over_size(most_bytes)})
     is_registry, is_over = is_framed("value"), "false"
     fault = f"concat('schema id ', {number_in('value')}, {_SET_REGISTRY})"
-    if decoding is not None:
+    value, key = "value", MESSAGE_KEY
+    if decoding is None:
+        rows = rows.extend({"sent_schema_id": "CAST(NULL AS string)"})
+    else:
         rows = decoding.add_to(rows)
-        key = case(("sent_key IS NOT NULL", "sent_key_text"), otherwise=key)
-        value = case(("sent_value IS NULL", value))
+        key = f"coalesce(sent_key, {key})"
+        value = "coalesce(encode(sent_value, 'UTF-8'), value)"
         is_registry, fault = "registry_fault IS NOT NULL", "registry_fault"
         is_over = "registry_is_over AND registry_fault IS NOT NULL"
+    is_readable = f"over_size IS NULL AND length(value) > 0 AND NOT ({is_registry})"
     texts = rows.extend(
         {
             "registry_over": is_over,
             "is_empty": "value IS NULL OR length(value) = 0",
             "is_registry": is_registry,
             "registry_detail": case((is_registry, fault)),
-            "value_text": case((f"length(value) > 0 AND NOT ({is_registry})", value)),
             "value_hash": "xxhash64(value)",
             "kafka_ts_ms": "unix_millis(timestamp)",
-            "key_text": key,
+            "key_text": case(("over_size IS NULL", key)),
+            "d": read(case((is_readable, value)), **members),
         }
     )
-    return texts if decoding is None else texts.drop("registry_fault", "registry_is_over")
+    documents = texts.extend(
+        {"k": read("key_text", **KEY_MEMBERS), "is_document": "coalesce(d.is_json, false)"}
+    )
+    # To carry the bytes of records that are read from step to step is dear.
+    shown = f"substring(value, 1, {_SHOWN * _UTF8})"
+    beginning = case(("NOT is_document OR offset IS NULL", shown))
+    return documents.replace({"value": beginning})
 
 
-def _over_size(most_bytes: int) -> Sql:
+def _over_size(most_bytes: int | None) -> Sql:
+    if most_bytes is None:
+        return "CAST(NULL AS string)"
     size = "coalesce(length(value), 0) + coalesce(length(key), 0)"
     line = f"CAST({header(LINE_BYTES)} AS string)"
     is_line = "offset IS NULL AND size(headers) = 1"
@@ -96,7 +107,6 @@ def _over_size(most_bytes: int) -> Sql:
 def parse(
     landing: DataFrame,
     source: SourceConfig,
-    whole: bool = False,
     decoding: Decoding | None = None,
 ) -> DataFrame:
     """Read landing rows; one row out for each row in, or for each row in a record of many.
@@ -104,32 +114,21 @@ def parse(
     Args:
         landing: has the columns of `LANDING`.
         source: the rules.
-        whole: read messages with the schemas that they start with.
         decoding: how records are decoded that were written with a schema registry.
 
     Returns:
         `landing_date, topic, partition, offset, kafka_ts_ms, value_hash, message_key`, the
         event in common columns, `kind` (row, control, tombstone; null where `reason` is
-        set), raw keys with their `key_names` and `key_kinds`, `start_hash` of a message's schema or
-        its `schema_id`, `cut_hash` of what was cut off, `row_number` in a record of many rows,
+        set), raw keys with their `key_names` and `key_kinds`, the `schema_id` of the message's
+        schema, `row_number` in a record of many rows,
         `kafka_time` (the Kafka timestamp, or what stands in for it, ms), `reason` and `detail`.
     """
     own = format_of(source)
-    decoded = decoding is not None
-    documents = with_document(
-        with_texts(landing, decoding, source.max_record_mb << 20),
-        cut=not own.reads_schema,
-        hashed=not whole,
-        decoded=decoded,
-        key_doc=case(("sent_key IS NULL", "key_text")) if decoded else "key_text",
-    )
-    # Of what can't be read, the beginning is shown; to carry the others' bytes on costs.
-    beginning = case(("doc IS NULL OR offset IS NULL", f"substring(value, 1, {_SHOWN * _UTF8})"))
-    of_key = {"key_doc": "coalesce(sent_key, key_doc)"} if decoded else {}
-    events = own.read(documents.replace({"value": beginning, **of_key}))
+    members = {"kind": ("kind",), **own.members, **other_members(own.name)}
+    events = own.read(with_documents(landing, members, decoding, source.max_record_mb << 20))
     if emptied := source.emptied_by_statements:
         events = with_emptied(events, namespaces_of(source.tables), emptied)
-    known_schema = "sent_key_schema" if decoded else None
+    known_schema = "sent_key_schema" if decoding is not None else None
     keyed = with_raw_keys(
         with_header_keys(with_message_key(events, own.key_row, known_schema)), source
     )
@@ -137,8 +136,7 @@ def parse(
     marked = keyed.extend(
         {
             "is_tombstone": f"coalesce({is_record} AND (e_kind = 'tombstone' "
-            f"OR (NOT e_kind <=> 'row' AND (is_empty OR is_variant_null({document_in('doc')})))), "
-            "false)",
+            "OR (NOT e_kind <=> 'row' AND (is_empty OR d.kind = 'null'))), false)",
             "ordered": positions.ordered("e_elements"),
         }
     )
@@ -147,10 +145,10 @@ def parse(
         (f"NOT ({is_record})", "'malformed_landing_line'"),
         ("registry_over", "'over_limit'"),
         ("is_registry", "'registry_encoded'"),
-        ("doc IS NULL AND NOT is_empty", "'malformed_json'"),
+        ("NOT is_document AND NOT is_empty", "'malformed_json'"),
     )
     most = source.max_columns
-    is_wide = case((f"size(e_before_row) > {most} OR size(e_after_row) > {most}", "'over_limit'"))
+    is_wide = case((f"e_columns > {most}", "'over_limit'"))
     judged = marked.extend(
         {
             "_reason": f"coalesce({unreadable}, "
@@ -190,13 +188,13 @@ def parse(
         "op": "e_op",
         "source_op": "CASE WHEN NOT is_tombstone THEN e_source_op END",
         **{name: f"e_{name}" for name in ("connector", "server", "db", "table_name")},
-        "key_raw": "CASE WHEN is_tombstone THEN to_json(key_row) ELSE key_raw END",
+        "key_raw": "CASE WHEN is_tombstone THEN key_row ELSE key_raw END",
         "old_key_raw": "old_key_raw",
         "new_key_raw": "new_key_raw",
         # Where an image holds the key, the value's schema says how it is written.
         "key_schema": case(
             (
-                f"is_tombstone OR (e_after_row IS NULL AND {literal(not own.whole_old_rows)})",
+                f"is_tombstone OR (e_after IS NULL AND {literal(not own.whole_old_rows)})",
                 "key_schema",
             )
         ),
@@ -211,14 +209,12 @@ def parse(
         "unnamed_key_text": case(
             (
                 "key_raw IS NULL",
-                f"coalesce({get('key_scalar', '$', 'string')}, CASE WHEN key_is_garbage "
-                "AND is_valid_utf8(key_text) THEN key_text END)",
+                "coalesce(key_scalar_text, "
+                "CASE WHEN key_is_garbage AND is_valid_utf8(key_text) THEN key_text END)",
             )
         ),
         # Shown where there is no canonical key.
-        "message_key_json": case(
-            ("NOT (e_kind <=> 'row') OR key_reason IS NOT NULL", "to_json(key_row)")
-        ),
+        "message_key_json": case(("NOT (e_kind <=> 'row') OR key_reason IS NOT NULL", "key_row")),
         "before": "e_before",
         "after": "e_after",
         "source_ts_ms": "e_source_ts_ms",
@@ -237,11 +233,7 @@ def parse(
         "tx_id": "e_tx_id",
         "tx_order": "e_tx_order",
         "is_snapshot": "e_is_snapshot",
-        "start_hash": "e_start",
-        "cut_hash": "start_hash",
-        # Only of what has no start: the text of a schema is dear.
-        "schema_id": "CASE WHEN e_start IS NULL AND e_schema IS NOT NULL "
-        "THEN sha2(to_json(e_schema), 256) END",
+        "schema_id": "e_schema_id",
         "payload": "e_payload",
         "row_number": "e_row_number",
     }
@@ -260,9 +252,7 @@ def _key_shape() -> dict[str, Sql]:
     has_none = f"schema_id IS NULL OR schema_id = '{_BLANK_SCHEMA}'"
     return {
         "key_names": "json_object_keys(key_raw)",
-        "_bare_key": case(
-            (f"start_hash IS NULL AND key_schema IS NULL AND ({has_none})", "key_raw")
-        ),
+        "_bare_key": case((f"key_schema IS NULL AND ({has_none})", "key_raw")),
     }
 
 

@@ -8,6 +8,7 @@ ISO): a key and a column that refers to it have the same hash in all tables.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date
@@ -19,7 +20,8 @@ from cdc_assets.cdc.changes.keys import KeyShapes
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.errors import ConfigError
-from cdc_assets.cdc.sqltext import Query, Sql, case, get, is_one_of, literal, literals, members_of
+from cdc_assets.cdc.json_reader import object_of, overlay, read, values_at
+from cdc_assets.cdc.sqltext import Query, Sql, case, get, is_one_of, literal, literals
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 from cdc_assets.cdc.values.readers import canonical_key, itself
@@ -136,18 +138,39 @@ def protect(
         records = records.crossJoin(F.broadcast(row))
     tables = {name: table for name, table in settings.tables.items() if table.is_protected}
     plans = {name: _plans(name, table, days, schema_ids, schemas) for name, table in tables.items()}
-    is_table = is_one_of("table_name", tables)
-    steps = {
-        f"_{name}_members": case((is_table, members_of(f"try_parse_json({name})")))
+    texts = _texts(tables)
+    # A value is parsed once: its canonical form asks for it several times.
+    most = max(len(table.hash) for table in tables.values())
+    values = {
+        f"_{name}_{n}": f"try_parse_json(get(_{name}_hashed, {n}))"
         for name in (*_IMAGES, *_KEYS)
+        for n in range(most)
     }
     hidden = {
         **_hidden_images(tables, plans, settings.unavailable_value),
         **_hidden_keys(tables),
         **_HIDDEN_TEXTS,
     }
-    found = Query(records).extend(steps).extend({FOUND: _found(tables)})
-    return found.replace(hidden).drop(*steps, *(["_salt"] if salt is not None else [])).plan()
+    found = Query(records).extend(texts).extend(values).extend({FOUND: _found(tables)})
+    steps = (*texts, *values, *(["_salt"] if salt is not None else []))
+    return found.replace(hidden).drop(*steps).plan()
+
+
+def _texts(tables: Mapping[str, TableConfig]) -> dict[str, Sql]:
+    """The names in each image and key, and the JSON of the values to hash."""
+    is_table = is_one_of("table_name", tables)
+    by_table = [(name, table.hash) for name, table in tables.items() if table.hash]
+    found = {}
+    for document in (*_IMAGES, *_KEYS):
+        names = f"{read(document, names=('names',))}.names"
+        found[f"_{document}_names"] = case((is_table, names))
+        found[f"_{document}_hashed"] = case(
+            *(
+                (f"table_name = {literal(name)}", values_at(document, f"array({literals(hashed)})"))
+                for name, hashed in by_table
+            )
+        )
+    return found
 
 
 def _hidden_images(
@@ -157,7 +180,7 @@ def _hidden_images(
         image: case(
             (f"NOT ({is_one_of('table_name', tables)})", image),
             *(
-                (condition, _image(f"_{image}_members", tables[table], dict(known), unsent))
+                (condition, _hidden(image, tables[table], dict(known), unsent))
                 for table, by_types in plans.items()
                 for known, condition in by_types.items()
             ),
@@ -171,7 +194,7 @@ def _hidden_keys(tables: Mapping[str, TableConfig]) -> dict[str, Sql]:
         key: case(
             (f"NOT ({is_one_of('table_name', tables)})", key),
             *(
-                (f"table_name = {literal(name)}", _key(f"_{key}_members", table))
+                (f"table_name = {literal(name)}", _hidden(key, table))
                 for name, table in tables.items()
             ),
         )
@@ -182,16 +205,14 @@ def _hidden_keys(tables: Mapping[str, TableConfig]) -> dict[str, Sql]:
 def _found(tables: Mapping[str, TableConfig]) -> Sql:
     """The columns to protect that a change has; null for a record without a row."""
     none = "CAST(array() AS array<string>)"
-    members = ", ".join(f"coalesce(map_keys(_{n}_members), {none})" for n in (*_IMAGES, "key"))
+    members = ", ".join(f"coalesce(_{n}_names, {none})" for n in (*_IMAGES, "key"))
     named = case(
         *(
             (f"table_name = {literal(name)}", f"array({literals([*table.exclude, *table.hash])})")
             for name, table in tables.items()
         )
     )
-    has_row = (
-        "destination = 'changes' AND (_before_members IS NOT NULL OR _after_members IS NOT NULL)"
-    )
+    has_row = "destination = 'changes' AND (_before_names IS NOT NULL OR _after_names IS NOT NULL)"
     return case((has_row, f"array_intersect({named}, concat({members}))"))
 
 
@@ -247,45 +268,48 @@ def _table(settings: SourceConfig, table: str) -> TableConfig:
     return settings.tables.get(table) or TableConfig()
 
 
-def _image(row: Sql, table: TableConfig, known: types.ColumnTypes, unsent: str) -> Sql:
-    """An image's JSON; `row` is its members."""
-    forms = literals(placeholder_forms(unsent))
-    # R2: an unsent value can't be hashed.
-    hashes = [
-        (
-            f"n = {literal(name)}",
-            case(
-                (f"to_json(v) IN ({forms})", f"CAST({literal(unsent)} AS variant)"),
-                otherwise=_hash(_canonical(known.get(name))),
-            ),
-        )
-        for name in table.hash
-    ]
-    return f"to_json({_with(row, table, hashes)})"
+def _hidden(
+    document: str,
+    table: TableConfig,
+    known: types.ColumnTypes | None = None,
+    unsent: str | None = None,
+) -> Sql:
+    """The JSON of an image, or of a key, without excluded columns and with hashes.
 
-
-def _key(row: Sql, table: TableConfig) -> Sql:
-    """A canonical key's JSON; `row` is its members."""
-    hashes = [(f"n = {literal(name)}", _hash("v")) for name in table.hash]
-    return f"to_json({_with(row, table, hashes)})"
-
-
-def _with(row: Sql, table: TableConfig, hashes: list[tuple[Sql, Sql]]) -> Sql:
+    Args:
+        document: the column that has it.
+        table: the rules of its table.
+        known: the types of the columns of an image; the values of a key are canonical.
+        unsent: the text of a value that was not sent, which can't be hashed (R2).
+    """
+    row = document
     if table.exclude:
-        row = f"map_filter({row}, (n, v) -> n NOT IN ({literals(table.exclude)}))"
-    if hashes:
-        row = f"transform_values({row}, (n, v) -> {case(*hashes, otherwise='v')})"
-    return row
+        names = f"array_except(_{document}_names, array({literals(table.exclude)}))"
+        row = object_of(names, values_at(document, names))
+    if not table.hash:
+        return row
+    hashes = (
+        _hash(document, n, (known or {}).get(name), unsent) for n, name in enumerate(table.hash)
+    )
+    return overlay(row, object_of(f"array({literals(table.hash)})", f"array({', '.join(hashes)})"))
 
 
-def _canonical(kind: types.ColumnType | None) -> Sql:
-    """The value `v` in its canonical form, or as it was sent where no column can hold it."""
+def _hash(document: str, n: int, kind: types.ColumnType | None, unsent: str | None) -> Sql:
+    """The JSON of the hash of the value in `_…_n`; null where that is null, or not there."""
+    sent, value = f"get(_{document}_hashed, {n})", f"_{document}_{n}"
+    form = _canonical(value, kind)
+    # The JSON itself where VARIANT can't hold the value.
+    text = f"coalesce({get(form, '$', 'string')}, to_json({form}), {sent})"
+    hashed = f"concat('\"', sha2(concat(_salt, {text}), 256), '\"')"
+    unhashed = [(f"{sent} = 'null'", "CAST(NULL AS string)")]
+    if unsent is not None:
+        placeholder = literal(json.dumps(unsent, ensure_ascii=False))
+        unhashed.append((f"{sent} IN ({literals(placeholder_forms(unsent))})", placeholder))
+    return case(*unhashed, otherwise=hashed)
+
+
+def _canonical(value: Sql, kind: types.ColumnType | None) -> Sql:
+    """A value in its canonical form, or as it was sent where no column can hold it."""
     if kind is None or kind.wire == "unknown":
-        return "v"
-    return f"coalesce({canonical_key(itself('v'), kind)}, v)"
-
-
-def _hash(value: Sql) -> Sql:
-    text = f"coalesce({get(value, '$', 'string')}, to_json({value}))"
-    hashed = f"CAST(sha2(concat(_salt, {text}), 256) AS variant)"
-    return case(("is_variant_null(v)", "v"), otherwise=hashed)
+        return value
+    return f"coalesce({canonical_key(itself(value), kind)}, {value})"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property, reduce
+from functools import reduce
 from operator import and_
 
 from pyspark.sql import DataFrame, Row, Window
@@ -14,26 +14,21 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.keys import KeyShapes, key_shapes
 from cdc_assets.cdc.changes.message_schemas import (
-    Carried,
     KnownSchemas,
-    MessageSchemas,
-    RecordPlace,
     SchemaOfTable,
-    read_schemas,
-    schemas_carried,
-    with_schema_ids,
+    first_uses,
+    schema_texts,
 )
 from cdc_assets.cdc.changes.parse import parse
 from cdc_assets.cdc.config import SourceConfig
-from cdc_assets.cdc.envelopes.connect import parts_of, start_hash
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.positions import is_kafka_placed, start_of_day, with_kafka_time
 from cdc_assets.cdc.registry.decode import Decoding
-from cdc_assets.cdc.sqltext import Query, case, literal, literals, with_replaced
+from cdc_assets.cdc.sqltext import Query, case, literal, with_replaced
 
 _SHAPE = (
-    "kind", "landing_date", "table_name", "start_hash", "schema_id", "key_schema", "key_names",
-    "key_kinds", "key_unquoted",
+    "kind", "landing_date", "table_name", "schema_id", "key_schema", "key_names", "key_kinds",
+    "key_unquoted",
 )  # fmt: skip
 
 
@@ -44,14 +39,10 @@ _MOST_GROUPS = 200_000  # rows that the driver collects; a kind has one in each 
 
 
 def group_records(parsed: DataFrame) -> DataFrame:
-    """Count readable records that look alike, by topic and partition, with the first offset.
-
-    Unreadable records of which something was cut off are counted too.
-    """
+    """Count readable records that look alike, by topic and partition, with the first offset."""
     return (
-        parsed.where("reason IS NULL OR cut_hash IS NOT NULL")
-        .withColumn("is_read", F.expr("reason IS NULL"))
-        .groupBy("topic", "partition", "cut_hash", "is_read", *_SHAPE, *_SENDER)
+        parsed.where("reason IS NULL")
+        .groupBy("topic", "partition", *_SHAPE, *_SENDER)
         .agg(
             F.expr("count(*) AS records"),
             F.expr("min(offset) AS first_offset"),
@@ -106,22 +97,11 @@ class Reading:
 
     settings: SourceConfig  # of the source
     decoding: Decoding | None
-    parsed: DataFrame  # a local checkpoint, with the `schema_id` of each
-    carried: Mapping[tuple[str | None, Carried], RecordPlace]
-    schemas: MessageSchemas
+    parsed: DataFrame  # a local checkpoint
+    first_landed: Mapping[SchemaOfTable, date]  # by the readable records
+    schemas: Mapping[str, str]  # the canonical JSON of each, by id
     keys: KeyShapes
     is_kafka_placed: bool  # some of them need :func:`placed_by_kafka`
-
-    @cached_property
-    def first_landed(self) -> Mapping[SchemaOfTable, date]:
-        """The first day of each schema that readable records of tables carry."""
-        first: dict[SchemaOfTable, date] = {}
-        for (table, what), place in self.carried.items():
-            schema_id = self.schemas.id_of(what)
-            if table is not None and schema_id is not None:
-                known = first.get((table, schema_id), date.max)
-                first[table, schema_id] = min(known, place.landing_date)
-        return first
 
     def new_schemas(self, known: KnownSchemas) -> list[Row]:
         """Rows of `schemas` for schemas that are not known, or landed before their known day."""
@@ -129,7 +109,7 @@ class Reading:
             Row(
                 schema_id=schema_id,
                 table_name=table,
-                schema=self.schemas.texts[schema_id],
+                schema=self.schemas[schema_id],
                 first_landed=landed,
                 registry_id=None,
             )
@@ -149,27 +129,16 @@ def read_records(
     decoding: Decoding | None = None,
 ) -> Reading:
     """Parse landing rows in one pass, and count them in groups."""
-    parsed = checkpoints.add(parse(landing, settings, decoding=decoding))
+    parsed = checkpoints.add(parse(landing, settings, decoding))
     parsed, groups = _bounded(parsed, settings.max_kinds, checkpoints)
-    schemas = read_schemas(landing, settings, _examples(groups), decoding)
-    if schemas.no_starts:
-        # The start of these messages is not a schema: read them whole.
-        starts = literals(schemas.no_starts)
-        text = "CAST(value AS string)"
-        hashed = start_hash(text, parts_of(text))
-        # None was written with a registry: such messages have schemas.
-        again = parse(landing.where(f"{hashed} IN ({starts})"), settings, whole=True)
-        cut = parsed.where(f"NOT coalesce(cut_hash IN ({starts}), false)")
-        parsed = checkpoints.add(cut.unionByName(again))
-        parsed, groups = _bounded(parsed, settings.max_kinds, checkpoints)
-        schemas = read_schemas(landing, settings, _examples(groups), decoding)
+    first = first_uses(groups)
     return Reading(
         settings,
         decoding,
-        with_schema_ids(parsed.drop("cut_hash"), schemas),
-        schemas_carried(groups),
-        schemas,
-        key_shapes(groups, schemas),
+        parsed,
+        {key: place.landing_date for key, place in first.items()},
+        schema_texts(landing, settings, first, decoding),
+        key_shapes(groups),
         any(group.kafka_placed for group in groups),
     )
 
@@ -190,14 +159,3 @@ def placed_by_kafka(parsed: DataFrame, timezone: str) -> DataFrame:
     raised = timed.extend({"_raised": f"max(_time) {within}"})
     position = with_kafka_time("position", "position_basis", "_raised")
     return raised.replace({"position": position}).drop("_time", "_raised").plan()
-
-
-def _examples(groups: Iterable[Row]) -> dict[Carried, RecordPlace]:
-    """The first record of each schema, and of each text that was cut off."""
-    first: dict[Carried, RecordPlace] = {}
-    for r in groups:
-        place = RecordPlace(r.landing_date, r.topic, r.partition, r.first_offset)
-        for what in (Carried(r.cut_hash, None), Carried(r.start_hash, r.schema_id)):
-            if what != Carried(None, None) and (r.is_read or what.start_hash is not None):
-                first[what] = min(first.get(what, place), place)
-    return first

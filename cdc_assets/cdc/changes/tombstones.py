@@ -34,7 +34,7 @@ def history_of_keys(reading: Reading, landing_before: DataFrame | None) -> DataF
     keys = tombstones.selectExpr("topic", "partition", "message_key AS key").distinct()
     rows = landing_before.join(keys, ["topic", "partition", "key"], "left_semi")
     rows = rows.to(landing_before.schema)
-    read = parse(rows, reading.settings, whole=True, decoding=reading.decoding)
+    read = parse(rows, reading.settings, reading.decoding)
     return history.unionByName(read.select(*slim.columns))
 
 

@@ -6,26 +6,30 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.message_schemas import NO_SCHEMAS, KnownSchemas
-from cdc_assets.cdc.changes.parse import with_texts
+from cdc_assets.cdc.changes.parse import with_documents
 from cdc_assets.cdc.changes.reading import Reading, read_records
 from cdc_assets.cdc.config import LandingConfig, RegistryConfig, SourceConfig
-from cdc_assets.cdc.envelopes.connect import with_document
 from cdc_assets.cdc.envelopes.declared import DECLARED
-from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, has_signature
+from cdc_assets.cdc.envelopes.formats import (
+    FIRST_HALVES,
+    FORMATS,
+    has_signature,
+    signature_members,
+)
+from cdc_assets.cdc.json_reader import Wanted
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
-from cdc_assets.cdc.names import TableName
-from cdc_assets.cdc.registry.decode import Decoding
+from cdc_assets.cdc.names import TableName, quote
 from cdc_assets.cdc.registry.schema_cache import fetched_decoding
 from cdc_assets.cdc.sqltext import Query
 from cdc_assets.cdc.values.placeholders import placeholder_forms
@@ -149,7 +153,8 @@ def examine(
         landing = checkpoints.add(landing)
         decoding = fetched_decoding(landing, source, bare_source("debezium", registry))
         order = F.xxhash64("topic", "partition", "offset", "value")
-        documents = _documents(landing.orderBy(order).limit(SAMPLE), checkpoints, decoding)
+        sample = checkpoints.add(landing.orderBy(order).limit(SAMPLE).where("length(value) > 0"))
+        documents = partial(with_documents, sample, decoding=decoding)
         likely = _with_row_members(documents)
         trying = pool.submit(_try_formats, documents, likely)
         # Planning takes longer than reading a small landing: read all of it meanwhile as the format
@@ -171,14 +176,11 @@ def examine(
 # --- format
 
 
-def _documents(sample: DataFrame, checkpoints: Checkpoints, decoding: Decoding | None) -> DataFrame:
-    """The records with a value, each text parsed once."""
-    texts = with_texts(sample.where(F.length("value") > 0), decoding)
-    documents = with_document(texts, cut=False, hashed=False, decoded=decoding is not None)
-    return checkpoints.add(documents.plan())
+# The sample's records with a value, read into the members of `d`.
+Documents = Callable[[Mapping[str, Wanted]], Query]
 
 
-def _try_formats(documents: DataFrame, likely: Sequence[str]) -> list[Tried]:
+def _try_formats(documents: Documents, likely: Sequence[str]) -> list[Tried]:
     """Read the same records as every likely format, or as all formats where none finds a row.
 
     Keys and positions say nothing about the format: only the formats' readers run.
@@ -190,25 +192,27 @@ def _try_formats(documents: DataFrame, likely: Sequence[str]) -> list[Tried]:
     return [found.get(name) or Tried(name, rows=0, others=0, reasons={}) for name in FORMATS]
 
 
-def _with_row_members(documents: DataFrame) -> list[str]:
+def _with_row_members(documents: Documents) -> list[str]:
     """The formats whose row events may be among the records: one job."""
-    [seen] = documents.selectExpr(
-        *(f"count_if({has_signature(name)}) > 0 AS `{name}`" for name in FORMATS)
-    ).collect()
+    signatures = (signature_members(name) for name in FORMATS)
+    members = {column: wanted for found in signatures for column, wanted in found.items()}
+    counts = (f"count_if({has_signature(name)}) > 0 AS {quote(name)}" for name in FORMATS)
+    [seen] = documents(members).select(*counts).plan().collect()
     return [name for name in FORMATS if seen[name]]
 
 
-def _read_as(documents: DataFrame, formats: Sequence[str]) -> list[Tried]:
+def _read_as(documents: Documents, formats: Sequence[str]) -> list[Tried]:
     """Read the records as some formats: one job."""
     if not formats:
         return []
     unreadable = F.when(F.col("offset").isNull(), "malformed_landing_line").when(
-        F.col("doc").isNull(), "malformed_json"
+        ~F.col("is_document"), "malformed_json"
     )
     reason = F.coalesce(unreadable, "e_reason").alias("reason")
 
     def counted(name: str) -> DataFrame:
-        read = FORMATS[name].read(Query(documents)).plan()
+        own = FORMATS[name]
+        read = own.read(documents(own.members)).plan()
         kinds = read.groupBy(F.col("e_kind").alias("kind"), reason).count()
         return kinds.withColumn("format", F.lit(name))
 

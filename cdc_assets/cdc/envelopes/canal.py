@@ -22,25 +22,11 @@ from cdc_assets.cdc.envelopes.envelope import (
     reason_of,
     table_and_row,
 )
-from cdc_assets.cdc.envelopes.images import images_of, with_images
+from cdc_assets.cdc.envelopes.images import images_of
+from cdc_assets.cdc.json_reader import Wanted, read
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.positions import COMMIT_TS, KAFKA_TIME, NO_ELEMENTS
-from cdc_assets.cdc.sqltext import (
-    Query,
-    Sql,
-    case,
-    get,
-    is_object,
-    is_present,
-    is_text,
-    literal,
-    literals,
-    lookup,
-    members_of,
-    string_of,
-    struct,
-    whole,
-)
+from cdc_assets.cdc.sqltext import Query, case, literal, literals, lookup, whole
 from cdc_assets.cdc.values.column_types import (
     BARE_DECIMAL,
     MAX_DECIMAL,
@@ -48,7 +34,6 @@ from cdc_assets.cdc.values.column_types import (
     ColumnType,
     ColumnTypes,
 )
-from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 # INIT: the first load of Tencent's DTS and Huawei's DRS (C3).
 ROW_OPS = {"INSERT": "c", "UPDATE": "u", "DELETE": "d", "INIT": "r", "TRUNCATE": "t"}
@@ -59,13 +44,26 @@ CONTROL_OPS = {
     **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), "other"),
     **dict.fromkeys(("MHEARTBEAT", "TIDB_WATERMARK"), "heartbeat"),
 }
-_EVENT = struct(
-    type="variant", database="variant", table="variant", es="string", ts="string",
-    isDdl="string", data="variant", old="variant", mysqlType="variant", sql="string",
-    pkNames="array<string>", _tidb=struct(
-        commitTs="string", onlyHandleKey="string", claimCheckLocation="string"
-    ),
-)  # fmt: skip
+EVENT: dict[str, Wanted] = {
+    "kind": ("kind",),
+    "op": ("string", "type"),
+    "op_sent": ("json", "type"),
+    "database": ("string", "database"),
+    "database_kind": ("kind", "database"),
+    "table": ("string", "table"),
+    "es": ("text", "es"),
+    "ts": ("text", "ts"),
+    "is_ddl": ("text", "isDdl"),
+    "data": ("items", "data"),
+    "data_kind": ("kind", "data"),
+    "old": ("items", "old"),
+    "schema_id": ("hash", "mysqlType"),
+    "sql": ("text", "sql"),
+    "key_names": ("texts", "pkNames"),
+    "commit_ts": ("text", "_tidb", "commitTs"),
+    "is_key_alone": ("text", "_tidb", "onlyHandleKey"),
+    "row_place": ("text", "_tidb", "claimCheckLocation"),
+}
 _KEY_ALONE = (
     " with the key of its row alone, since the row was too large: raise max-message-bytes of TiCDC "
     "and of the topic, and have the row written again"
@@ -77,91 +75,73 @@ def read_canal(records: Query) -> Query:
     """Read Canal's events: a row out for each row of a message.
 
     Args:
-        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
+        records: has `d`, of the members `EVENT`.
 
     Returns:
         The records with the columns of `Envelope`.
     """
-    opened = records.extend({"m": get("doc", DOCUMENT, _EVENT)})
-    rows = opened.explode("try_cast(m.data AS array<variant>)", "v_number", "v_row")
-    named = rows.extend(
+    ddl = case(("d.is_ddl = 'true' AND d.op IS NOT NULL", "'ddl'"))
+    named = records.explode("d.data", "v_number", "v_item").extend(
         {
-            "v_op": case((is_text("m.type"), get("m.type", "$", "string"))),
-            "v_database": string_of("m.database"),
-            "v_table": string_of("m.table"),
+            "v_op": "d.op",
+            "v_row_op": lookup("d.op", ROW_OPS),
+            "v_control_op": f"coalesce({lookup('d.op', CONTROL_OPS)}, {ddl})",
+            "v_database": "nullif(d.database, '')",
+            "v_table": "nullif(d.table, '')",
+            "v_row": case(("startswith(v_item, '{')", "v_item")),
         }
     )
-    is_ddl = "m.isDdl = 'true' AND v_op IS NOT NULL"
-    judged = named.extend(
-        {
-            "v_row_op": lookup("v_op", ROW_OPS),
-            "v_control_op": f"coalesce({lookup('v_op', CONTROL_OPS)}, "
-            f"{case((is_ddl, literal('ddl')))})",
-            "v_name": table_name_sql("v_database", "v_table"),
-        }
-    )
-    again = images_of(_at(get("digits", "$.data")), _at(get("digits", "$.old")), ROW_OPS)
-    images = with_images(judged, *images_of("v_row", _at("m.old"), ROW_OPS), again)
+    before, after = images_of("v_row", "get(d.old, v_number)", ROW_OPS)
+    name = table_name_sql("v_database", "v_table")
+    images = named.extend({"v_name": name, "v_before": before, "v_after": after})
     # TiCDC says so of a message that would have been too large (D20).
     is_key = (
-        "v_row_op IN ('c', 'u') AND (coalesce(m._tidb.onlyHandleKey = 'true', false) "
-        "OR m._tidb.claimCheckLocation IS NOT NULL)"
+        "v_row_op IN ('c', 'u') "
+        "AND (coalesce(d.is_key_alone = 'true', false) OR d.row_place IS NOT NULL)"
     )
-    is_event = "m.database IS NOT NULL AND (m.type IS NOT NULL OR m.data IS NOT NULL)"
+    is_event = "d.database_kind IS NOT NULL AND coalesce(d.op_sent, d.data_kind) IS NOT NULL"
     reasoned = images.extend(
         {
             "v_reason": reason_of(
                 no_event=f"NOT coalesce({is_event} OR v_control_op = 'heartbeat', false)",
-                no_op=f"NOT {is_present('m.type')}",
+                no_op="NOT coalesce(d.op_sent <> 'null', false)",
                 unknown_op="v_row_op IS NULL AND v_control_op IS NULL",
                 no_table="v_row_op IS NOT NULL AND v_name IS NULL",
-                no_image=f"(v_op IN ({_IMAGED}) AND {members_of('v_row')} IS NULL) OR {is_key}",
+                no_image=f"(v_op IN ({_IMAGED}) AND v_row IS NULL) OR {is_key}",
             )
         }
     )
-    es, commit = whole("m.es"), whole("m._tidb.commitTs")
-    has_types = is_object("m.mysqlType")
+    key_alone = (
+        f"concat('type ', v_op, {literal(_KEY_ALONE)}, "
+        "coalesce(concat(' (the row is in ', d.row_place, ')'), ''))"
+    )
+    no_table = "the event names no database and table"
+    detail = detail_of("type", "d.op_sent", no_table, " without its row in data")
+    has_image = "coalesce(v_before, v_after) IS NOT NULL"
+    es, commit = whole("d.es"), whole("d.commit_ts")
     return Envelope(
         reason="v_reason",
-        detail=case(
-            (
-                f"v_reason = 'missing_image' AND {is_key}",
-                f"concat('type ', v_op, {literal(_KEY_ALONE)}, "
-                "coalesce(concat(' (the row is in ', m._tidb.claimCheckLocation, ')'), ''))",
-            ),
-            otherwise=detail_of(
-                "type",
-                "m.type",
-                "the event names no database and table",
-                " without its row in data",
-            ),
-        ),
+        detail=case((f"v_reason = 'missing_image' AND {is_key}", key_alone), otherwise=detail),
         kind=case(("v_row_op IS NOT NULL", "'row'"), ("v_control_op IS NOT NULL", "'control'")),
         op="coalesce(v_row_op, v_control_op)",
         source_op="v_op",
         connector="'canal'",
         db="v_database",
         table_name="v_name",
-        before_row="before_row",
-        after_row="after_row",
-        before="before",
-        after="after",
-        key_names=case(("size(m.pkNames) > 0", "m.pkNames")),
+        before="v_before",
+        after="v_after",
+        columns=case((has_image, f"{read('v_row', size=('size',))}.size")),
+        key_names=case(("size(d.key_names) > 0", "d.key_names")),
         source_ts_ms=es,
-        processed_ts_ms=whole("m.ts"),
+        processed_ts_ms=whole("d.ts"),
         elements=case((f"{commit} IS NOT NULL", f"array({commit})"), otherwise=NO_ELEMENTS),
         basis=case((f"{commit} IS NOT NULL", literal(COMMIT_TS)), otherwise=literal(KAFKA_TIME)),
         is_snapshot="coalesce(v_row_op = 'r', false)",
         stand_in=es,
-        schema=case((f"v_row_op IS NOT NULL AND {has_types}", "m.mysqlType")),
-        payload=case(("v_control_op = 'ddl'", "m.sql")),
+        schema_id=case(("v_row_op IS NOT NULL", "d.schema_id")),
+        payload=case(("v_control_op = 'ddl'", "d.sql")),
         row_number="v_number",
     ).add_to(reasoned)
-
-
-def _at(rows: Sql) -> Sql:
-    """The element of a list that stands beside the row."""
-    return f"get(try_cast({rows} AS array<variant>), v_number)"
 
 
 # --- types
@@ -239,10 +219,12 @@ def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:
 
 CANAL = Format(
     "canal",
+    EVENT,
     read_canal,
     signatures=(("database", "table", "type", "data", "es"), ("database", "table", "isDdl")),
     columns_of_schema=_columns_of_schema,
     table_and_row=_table_and_row,
+    schema_path=("mysqlType",),
     whole_old_rows=True,
     names_keys=True,
 )

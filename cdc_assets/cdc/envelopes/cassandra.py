@@ -14,32 +14,30 @@ from typing import Any
 
 from cdc_assets.cdc.envelopes.debezium import (
     event_in,
-    event_type,
-    member,
+    event_members,
     read_envelope,
     source_of,
     with_event,
     with_parts,
 )
 from cdc_assets.cdc.envelopes.envelope import Format, TableAndRow, object_in, table_and_row
-from cdc_assets.cdc.envelopes.images import with_images
-from cdc_assets.cdc.sqltext import (
-    Query,
-    Sql,
-    case,
-    get,
-    interpreted_if,
-    is_present,
-    literal,
-    members_of,
-    whole,
-)
+from cdc_assets.cdc.envelopes.images import with_values
+from cdc_assets.cdc.json_reader import Wanted, read
+from cdc_assets.cdc.sqltext import Query, Sql, case, interpreted_if, literal, whole
 from cdc_assets.cdc.values.column_types import ColumnTypes, columns_of_images
 
 # Snapshots write "i" too; older documents say "c". "r" is a range of rows that was deleted.
 ROW_OPS = ("i", "c", "u", "d")
-_EVENT = event_type("map<string, variant>", "keyspace", "ts_micro")
+EVENT = event_members("ts_micro")
 _BASIS = "ts_micro"
+# The parts of a cell, `cell`; `v` is its JSON, or a plain value's.
+_CELL: dict[str, Wanted] = {
+    "held": ("json", "value"),
+    "deletion_kind": ("kind", "deletion_ts"),
+    "is_set": ("text", "set"),
+}
+_HELD = "coalesce(cell.held, v)"
+_NOW = case(("cell.deletion_kind <> 'null'", "'null'"), otherwise=_HELD)
 _MOST_MS = 10**14  # the year 5138: some versions write microseconds into `ts_ms`
 _RANGE = "op r deletes a range of rows, which it does not name: delete rows by their keys"
 
@@ -48,31 +46,23 @@ def read_cassandra(records: Query) -> Query:
     """Read events of Cassandra.
 
     Args:
-        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
+        records: has `d`, of the members `EVENT`.
 
     Returns:
         The records with the columns of `Envelope`.
     """
-    events = with_event(records).extend({"e": member(kind=_EVENT)})
-    parts = with_parts(events, ROW_OPS)
-    shaped = parts.extend({"v_sent_op": "v_op_text"}).replace(
-        {"v_op_text": case(("v_op_text = 'i'", "'c'"), otherwise="v_op_text")}
-    )
-    again = members_of(
-        f"CASE WHEN is_wrapped THEN {get('digits', '$.payload.after')} "
-        f"ELSE {get('digits', '$.after')} END"
-    )
-    images = [
-        (case(("v_op_text = 'd'", _values(cells))), case(("v_op_text <> 'd'", _cells(cells))))
-        for cells in ("e.after", again)
-    ]
-    imaged = with_images(shaped, *images[0], images[1])
-    read = read_envelope(
-        imaged, source_of(schema="keyspace"), ("c", "u", "d"), member("op"), "true"
-    )
-    milliseconds, most = whole("e.source.ts_ms"), literal(_MOST_MS)
+    parts = with_parts(with_event(records, EVENT))
+    shaped = parts.extend(
+        {
+            "v_sent_op": "v_op_text",
+            "v_before": case(("v_op_text = 'd'", _written(_HELD))),
+            "v_after": case(("v_op_text <> 'd'", _written(_NOW))),
+        }
+    ).replace({"v_op_text": case(("v_op_text = 'i'", "'c'"), otherwise="v_op_text")})
+    events = read_envelope(shaped, source_of(schema="keyspace"), ("c", "u", "d"), "true")
+    milliseconds, most = whole("e.s_ts_ms"), literal(_MOST_MS)
     micros = (
-        f"coalesce({whole('e.source.ts_micro')}, CASE WHEN {milliseconds} > -{most} "
+        f"coalesce({whole('e.s_ts_micro')}, CASE WHEN {milliseconds} > -{most} "
         f"AND {milliseconds} < {most} THEN {milliseconds} * 1000L ELSE {milliseconds} END)"
     )
     # `div` rounds towards 0: the milliseconds before 1970 would not be those of their clock.
@@ -80,10 +70,11 @@ def read_cassandra(records: Query) -> Query:
     detail = case(
         ("e_reason = 'unknown_op' AND v_sent_op = 'r'", literal(_RANGE)), otherwise="e_detail"
     )
-    return read.replace(
+    return events.replace(
         {
             "e_detail": interpreted_if("e_reason IS NOT NULL", detail),
             "e_source_op": "v_sent_op",
+            "e_columns": f"{read('coalesce(v_before, v_after)', size=('size',))}.size",
             "e_elements": f"array({micros})",
             "e_basis": literal(_BASIS),
             "e_stand_in": micros,
@@ -92,31 +83,23 @@ def read_cassandra(records: Query) -> Query:
     )
 
 
-def _written(cells: Sql) -> Sql:
-    is_set = f"NOT {get('v', '$.set', 'string')} <=> 'false'"
-    is_written = f"NOT is_variant_null(v) AND {is_set}"
-    return f"map_filter({cells}, (name, v) -> {is_written})"
+def _written(value: Sql) -> Sql:
+    """The row of the cells that a statement wrote, each with this value."""
+    is_written = "v <> 'null' AND NOT cell.is_set <=> 'false'"
+    return with_values("e.after", _with_cell(case((is_written, value))))
 
 
-def _values(cells: Sql) -> Sql:
-    """What the cells of a deleted row held: its key."""
-    value = get("v", "$.value")
-    return f"transform_values({_written(cells)}, (name, v) -> coalesce({value}, v))"
-
-
-def _cells(cells: Sql) -> Sql:
-    """The columns that were written."""
-    is_deleted = is_present(get("v", "$.deletion_ts"))
-    held = f"coalesce({get('v', '$.value')}, v)"
-    value = case((is_deleted, "parse_json('null')"), otherwise=held)
-    return f"transform_values({_written(cells)}, (name, v) -> {value})"
+def _with_cell(value: Sql) -> Sql:
+    """An expression of `cell` and `v` as one of `v` alone."""
+    return f"get(transform(array({read('v', **_CELL)}), cell -> {value}), 0)"
 
 
 def _key_row(key_row: Sql) -> Sql:
     """Key columns that are plain values, or cells."""
-    is_cell = f"{get('v', '$.value')} IS NOT NULL AND {get('v', '$.deletion_ts')} IS NOT NULL"
-    value = case((is_cell, get("v", "$.value")), otherwise="v")
-    return f"transform_values({key_row}, (name, v) -> {value})"
+    is_cell = "cell.held IS NOT NULL AND cell.deletion_kind IS NOT NULL"
+    values = with_values(key_row, _with_cell(case((is_cell, "cell.held"), otherwise="v")))
+    may_have_cells = f"contains({key_row}, '\"deletion_ts\"')"
+    return case((may_have_cells, values), otherwise=key_row)
 
 
 def _columns_of_schema(schema: Mapping[str, Any]) -> ColumnTypes:
@@ -150,6 +133,7 @@ def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:
 
 DEBEZIUM_CASSANDRA = Format(
     "debezium-cassandra",
+    EVENT,
     read_cassandra,
     signatures=(
         *(

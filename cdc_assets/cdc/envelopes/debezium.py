@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,27 +17,21 @@ from cdc_assets.cdc.envelopes.envelope import (
     object_in,
     table_and_row,
 )
-from cdc_assets.cdc.envelopes.images import with_images
+from cdc_assets.cdc.envelopes.images import with_values
 from cdc_assets.cdc.envelopes.statements import kind_of
+from cdc_assets.cdc.json_reader import Wanted, values_at
 from cdc_assets.cdc.names import TableName, namespace_of_database_sql, table_name_sql
 from cdc_assets.cdc.sqltext import (
     Query,
     Sql,
     case,
-    get,
     interpreted_if,
-    is_object,
     is_one_of,
-    is_present,
     literal,
     literals,
-    members_of,
-    struct,
-    was_text,
     whole,
 )
 from cdc_assets.cdc.values.column_types import columns_of_images
-from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 ROW_OPS = ("c", "u", "d", "r", "t")
 MESSAGE_OP = "m"
@@ -59,26 +54,59 @@ SOURCE_TEXTS = (
     *positions.SOURCE_MEMBERS,
 )  # fmt: skip
 SOURCE_NAMES = ("db", "schema", "namespace", "keyspace", "table", "file")
+_PAYLOAD = "p_"  # begins the names of what is read in the payload
 
 
-def event_type(image: str, *of_source: str, **members: str) -> str:
-    """The type of an event, which is read by one cast: what is no object where one is wanted is
-    null.
+def source_members(at: tuple[str, ...], *more: str) -> dict[str, Wanted]:
+    """The members of a `source`: each as text, `s_…`, and those that are names, `n_…`."""
+    texts = dict.fromkeys((*SOURCE_TEXTS, *SOURCE_NAMES, *more))
+    names = dict.fromkeys((*SOURCE_NAMES, *more))
+    return {
+        **{f"s_{name}": ("text", *at, name) for name in texts},
+        **{f"n_{name}": ("string", *at, name) for name in names},
+    }
+
+
+def event_members(*of_source: str, **more: Wanted) -> dict[str, Wanted]:
+    """What is read of an event, which may be the payload of `{"schema": …, "payload": …}`.
 
     Args:
-        image: the type of `before` and `after`.
         of_source: more members of `source`.
-        members: more members of the event, and their types.
+        more: more members of the event.
     """
-    source = dict.fromkeys((*SOURCE_TEXTS, *SOURCE_NAMES, *of_source), "string")
-    return struct(
-        op="string", source=struct(**source), before=image, after=image, ts_ms="string",
-        transaction=struct(id="string", total_order="string"), ddl="variant", status="string",
-        id="string", tableChanges="variant", message=struct(content="string"), **members,
-    )  # fmt: skip
+    event: dict[str, Wanted] = {
+        "kind": ("kind",),
+        "names": ("names",),
+        "op": ("string", "op"),
+        "op_sent": ("json", "op"),
+        "ts_ms": ("text", "ts_ms"),
+        "ts_ms_kind": ("kind", "ts_ms"),
+        "tx_id": ("text", "transaction", "id"),
+        "tx_order": ("text", "transaction", "total_order"),
+        "ddl": ("json", "ddl"),
+        "ddl_text": ("text", "ddl"),
+        "status": ("text", "status"),
+        "id": ("text", "id"),
+        "table_changes": ("json", "tableChanges"),
+        "content": ("text", "message", "content"),
+        **{f"{name}_kind": ("kind", name) for name in ("source", "before", "after")},
+        **{name: ("object", name) for name in ("before", "after")},
+        **{f"{name}_size": ("size", name) for name in ("before", "after")},
+        **source_members(("source",), *of_source),
+        **more,
+    }
+    in_payload = {
+        _PAYLOAD + name: (wanted, "payload", *path) for name, (wanted, *path) in event.items()
+    }
+    wrapper: dict[str, Wanted] = {
+        "size": ("size",),
+        "schema_kind": ("kind", "schema"),
+        "schema_id": ("hash", "schema"),
+    }
+    return {**event, **in_payload, **wrapper}
 
 
-EVENT = event_type("map<string, variant>")
+EVENT = event_members()
 
 
 @dataclass(frozen=True)
@@ -100,7 +128,7 @@ def read_debezium(records: Query, unavailable_value: str, in_databases: bool = F
     """Read Debezium events of any connector.
 
     Args:
-        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
+        records: has `d`, of the members `EVENT`.
         unavailable_value: stands in `after` for a value that was not sent (FORMATS R2).
         in_databases: tables are of several databases (D4).
 
@@ -118,69 +146,79 @@ def read_envelopes(
     in_databases: bool = False,
 ) -> Query:
     """Read events of Debezium's shape; Lindorm's have `namespace` for the schema."""
-    parts = with_parts(with_event(records).extend({"e": member(kind=EVENT)}), row_ops)
-    again = [
-        members_of(
-            f"CASE WHEN is_wrapped THEN {get('digits', f'$.payload.{name}')} "
-            f"ELSE {get('digits', f'$.{name}')} END"
-        )
-        for name in ("before", "after")
-    ]
-    images = [("e.before", "e.after"), (again[0], again[1])]
+    parts = with_parts(with_event(records, EVENT))
+    before, after = "e.before", "e.after"
     if unavailable_value is not None:
         parts = parts.extend({"v_has_cells": _has_cells("coalesce(e.after, e.before)")})
-        images = [_sent(before, after, unavailable_value) for before, after in images]
-    imaged = with_images(parts, *images[0], images[1])
+        before, after = _sent(before, after, unavailable_value)
+    imaged = parts.extend({"v_before": before, "v_after": after})
     may_be_message = "false" if lindorm else "true"
-    return read_envelope(
-        imaged, source_of(), row_ops, member("op"), may_be_message, lindorm, in_databases
-    )
+    return read_envelope(imaged, source_of(), row_ops, may_be_message, lindorm, in_databases)
 
 
 def _sent(before: Sql, after: Sql, unavailable_value: str) -> tuple[Sql, Sql]:
     """The images, where a connector has a way of its own to say what it did not send."""
-    unsent = f"CAST({literal(unavailable_value)} AS variant)"
-    was = case(("v_has_cells", _values(before, "false", unsent)), otherwise=before)
+    unsent = literal(json.dumps(unavailable_value, ensure_ascii=False))
     # Of a row that is new there is nothing to keep.
-    cells = _values(after, "e.op = 'u'", unsent)
-    now = case(("v_has_cells", cells), otherwise=_whole_of_spanner(after, before, unsent))
-    return was, now
+    kept = case(("e.op = 'u'", unsent))
+    value = _value_of_cell("v")
+    is_set = f"startswith(v, {literal(_SET)})"
+    cells = with_values(after, case((is_set, value), otherwise=kept))
+    was = with_values(before, case((is_set, value)))
+    return (
+        case(("v_has_cells", interpreted_if("v_has_cells", was)), otherwise=before),
+        case(
+            ("v_has_cells", interpreted_if("v_has_cells", cells)),
+            (_IS_PARTIAL, interpreted_if(_IS_PARTIAL, _whole_of_spanner(after, before, unsent))),
+            otherwise=after,
+        ),
+    )
+
+
+# Cells of YugabyteDB's own format (D22): ``{"value": …, "set": …}``, here as canonical JSON.
+_SET, _NOT_SET = '{"set":true,"value":', '{"set":false,"value":'
 
 
 def _is_cell(value: Sql) -> Sql:
-    """Is a value ``{"value": …, "set": …}``, of nothing else (D22)?"""
-    kind = f"startswith(schema_of_variant({value}), 'OBJECT<set: BOOLEAN, value: ')"
-    return f"coalesce({kind} AND size({members_of(value)}) = 2, false)"
+    is_of_both = (
+        f"(startswith({value}, {literal(_SET)}) OR startswith({value}, {literal(_NOT_SET)}))"
+    )
+    return f"({is_of_both} AND size(json_object_keys({value})) = 2)"
+
+
+def _value_of_cell(cell: Sql) -> Sql:
+    value = values_at(cell, "array('value')")
+    return f"get({value}, 0)"
 
 
 def _has_cells(image: Sql) -> Sql:
-    """Is each value of an image a cell, or null (D22)? Of YugabyteDB's own format."""
-    values = f"map_values({image})"
+    """Is each value of an image a cell, or null?"""
+    values = values_at(image, f"json_object_keys({image})")
     are_cells = (
-        f"forall({values}, v -> is_variant_null(v) OR {_is_cell('v')}) "
-        f"AND exists({values}, v -> NOT is_variant_null(v))"
+        f"forall({values}, v -> v = 'null' OR {_is_cell('v')}) "
+        f"AND exists({values}, v -> v <> 'null')"
     )
-    return interpreted_if(_may_have_cells("body"), f"coalesce({are_cells}, false)")
+    return f"coalesce({interpreted_if(_may_have_cells(image), are_cells)}, false)"
 
 
 def _may_have_cells(text: Sql) -> Sql:
-    """Most messages do not name such a member; those in Avro have no text."""
-    return f"({text} IS NULL OR contains({text}, '\"set\"'))"
-
-
-def _values(cells: Sql, keeps: Sql, unsent: Sql) -> Sql:
-    """The values of cells; of what was not sent none, or `unsent` where `keeps` holds."""
-    value, is_set = get("v", "$.value"), f"coalesce({get('v', '$.set', 'boolean')}, false)"
-    chosen = f"map_filter({cells}, (name, v) -> {keeps} OR {is_set})"
-    return f"transform_values({chosen}, (name, v) -> {case((is_set, value), otherwise=unsent)})"
+    """Most images do not name such a member."""
+    return f"contains({text}, {literal(_SET[:7])})"
 
 
 def _key_row(key_row: Sql) -> Sql:
     """Key columns that are plain values, or cells."""
-    all_are = f"coalesce(forall(map_values({key_row}), v -> {_is_cell('v')}), false)"
-    are_cells = f"{_may_have_cells('key_text')} AND {all_are}"
-    values = f"transform_values({key_row}, (name, v) -> {get('v', '$.value')})"
-    return case((are_cells, values), otherwise=key_row)
+    values = values_at(key_row, f"json_object_keys({key_row})")
+    are_cells = (
+        f"coalesce({_may_have_cells(key_row)} AND forall({values}, v -> {_is_cell('v')}), false)"
+    )
+    return case((are_cells, with_values(key_row, _value_of_cell("v"))), otherwise=key_row)
+
+
+_IS_PARTIAL = (
+    "e.op = 'u' AND e.s_connector = 'spanner' "
+    f"AND e.s_value_capture_type = '{_CAPTURES_OLD_AND_NEW}'"
+)
 
 
 def _whole_of_spanner(after: Sql, before: Sql, unsent: Sql) -> Sql:
@@ -188,45 +226,31 @@ def _whole_of_spanner(after: Sql, before: Sql, unsent: Sql) -> Sql:
 
     Both images then have a null for each column that did not change.
     """
-    is_partial = (
-        "e.op = 'u' AND e.source.connector = 'spanner' "
-        f"AND e.source.value_capture_type = '{_CAPTURES_OLD_AND_NEW}'"
-    )
-    was_null = f"coalesce(is_variant_null(try_element_at({before}, name)), true)"
-    now = f"CASE WHEN is_variant_null(v) AND {was_null} THEN {unsent} ELSE v END"
-    return case(
-        (is_partial, f"transform_values({after}, (name, v) -> {now})"),
-        otherwise=after,
-    )
+    now = f"CASE WHEN v = 'null' AND coalesce(o, 'null') = 'null' THEN {unsent} ELSE v END"
+    return with_values(after, now, before)
 
 
-def with_parts(events: Query, row_ops: tuple[str, ...]) -> Query:
+def with_parts(events: Query) -> Query:
     """Add the parts of the envelope that :func:`read_envelope` asks for.
 
     Args:
-        events: has :func:`with_event`'s columns and `e`, the event as an :func:`event_type`.
-        row_ops: the ops that change rows.
+        events: has :func:`with_event`'s columns.
     """
-    # No other value than the text becomes the text of a known op.
-    is_known = f"e.op IN ({literals((*row_ops, MESSAGE_OP))})"
-    present = " OR ".join(
-        f"e.{name} IS NOT NULL OR {member(name)} IS NOT NULL"
-        for name in ("source", "after", "before")
-    )
+    kinds = ("e.source_kind", "e.after_kind", "e.before_kind")
     return events.extend(
         {
-            "v_op_text": case((f"{is_known} OR {was_text('e.op', member('op'))}", "e.op")),
-            "v_has_op": "e.op IS NOT NULL",
-            "v_has_body": present,
-            "v_has_source": "e.source IS NOT NULL",
+            "v_op_text": "e.op",
+            "v_has_op": "e.op_sent <> 'null'",
+            "v_has_body": f"coalesce({', '.join(kinds)}) IS NOT NULL",
+            "v_has_source": "e.source_kind <=> 'object'",
             "v_ts_ms": whole("e.ts_ms"),
-            "v_total_order": whole("e.transaction.total_order"),
-            "v_transaction": "e.transaction.id",
+            "v_total_order": whole("e.tx_order"),
+            "v_transaction": "e.tx_id",
             # Avro's JSON encoding writes {"long": 1} where Connect's converter writes 1, and
             # wraps rows in the names of their types.
-            "v_is_avro_json": f"startswith(e.ts_ms, '{{') AND {is_object(member('ts_ms'))}",
+            "v_is_avro_json": "e.ts_ms_kind <=> 'object'",
         }
-    )
+    ).replace({"v_has_op": "coalesce(v_has_op, false)"})
 
 
 def source_of(**named: str) -> Source:
@@ -235,22 +259,17 @@ def source_of(**named: str) -> Source:
     Args:
         named: what a connector calls a member that others call by the first name.
     """
-
-    def text(of: str) -> Sql:
-        return f"e.source.{named.get(of, of)}"
-
-    def name(of: str) -> Sql:
-        is_text = was_text(text(of), member(f"source.{named.get(of, of)}"))
-        return f"CASE WHEN {is_text} THEN nullif({text(of)}, '') END"
-
-    return Source(text, name, captures=(*_CAPTURES_ROWS, _CAPTURES_OLD_AND_NEW))
+    return Source(
+        lambda of: f"e.s_{named.get(of, of)}",
+        lambda of: f"nullif(e.n_{named.get(of, of)}, '')",
+        captures=(*_CAPTURES_ROWS, _CAPTURES_OLD_AND_NEW),
+    )
 
 
 def read_envelope(
     opened: Query,
     source: Source,
     row_ops: tuple[str, ...],
-    sent_op: Sql,
     may_be_message: Sql,
     lindorm: bool = False,
     in_databases: bool = False,
@@ -258,14 +277,13 @@ def read_envelope(
     """Judge and name the parts of Debezium events.
 
     Args:
-        opened: has :func:`with_event`'s columns, :func:`~.images.with_images`'s, `e` (`EVENT`) and
-            the parts of the envelope: `v_op_text` (STRING, null where the op is not a text),
+        opened: has :func:`with_event`'s columns, the images `v_before` and `v_after` (JSON) and the
+            parts of the envelope: `v_op_text` (STRING, null where the op is not a text),
             `v_ts_ms`, `v_total_order` (BIGINT), `v_transaction` (STRING), `v_has_op`, `v_has_body`
             (source or an image is there, if only as null), `v_has_source` (it is an object) and
             `v_is_avro_json` (BOOLEAN).
         source: the event's `source`.
         row_ops: the ops that change rows.
-        sent_op: the op as it was sent (VARIANT).
         may_be_message: where op `m` is a logical message (D13).
         lindorm: the table is `source.namespace`.
         in_databases: it is of one of several databases, each with schemas of its own (D4).
@@ -299,7 +317,7 @@ def read_envelope(
     is_event = "v_has_op AND v_has_body"
     is_message = f"{is_event} AND coalesce({op} = '{MESSAGE_OP}', false) AND {may_be_message}"
     # A heartbeat is an object of times alone: `ts_ms`, in later versions also `ts_us` … (D16).
-    times = f"forall(json_object_keys(to_json({member()})), name -> startswith(name, 'ts_'))"
+    times = "forall(e.names, name -> startswith(name, 'ts_'))"
     judged = named.extend(
         {
             "v_name": table_name_sql("v_namespace", "v_table"),
@@ -313,13 +331,13 @@ def read_envelope(
                 ),
                 (
                     f"NOT v_has_op AND NOT v_has_body AND {whole('e.ts_ms')} IS NOT NULL "
-                    f"AND coalesce({times}, false)",
+                    f"AND {interpreted_if('NOT v_has_op AND NOT v_has_body', times)}",
                     "'heartbeat'",
                 ),
             ),
         }
     )
-    has_object = "(v_has_source OR before_row IS NOT NULL OR after_row IS NOT NULL)"
+    has_object = "(v_has_source OR v_before IS NOT NULL OR v_after IS NOT NULL)"
     reasoned = judged.extend(
         {
             "v_reason": case(
@@ -328,25 +346,20 @@ def read_envelope(
                 ("NOT v_is_event OR coalesce(v_is_avro_json, false)", "'not_an_envelope'"),
                 (f"NOT {row_op}", "'unknown_op'"),
                 ("v_name IS NULL", "'missing_table'"),
-                (f"{op} IN ('c', 'r', 'u') AND after_row IS NULL", "'missing_image'"),
+                (f"{op} IN ('c', 'r', 'u') AND v_after IS NULL", "'missing_image'"),
                 (_lacks_row(source) if not lindorm else "false", "'missing_image'"),
             )
         }
     )
     elements = positions.debezium_elements("v_basis", of_source, source.name("file"))
     mark = of_source("snapshot")
-    statement = (
-        f"coalesce(nullif({get('e.ddl', '$', 'string')}, ''), "
-        f"{case((is_present('e.tableChanges'), 'to_json(e.tableChanges)'))})"
-    )
+    statement = "coalesce(nullif(e.ddl_text, ''), nullif(e.table_changes, 'null'))"
     kind = interpreted_if("v_control = 'ddl'", kind_of(statement, "CAST(NULL AS string)"))
     return Envelope(
         reason="v_reason",
-        detail=interpreted_if(
-            "v_reason IS NOT NULL", _detail(source, sent_op, lindorm, in_databases)
-        ),
+        detail=interpreted_if("v_reason IS NOT NULL", _detail(source, lindorm, in_databases)),
         kind=case(
-            (f"e IS NULL AND coalesce(is_variant_null({member()}), false)", "'tombstone'"),
+            ("e.kind = 'null'", "'tombstone'"),
             ("v_control IS NOT NULL", "'control'"),
             (f"v_is_event AND {row_op}", "'row'"),
         ),
@@ -357,10 +370,9 @@ def read_envelope(
         server=of_source("name"),
         db=of_source("db"),
         table_name="v_name",
-        before_row="before_row",
-        after_row="after_row",
-        before="before",
-        after="after",
+        before="v_before",
+        after="v_after",
+        columns="greatest(e.before_size, e.after_size)",
         key_names="CAST(NULL AS array<string>)",
         source_ts_ms=whole(of_source("ts_ms")),
         processed_ts_ms="v_ts_ms",
@@ -377,54 +389,36 @@ def read_envelope(
         # table: without a position of its own it would remove nothing.
         is_snapshot=f"coalesce({op} = 'r', false) "
         f"OR coalesce(NOT {op} <=> 't' AND {mark} <> 'false', false)",
-        schema=case(
-            (f"is_wrapped AND {is_object('doc', _of('schema'))}", get("doc", _of("schema")))
-        ),
-        start=case(("is_wrapped", "start_hash")),
+        schema_id=case(("is_wrapped", "e.schema_id")),
         payload=case(
-            ("v_control = 'message'", "e.message.content"),
+            ("v_control = 'message'", "e.content"),
             ("v_control = 'ddl'", statement),
             ("v_control = 'transaction'", "concat_ws(' ', e.status, e.id)"),
         ),
     ).add_to(reasoned)
 
 
-def with_event(records: Query, is_bare: Sql | None = None) -> Query:
-    """Add `is_wrapped`: is the event the payload of `{"schema": …, "payload": …}` (D1, D2)?
+def with_event(records: Query, members: Mapping[str, Wanted], is_bare: Sql | None = None) -> Query:
+    """Add `is_wrapped`, and `e`, the event: the document, or the payload in it (D1, D2).
 
     Args:
-        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
+        records: has `d`, of these members.
+        members: :func:`event_members`.
         is_bare: what tells a bare event, if not `op` beside an image or `source`.
     """
-
-    def is_there(name: str) -> Sql:
-        return f"{get('doc', _of(name))} IS NOT NULL"
-
     # A row may itself have a column called payload: op beside an image decides first.
-    body = " OR ".join(
-        (is_object("doc", _of("source")), *map(is_there, ("before", "after", "source")))
-    )
-    bare = is_bare or f"{is_there('op')} AND ({body})"
+    body = "coalesce(d.source_kind, d.before_kind, d.after_kind) IS NOT NULL"
+    bare = is_bare or f"d.op_sent IS NOT NULL AND {body}"
     # Without an object in it, payload is the wrapper's only where nothing but schema is beside it.
-    names = f"map_keys({get('doc', DOCUMENT, 'map<string, variant>')})"
-    is_alone = f"size(array_except({names}, array('schema', 'payload'))) = 0"
-    wraps = f"{is_object('doc', _of('payload'))} OR ({is_there('payload')} AND {is_alone})"
-    return records.extend({"is_wrapped": f"coalesce(NOT ({bare}) AND ({wraps}), false)"})
-
-
-def member(path: str = "", kind: str = "variant") -> Sql:
-    """What stands at a path of an event, or all of it, as a type.
-
-    An expression of the columns of :func:`with_event`, not a column: what few records are asked
-    for is read for those alone.
-    """
-    wrapped, bare = (f"{at}.{path}" if path else at for at in (_of("payload"), DOCUMENT))
-    return case(("is_wrapped", get("doc", wrapped, kind)), otherwise=get("doc", bare, kind))
-
-
-def _of(name: str) -> str:
-    """The path of a member of the document."""
-    return f"{DOCUMENT}.{name}"
+    own = "CASE WHEN d.schema_kind IS NULL THEN 1 ELSE 2 END"
+    wraps = f"d.p_kind = 'object' OR (d.p_kind IS NOT NULL AND d.size = {own})"
+    told = records.extend({"is_wrapped": f"coalesce(NOT ({bare}) AND ({wraps}), false)"})
+    names = (name for name in members if _PAYLOAD + name in members)
+    fields = (
+        f"'{n}', {case(('is_wrapped', f'd.{_PAYLOAD}{n}'), otherwise=f'd.{n}')}" for n in names
+    )
+    schema_id = "'schema_id', coalesce(sent_schema_id, d.schema_id)"
+    return told.extend({"e": f"named_struct({', '.join((*fields, schema_id))})"})
 
 
 _AVRO_JSON = (
@@ -439,7 +433,7 @@ def _lacks_row(source: Source) -> Sql:
     return f"v_op_text = 'u' AND {source.text('connector')} = 'spanner' AND NOT {captured}"
 
 
-def _detail(source: Source, sent_op: Sql, lindorm: bool, in_databases: bool) -> Sql:
+def _detail(source: Source, lindorm: bool, in_databases: bool) -> Sql:
     unread = unread_connector(source.text("connector"))
     captured = source.text("value_capture_type")
     no_row = (
@@ -455,7 +449,7 @@ def _detail(source: Source, sent_op: Sql, lindorm: bool, in_databases: bool) -> 
         ),
         (
             "v_reason = 'unknown_op'",
-            f"coalesce({unread}, concat('op ', substring(to_json({sent_op}), 1, 40)))",
+            f"coalesce({unread}, concat('op ', substring(e.op_sent, 1, 40)))",
         ),
         (
             "v_reason = 'missing_table'",
@@ -463,7 +457,7 @@ def _detail(source: Source, sent_op: Sql, lindorm: bool, in_databases: bool) -> 
         ),
         (
             "v_reason = 'missing_image'",
-            f"coalesce({unread}, CASE WHEN after_row IS NOT NULL THEN {no_row} END, "
+            f"coalesce({unread}, CASE WHEN v_after IS NOT NULL THEN {no_row} END, "
             "concat('op ', v_op_text, ' without after'))",
         ),
     )
@@ -530,6 +524,7 @@ def namespace_in(said: Callable[[str], Any], in_databases: bool) -> Any:
 def _format(unavailable_value: str, in_databases: bool = False) -> Format:
     return Format(
         "debezium",
+        EVENT,
         partial(read_debezium, unavailable_value=unavailable_value, in_databases=in_databases),
         signatures=(("source.table",), ("payload.source.table",)),
         columns_of_schema=columns_of_images,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
+from cdc_assets.cdc.json_reader import Wanted
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.values.column_types import ColumnTypes
@@ -48,30 +49,32 @@ class SourceSettings(Protocol):
 class Format:
     """All that the stages ask of a format; each has a module of its own in this package.
 
-    `read` adds the columns of `Envelope` to records with a `doc`.
+    `members` are the columns that are read of each document, into the struct `d`
+    (:func:`cdc_assets.cdc.json_reader.read`); `read` makes the columns of `Envelope` of them.
     `signatures` are sets of members, paths of names: each row event has all members of one of them.
-    `columns_of_schema` gives the columns of a row out of a message's schema, a JSON document.
+    `schema_path` is where a document has the message's schema, an object; `columns_of_schema` gives
+    the columns of a row out of it.
     `table_and_row` gives table and whole row, as it is now, of an event that has one: a quick look
     without Spark, not a full reader.
     `whole_old_rows`: `before` is always the whole old row (FORMATS D5).
     `names_keys`: the messages name their key columns.
-    `reads_schema`: the event can't be read without the schema that comes with it.
     `first_halves` are the ops (as sent) of the first record of an update that is sent as two, the
     old row and the new one; `second_halves` those of the second.
-    `key_row` gives the key columns (MAP<STRING, VARIANT>) out of those that the message key has,
-    where it has more than they.
+    `key_row` gives the key columns (JSON of an object) out of those that the message key has, where
+    it has more than they.
     `columns_choose`: `columns` of a table in cdc.yaml say which members of an event are columns.
     `configured` gives the format as the settings of a source say it is written, where it has such.
     """
 
     name: str
+    members: Mapping[str, Wanted]
     read: Callable[[Query], Query]
     signatures: tuple[tuple[str, ...], ...]
     columns_of_schema: Callable[[Mapping[str, Any]], ColumnTypes]
     table_and_row: Callable[[Mapping[str, Any]], TableAndRow | None]
+    schema_path: tuple[str, ...] = ("schema",)
     whole_old_rows: bool = False
     names_keys: bool = False
-    reads_schema: bool = False
     first_halves: tuple[str, ...] = ()
     second_halves: tuple[str, ...] = ()
     key_row: Callable[[Sql], Sql] | None = None
@@ -98,10 +101,9 @@ class Envelope:
     """One event in the words that all formats share; an SQL expression each.
 
     `reason` and `detail` say why the event can't be read (null: it can). `kind` is row,
-    control or tombstone. `before_row` and `after_row` are images as MAP<STRING, VARIANT>, `before`
-    and `after` their canonical JSON. `schema` is the schema (VARIANT) of a message without
-    a start, and `start` the hash of the start of one that has it (see
-    :mod:`cdc_assets.cdc.envelopes.connect`). `key_names` are the key columns that the message
+    control or tombstone. `before` and `after` are the images as canonical JSON, null where there is
+    no object, and `columns` the most columns of one. `schema_id` is the SHA-256 of the canonical
+    JSON of the schema that the message carries. `key_names` are the key columns that the message
     itself names.
     `elements` are the source elements that order the event, `basis` says which members of the
     source they are; `stand_in` takes their place where they say nothing (FORMATS O8). `identity`
@@ -121,10 +123,9 @@ class Envelope:
     server: Sql = "CAST(NULL AS string)"
     db: Sql
     table_name: Sql
-    before_row: Sql
-    after_row: Sql
     before: Sql
     after: Sql
+    columns: Sql = "CAST(NULL AS int)"
     key_names: Sql
     source_ts_ms: Sql
     processed_ts_ms: Sql = "CAST(NULL AS bigint)"
@@ -137,8 +138,7 @@ class Envelope:
     last_commit: Sql = "CAST(NULL AS bigint)"
     half: Sql = "1"
     is_snapshot: Sql = "false"
-    schema: Sql = "CAST(NULL AS variant)"
-    start: Sql = "CAST(NULL AS string)"
+    schema_id: Sql = "CAST(NULL AS string)"
     payload: Sql = "CAST(NULL AS string)"
     row_number: Sql = "CAST(NULL AS int)"
 
@@ -163,7 +163,7 @@ def detail_of(op_name: str, sent_op: Sql, no_table: str, no_image: str) -> Sql:
 
     Args:
         op_name: what the format calls the op.
-        sent_op: the op as it was sent (VARIANT); its text is `v_op`.
+        sent_op: the op as it was sent (JSON); its text is `v_op`.
         no_table: what is said where the table is missing.
         no_image: the end of what is said of an op without its image.
     """
@@ -172,7 +172,7 @@ def detail_of(op_name: str, sent_op: Sql, no_table: str, no_image: str) -> Sql:
         ("v_reason = 'missing_op'", literal(f"an event without {op_name}")),
         (
             "v_reason = 'unknown_op'",
-            f"concat({literal(f'{op_name} ')}, substring(to_json({sent_op}), 1, 40))",
+            f"concat({literal(f'{op_name} ')}, substring({sent_op}, 1, 40))",
         ),
         ("v_reason = 'missing_table'", literal(no_table)),
         (

@@ -9,7 +9,8 @@ has no number for is ``{"$numberDouble":"NaN"}``.
 
 from __future__ import annotations
 
-from cdc_assets.cdc.sqltext import Sql, base64_of, case, get, literal
+from cdc_assets.cdc.json_reader import read
+from cdc_assets.cdc.sqltext import Sql, base64_of, case, literal
 
 # What needs no other text: a text, a whole number, an ObjectId, true, false, null.
 _SIMPLE = r'^(?:"[^"]*"|-?[1-9][0-9]{0,17}|0|\{"\$oid":"[0-9a-f]{24}"\}|true|false|null)$'
@@ -44,25 +45,24 @@ def id_text(value: Sql, document: Sql) -> Sql:
     """The canonical text of an id.
 
     Args:
-        value: the id (VARIANT); null where there is none.
-        document: the text of a JSON object that has it as `_id`: in a VARIANT the order of members
-            is lost.
+        value: the id's canonical JSON; null where there is none.
+        document: the text of a JSON object that has it as `_id`: canonical JSON loses the order of
+            members.
     """
-    plain = f"to_json({value})"
     # Doubles are all that BSON has besides whole numbers: nothing is rounded by writing them again.
     as_sent = f"get_json_object({document}, '$._id')"
-    text = case((f"startswith({plain}, '{{')", as_sent), otherwise=plain)
+    text = case((f"startswith({value}, '{{')", as_sent), otherwise=value)
     return case(
         (f"{value} IS NULL", "NULL"),
-        (f"{plain} RLIKE {literal(_SIMPLE)}", plain),
+        (f"{value} RLIKE {literal(_SIMPLE)}", value),
         otherwise=canonical(text),
     )
 
 
 def plain_id_text(value: Sql) -> Sql:
     """An id as the version before wrote it: of a number that says its type, the digits."""
-    digits = ", ".join(get(value, f"$.$number{kind}", "string") for kind in ("Long", "Int"))
-    return f"coalesce({digits}, to_json({value}))"
+    digits = read(value, long=("text", "$numberLong"), int=("text", "$numberInt"))
+    return f"coalesce({digits}.long, {digits}.int, {value})"
 
 
 def is_document(text: Sql) -> Sql:

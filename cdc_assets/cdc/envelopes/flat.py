@@ -20,12 +20,11 @@ from typing import Any
 
 from cdc_assets.cdc import positions
 from cdc_assets.cdc.envelopes.debezium import (
-    EVENT,
     ROW_OPS,
     SOURCE_NAMES,
     SOURCE_TEXTS,
     Source,
-    member,
+    event_members,
     namespace_in,
     read_envelope,
     unread_connector,
@@ -38,26 +37,10 @@ from cdc_assets.cdc.envelopes.envelope import (
     object_in,
     table_and_row,
 )
-from cdc_assets.cdc.envelopes.images import with_images
-from cdc_assets.cdc.names import namespace_of_database_sql, quote, table_name_sql
-from cdc_assets.cdc.sqltext import (
-    Query,
-    Sql,
-    case,
-    get,
-    interpreted_if,
-    is_object,
-    is_present,
-    is_text,
-    literal,
-    literals,
-    members_of,
-    string_of,
-    struct,
-    whole,
-)
+from cdc_assets.cdc.json_reader import Wanted, read, without
+from cdc_assets.cdc.names import namespace_of_database_sql, table_name_sql
+from cdc_assets.cdc.sqltext import Query, Sql, case, interpreted_if, literal, literals, whole
 from cdc_assets.cdc.values.column_types import ColumnTypes, columns_of_fields
-from cdc_assets.cdc.values.strict_json import DOCUMENT
 
 NAME = "debezium-flat"
 DELETED = "__deleted"
@@ -66,16 +49,17 @@ _ADD_FIELDS = (
     "gtid,source.ts_ms) on ExtractNewRecordState"
 )
 _OR_TOPIC = ", or table_from_topic in cdc.yaml, which takes the table from the topic"
-# What is read of the envelope, by Debezium's own paths, and as what.
-_MEMBERS = {
-    "op": "variant", "ts_ms": "string", "transaction.id": "string",
-    "transaction.total_order": "string", "source.collection": "string",
-    **{f"source.{name}": "string" for name in SOURCE_TEXTS},
-    **{f"source.{name}": "variant" for name in SOURCE_NAMES},
-}  # fmt: skip
-_MESSAGE_SOURCE = struct(
-    **dict.fromkeys(SOURCE_TEXTS, "string"), **dict.fromkeys(SOURCE_NAMES, "variant")
-)
+# What is read of the envelope, by Debezium's own paths; those in `_NAMES` must be JSON strings.
+_PATHS = (
+    "op", "ts_ms", "transaction.id", "transaction.total_order", "source.collection",
+    *(f"source.{name}" for name in (*SOURCE_TEXTS, *SOURCE_NAMES)),
+)  # fmt: skip
+_NAMES = ("op", *(f"source.{name}" for name in SOURCE_NAMES))
+_HEADER_MEMBERS: dict[str, Wanted] = {
+    "kind": ("kind",),
+    "text": ("text",),
+    "payload": ("text", "payload"),
+}
 # A name without a struct is one of these, else of `source`.
 _OF_ENVELOPE = ("op", "ts_ms", "ts_us", "ts_ns")
 _OF_TRANSACTION = ("id", "total_order", "data_collection_order")
@@ -96,8 +80,8 @@ def _written(prefix: str, listed: Iterable[str]) -> dict[str, list[str]]:
         listed: what the transform adds, as it is told: ``op``, ``source.ts_ms:EVENT_TIME``; all
             that is read where nothing is listed.
     """
-    paths = list(listed) or [*_MEMBERS, *(path.split(".")[-1] for path in _MEMBERS)]
-    names: dict[str, list[str]] = {path: [] for path in _MEMBERS}
+    paths = list(listed) or [*_PATHS, *(path.split(".")[-1] for path in _PATHS)]
+    names: dict[str, list[str]] = {path: [] for path in _PATHS}
     for one in paths:
         name, _, new = one.partition(":")
         written = prefix + (new or name.replace(".", "_"))
@@ -134,17 +118,16 @@ class _Rules:
             return False
         return name != DELETED if self.all_of is not None else name not in self.listed
 
-    def is_column_sql(self, name: Sql) -> Sql:
-        """As :meth:`is_column`."""
-        if self.all_of is None:
-            return f"{name} NOT IN ({literals(self.listed)})"
-        own = f"NOT startswith({name}, {literal(self.all_of)})"
-        return own if DELETED.startswith(self.all_of) else f"{own} AND {name} <> '{DELETED}'"
+    @property
+    def marks(self) -> list[str]:
+        """The fields that tell a flattened event."""
+        return [DELETED, *self.fields["op"]]
 
-    def kind_of(self, paths: Iterable[str]) -> str:
-        """The struct type of the fields of some members, and of ``__deleted``."""
-        kinds = {name: _MEMBERS.get(p, "variant") for p in paths for name in self.fields[p]}
-        return struct(**{quote(name): kind for name, kind in {DELETED: "variant", **kinds}.items()})
+    def row_in(self, event: Sql) -> Sql:
+        """The row's own columns, those of :meth:`is_column`, of an event (JSON of an object)."""
+        names = self.listed if self.all_of is None else [DELETED]
+        prefix = "CAST(NULL AS string)" if self.all_of is None else literal(self.all_of)
+        return without(event, f"array({literals(names)})", prefix)
 
     def of_topic(self, group: str) -> Sql:
         """What a group of the pattern holds (STRING); null where the pattern does not match."""
@@ -159,161 +142,164 @@ def _column(path: str) -> str:
     return path.replace(".", "_")
 
 
-def _from_field(rules: _Rules, path: str) -> Sql:
-    found = [f"_fields.{quote(name)}" for name in rules.fields[path]]
-    if not found:
-        return f"CAST(NULL AS {_MEMBERS[path]})"
-    if _MEMBERS[path] == "string":
-        return f"coalesce({', '.join(found)})"
-    *others, last = found
-    return case(*((is_present(other), other) for other in others), otherwise=last)
+def _members(rules: _Rules) -> dict[str, Wanted]:
+    """What is read of an event: Debezium's members, and the fields that were added."""
+    fields: dict[str, Wanted] = {}
+    for path in _PATHS:
+        for n, name in enumerate(rules.fields[path]):
+            fields[f"{_column(path)}_{n}"] = ("text", name)
+            if path in _NAMES:
+                fields[f"{_column(path)}_{n}_string"] = ("string", name)
+    marks: dict[str, Wanted] = {f"mark_{n}": ("kind", name) for n, name in enumerate(rules.marks)}
+    return event_members(row=("raw",), deleted=("text", DELETED), **marks, **fields)
 
 
-def _from_any(rules: _Rules, path: str) -> Sql:
-    """The same from a header, where no field has it."""
-    field = _from_field(rules, path)
-    names = rules.headers[path]
-    if not names:
-        return field
-    header = f"coalesce({', '.join(f'try_element_at(_headers, {literal(n)})' for n in names)})"
-    if _MEMBERS[path] == "string":
-        return f"coalesce({field}, {header})"
-    is_of_field = f"{is_present(field)} OR {header} IS NULL"
-    return case((is_of_field, field), otherwise=f"CAST({header} AS variant)")
+def _is_marked(rules: _Rules, event: Sql) -> Sql:
+    marks = (f"{event}.mark_{n} IS NOT NULL" for n in range(len(rules.marks)))
+    return f"({' OR '.join(marks)})"
 
 
 def _headers(rules: _Rules) -> Sql:
-    """The known headers as MAP<STRING, STRING>, of equal names the first; null without any."""
+    """The text of each header (ARRAY<STRING>); null where none is known."""
     known = literals(name for names in rules.headers.values() for name in names)
-    if not known:
-        return "CAST(NULL AS map<string, string>)"
-    found = f"filter(headers, header -> header.key IN ({known}))"
-    text = "CAST(header.value AS string)"
-    document = f"try_parse_json({text})"
+    opened = (
+        "transform(headers.value, v -> "
+        f"struct(CAST(v AS string) AS text, {read('v', **_HEADER_MEMBERS)} AS json))"
+    )
     # A header converter writes the text itself, as JSON, or as JSON with its schema.
-    value = case(
-        (is_object(document), get(document, "$.payload", "string")),
-        (is_text(document), get(document, "$", "string")),
-        (f"is_variant_null({document})", "NULL"),
-        otherwise=text,
+    said = case(
+        ("h.json.kind = 'object'", "h.json.payload"),
+        ("h.json.kind IN ('string', 'null')", "h.json.text"),
+        otherwise="h.text",
     )
-    merged = (
-        f"aggregate({found}, CAST(map() AS map<string, string>), (named, header) -> CASE "
-        "WHEN map_contains_key(named, header.key) THEN named "
-        f"ELSE map_concat(named, map(header.key, {value})) END)"
-    )
-    return case((f"size(headers) > 0 AND size({found}) > 0", merged))
+    has_known = f"size(headers) > 0 AND arrays_overlap(headers.key, array({known}))"
+    return case((has_known, f"transform({opened}, h -> {said})"))
 
 
-def _members(rules: _Rules, find: Any) -> Sql:
-    found = ", ".join(f"'{_column(path)}', {find(rules, path)}" for path in _MEMBERS)
-    return f"named_struct({found})"
+def _in_headers(rules: _Rules, path: str) -> list[Sql]:
+    """What the headers say of a member; of equal names the first counts."""
+    names = map(literal, rules.headers[path])
+    return [f"get(_headers, CAST(array_position(headers.key, {n}) AS int) - 1)" for n in names]
+
+
+def _said(rules: _Rules, or_headers: bool) -> Sql:
+    """The text of each member, from a field or else a header; as `…_string` that of a JSON string.
+
+    Args:
+        rules: the names of fields and headers.
+        or_headers: some records have known headers; what stands there is a string.
+    """
+    said = {}
+    for path in _PATHS:
+        fields = [f"e.{_column(path)}_{n}" for n in range(len(rules.fields[path]))]
+        headers = [*(_in_headers(rules, path) if or_headers else ()), "CAST(NULL AS string)"]
+        said[_column(path)] = f"coalesce({', '.join([*fields, *headers])})"
+        if path in _NAMES:
+            said[f"{_column(path)}_string"] = case(
+                *((f"{field} IS NOT NULL", f"{field}_string") for field in fields),
+                otherwise=f"coalesce({', '.join(headers)})",
+            )
+    listed = ", ".join(f"'{name}', {sql}" for name, sql in said.items())
+    return f"named_struct({listed})"
 
 
 def _read_flat(records: Query, rules: _Rules) -> Query:
     """Read flattened events; what the transform leaves as it was (D13, D16) is control.
 
     Args:
-        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
+        records: has `d`, of :func:`_members`.
         rules: how they were flattened.
 
     Returns:
         The records with the columns of `Envelope`.
     """
     # A row may have a column called payload: in a wrapper nothing but the schema is beside it.
-    names = f"map_keys({get('doc', DOCUMENT, 'map<string, variant>')})"
-    is_row = (
-        f"({get('doc', f'{DOCUMENT}.payload')} IS NOT NULL "
-        f"AND size(array_except({names}, array('schema', 'payload'))) > 0)"
+    is_row = "d.p_kind IS NOT NULL AND d.size > CASE WHEN d.schema_kind IS NULL THEN 1 ELSE 2 END"
+    is_bare = f"{_is_marked(rules, 'd')} OR {is_row}"
+    topics = {f"topic_{group}": rules.of_topic(group) for group in ("schema", "db", "table")}
+    events = with_event(records, _members(rules), is_bare).extend(
+        {"_headers": _headers(rules), **topics}
     )
-    marks = get("doc", DOCUMENT, rules.kind_of(["op"]))
-    is_bare = f"{_is_marked(rules, marks)} OR coalesce({is_row}, false)"
-    cast = with_event(records, is_bare=is_bare).extend(
-        {
-            "_fields": member(kind=rules.kind_of(_MEMBERS)),
-            "e": member(kind=EVENT),
-            "_headers": _headers(rules),
-            **{f"topic_{group}": rules.of_topic(group) for group in ("schema", "db", "table")},
-        }
-    )
-    with_headers = interpreted_if("_headers IS NOT NULL", _members(rules, _from_any))
-    of_fields = _members(rules, _from_field)
-    merged = cast.extend({"f": f"coalesce({with_headers}, {of_fields})"})
-    ops = literals(rules.headers["op"]) or "''"
+    with_headers = interpreted_if("_headers IS NOT NULL", _said(rules, or_headers=True))
+    merged = events.extend({"f": f"coalesce({with_headers}, {_said(rules, or_headers=False)})"})
+    return _with_envelope(_with_op(_with_signs(merged, rules)), rules)
+
+
+def _with_signs(merged: Query, rules: _Rules) -> Query:
+    """Add `is_flat` and what it follows from."""
     # A tombstone has no other header of the transform; no table is truncated by one.
-    says_more = f"size(array_except(map_keys(_headers), array({ops}))) > 0"
-    op_text = get("f.op", "$", "string")
-    is_null = f"coalesce(is_empty OR is_variant_null({member()}), false)"
+    ops = rules.headers["op"]
+    others = literals(n for names in rules.headers.values() for n in names if n not in ops)
+    says_more = f"arrays_overlap(headers.key, CAST(array({others}) AS array<string>))"
+    is_null = "coalesce(is_empty OR e.kind = 'null', false)"
     is_removal = case(
-        ("f.op IS NULL", says_more), (f"{op_text} = 'd'", says_more), (f"{op_text} = 't'", "true")
+        ("f.op IS NULL OR f.op = 'd'", f"_headers IS NOT NULL AND {says_more}"),
+        ("f.op = 't'", "true"),
     )
-    is_envelope = (
-        "(e.op IS NOT NULL AND (e.source IS NOT NULL OR e.before IS NOT NULL "
-        "OR e.after IS NOT NULL))"
-    )
-    is_known = (
-        f"(_headers IS NOT NULL OR topic_table IS NOT NULL OR {is_present('f.source_table')})"
-    )
-    marked = merged.extend(
+    has_body = "(e.source_kind <=> 'object' OR e.before IS NOT NULL OR e.after IS NOT NULL)"
+    is_envelope = f"(coalesce(e.op_sent <> 'null', false) AND {has_body})"
+    is_known = "(_headers IS NOT NULL OR topic_table IS NOT NULL OR f.source_table IS NOT NULL)"
+    return merged.extend(
         {
-            "is_marked": _is_marked(rules, "_fields"),
+            "is_marked": _is_marked(rules, "e"),
             "is_removal": f"coalesce({is_null} AND {is_removal}, false)",
-            "is_row": f"coalesce(e IS NOT NULL AND NOT {is_envelope} AND {is_known}, false)",
+            "is_row": f"e.kind <=> 'object' AND NOT {is_envelope} AND {is_known}",
             "is_null": is_null,
-            "is_deleted": f"lower({get(f'_fields.{DELETED}', '$', 'string')}) = 'true'",
+            "is_deleted": "lower(e.deleted) = 'true'",
             "is_message": "coalesce(e.op = 'm', false)",
         }
     ).extend({"is_flat": "is_marked OR is_removal OR is_row"})
-    is_known_op = f"coalesce({op_text} IN ({literals(ROW_OPS)}), false)"
+
+
+def _with_op(marked: Query) -> Query:
+    """Add the op, and the parts of the envelope that :func:`read_envelope` asks for."""
+    is_known_op = f"coalesce(f.op IN ({literals(ROW_OPS)}), false)"
     # Without an op a record is a write or a delete; either way it says how the row is now.
     derived = case(("is_deleted OR is_removal", "'d'"), ("NOT is_deleted OR NOT is_marked", "'u'"))
     is_plain = f"NOT (coalesce(is_deleted, false) AND {is_known_op})"
-    op = case(
-        (f"{is_present('f.op')} AND {is_plain}", "f.op"),
-        otherwise=f"CAST({derived} AS variant)",
-    )
+    op = case((f"f.op IS NOT NULL AND {is_plain}", "f.op"), otherwise=derived)
     opened = marked.extend(
         {
-            "v_op": case(("is_flat", op), ("is_message", "CAST(e.op AS variant)")),
-            "v_has_body": f"is_flat OR (is_message AND {member('source')} IS NOT NULL)",
-            "v_has_source": "is_flat OR (is_message AND e.source IS NOT NULL)",
-            "s": case(("is_message", member("source", _MESSAGE_SOURCE))),
+            "v_op": case(("is_flat", op), ("is_message", "e.op")),
+            "v_has_body": "is_flat OR (is_message AND e.source_kind IS NOT NULL)",
+            "v_has_source": "is_flat OR (is_message AND e.source_kind <=> 'object')",
             "v_ts_ms": case(("is_flat", whole("f.ts_ms")), otherwise=whole("e.ts_ms")),
             "v_total_order": whole("f.transaction_total_order"),
             "v_transaction": "f.transaction_id",
             "v_is_avro_json": "false",
         }
     )
-    with_op = opened.extend(
+    is_no_text = "is_flat AND f.op IS NOT NULL AND f.op_string IS NULL"
+    return opened.extend(
         {
-            "flat_op_text": get("v_op", "$", "string"),
-            "v_op_text": case((is_text("v_op"), get("v_op", "$", "string"))),
-            "v_has_op": is_present("v_op"),
+            "v_op_text": case((is_no_text, "NULL"), otherwise="v_op"),
+            "v_has_op": "v_op IS NOT NULL",
         }
     )
-    own = case(("is_flat", _own(rules, member())))
-    exact = case(("is_flat", _own(rules, _digits_event())))
-    is_before = "coalesce(flat_op_text = 'd', false)"
-    is_after = "coalesce(flat_op_text NOT IN ('d', 't'), false)"
-    imaged = with_images(
-        with_op,
-        case((is_before, own)),
-        case((is_after, own)),
-        (case((is_before, exact)), case((is_after, exact))),
+
+
+def _with_envelope(opened: Query, rules: _Rules) -> Query:
+    rows = opened.extend({"v_row": case(("is_flat", rules.row_in("e.row")))})
+    imaged = rows.extend(
+        {
+            "v_before": case(("v_op = 'd'", "v_row.json")),
+            "v_after": case(("v_op NOT IN ('d', 't')", "v_row.json")),
+        }
     )
-    sent_op = case(("is_flat", string_of("f.op")), otherwise="e_source_op")
     basis = positions.basis_of_members(_of_source)
     source = Source(text=_text_of_source, name=_name_of_source, basis=basis)
-    read = read_envelope(
-        imaged, source, ROW_OPS, "v_op", "NOT is_flat", in_databases=rules.in_databases
+    envelope = read_envelope(
+        imaged, source, ROW_OPS, "NOT is_flat", in_databases=rules.in_databases
     )
     of_topic = "coalesce(topic_schema, topic_db)"
     if rules.in_databases:
         of_topic = namespace_of_database_sql("topic_db", "topic_schema")
     topic_name = table_name_sql(of_topic, "topic_table")
-    return read.replace(
+    has_image = "v_before IS NOT NULL OR v_after IS NOT NULL"
+    return envelope.replace(
         {
-            "e_source_op": sent_op,
+            "e_source_op": case(("is_flat", "nullif(f.op_string, '')"), otherwise="e_source_op"),
+            "e_columns": case((has_image, "v_row.size")),
             "e_detail": interpreted_if("e_reason IS NOT NULL", _detail(rules)),
             "e_kind": case(("is_removal", "'row'"), otherwise="e_kind"),
             # Of a tombstone the topic alone can say the table.
@@ -337,14 +323,23 @@ def _detail(rules: _Rules) -> Sql:
     connector = case(
         ("f.source_collection IS NOT NULL", "'mongodb'"), otherwise=_of_source("connector")
     )
-    is_envelope = "e.op IS NOT NULL AND (e.source IS NOT NULL OR e.after IS NOT NULL)"
+    is_envelope = "e.op_sent <> 'null' AND (e.source_kind <=> 'object' OR e.after IS NOT NULL)"
+    sent_op = "CASE WHEN f.op_string IS NULL THEN f.op ELSE to_json(CAST(f.op AS variant)) END"
     return case(
+        (
+            "e_reason = 'unknown_op'",
+            f"coalesce({unread_connector(_of_source('connector'))}, "
+            f"concat('op ', substring({sent_op}, 1, 40)))",
+        ),
         (
             "e_reason = 'missing_table'",
             f"coalesce({unread_connector(connector)}, "
             f"concat('the record lacks ', {missing}, {cure}))",
         ),
-        ("e_reason = 'not_an_envelope' AND e IS NULL", "'JSON that is not an object'"),
+        (
+            "e_reason = 'not_an_envelope' AND NOT e.kind <=> 'object'",
+            "'JSON that is not an object'",
+        ),
         (
             f"e_reason = 'not_an_envelope' AND {is_envelope}",
             "'a whole envelope, which ExtractNewRecordState has not flattened'",
@@ -357,33 +352,22 @@ def _detail(rules: _Rules) -> Sql:
     )
 
 
-def _is_marked(rules: _Rules, cast: Sql) -> Sql:
-    marks = (f"{cast}.{quote(name)} IS NOT NULL" for name in (DELETED, *rules.fields["op"]))
-    return f"coalesce({' OR '.join(marks)}, false)"
-
-
-def _own(rules: _Rules, event: Sql) -> Sql:
-    """The row without the fields of the envelope; null for what is not an object."""
-    return f"map_filter({members_of(event)}, (name, value) -> {rules.is_column_sql('name')})"
-
-
-def _digits_event() -> Sql:
-    return f"CASE WHEN is_wrapped THEN {get('digits', '$.payload')} ELSE digits END"
-
-
 def _text_of_source(name: str) -> Sql:
-    if name not in SOURCE_NAMES:
-        return _of_source(name)
-    own = get(_of_source(name), "$", "string")
+    own = _of_source(name)
     return f"coalesce({own}, {_topic_name(name)})" if name in ("schema", "db") else own
 
 
 def _name_of_source(name: str) -> Sql:
-    own = string_of(_of_source(name))
+    said = case(("is_flat", f"f.source_{name}_string"), otherwise=_of_message("n", name))
+    own = f"nullif({said}, '')"
     if name not in ("schema", "db", "table"):
         return own
-    is_said = is_present(_of_source(name))
-    return case((is_said, own), otherwise=_topic_name(name))
+    return case((f"{_of_source(name)} IS NOT NULL", own), otherwise=_topic_name(name))
+
+
+def _of_message(kind: str, name: str) -> Sql:
+    """A member of the `source` that a logical message still has."""
+    return f"CASE WHEN is_message THEN e.{kind}_{name} END"
 
 
 def _topic_name(name: str) -> Sql:
@@ -391,16 +375,16 @@ def _topic_name(name: str) -> Sql:
 
 
 def _of_source(name: str) -> Sql:
-    """A member of what `source` was; a logical message has its `source` still."""
+    """The text of a member of what was `source`."""
     found = f"f.source_{name}"
     if name == "connector":
         # PostgreSQL's alone has LSNs, and Vitess' keyspaces.
         own = case(
             (f"{whole('f.source_lsn')} IS NOT NULL", "'postgresql'"),
-            (is_present("f.source_keyspace"), "'vitess'"),
+            ("f.source_keyspace IS NOT NULL", "'vitess'"),
         )
         found = f"coalesce({found}, {own})"
-    return f"CASE WHEN is_flat THEN {found} ELSE s.{name} END"
+    return f"CASE WHEN is_flat THEN {found} ELSE {_of_message('s', name)} END"
 
 
 def _columns_of_schema(schema: Mapping[str, Any], rules: _Rules) -> ColumnTypes:
@@ -409,7 +393,7 @@ def _columns_of_schema(schema: Mapping[str, Any], rules: _Rules) -> ColumnTypes:
 
 
 def _table_and_row(document: Mapping[str, Any], rules: _Rules) -> TableAndRow | None:
-    marks = {DELETED, *rules.fields["op"]}
+    marks = set(rules.marks)
     event = document if marks & document.keys() else object_in(document, "payload")
 
     def said(path: str) -> Any:
@@ -424,9 +408,10 @@ def _table_and_row(document: Mapping[str, Any], rules: _Rules) -> TableAndRow | 
 
 def _format(rules: _Rules) -> Format:
     tables = [(name,) for name in rules.fields["source.table"]]
-    marks = [(DELETED,), *((name,) for name in rules.fields["op"]), *tables]
+    marks = [*((name,) for name in rules.marks), *tables]
     return Format(
         NAME,
+        _members(rules),
         partial(_read_flat, rules=rules),
         signatures=(*marks, *((f"payload.{name}",) for (name,) in marks)),
         columns_of_schema=partial(_columns_of_schema, rules=rules),

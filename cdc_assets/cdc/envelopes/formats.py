@@ -13,8 +13,9 @@ from cdc_assets.cdc.envelopes.lindorm import LINDORM
 from cdc_assets.cdc.envelopes.maxwell import MAXWELL
 from cdc_assets.cdc.envelopes.mongodb import DEBEZIUM_MONGODB
 from cdc_assets.cdc.envelopes.ogg import OGG
-from cdc_assets.cdc.sqltext import Sql, case, get, literal
-from cdc_assets.cdc.values.strict_json import DOCUMENT
+from cdc_assets.cdc.json_reader import Wanted
+from cdc_assets.cdc.names import quote
+from cdc_assets.cdc.sqltext import Sql, case, literal
 
 FORMATS: dict[str, Format] = {
     each.name: each
@@ -50,17 +51,32 @@ def format_of(source: SourceSettings) -> Format:
     return own.configured(source) if own.configured else own
 
 
+def signature_members(name: str) -> dict[str, Wanted]:
+    """What is read of a document to tell whether it may be a row event of this format."""
+    return {
+        f"is_{name}_{path}": ("kind", *path.split("."))
+        for members in FORMATS[name].signatures
+        for path in members
+    }
+
+
 def has_signature(name: str) -> Sql:
-    """May a record's `doc` be a row event of this format?"""
+    """May a record's `d` be a row event of this format?"""
     sets = (
-        " AND ".join(f"{get('doc', f'{DOCUMENT}.{path}')} IS NOT NULL" for path in members)
+        " AND ".join(f"d.{quote(f'is_{name}_{path}')} IS NOT NULL" for path in members)
         for members in FORMATS[name].signatures
     )
     return " OR ".join(f"({each})" for each in sets)
 
 
+def other_members(name: str) -> dict[str, Wanted]:
+    """What :func:`other_format` asks of a document."""
+    others = (signature_members(other) for other in FORMATS if other != name)
+    return {column: wanted for members in others for column, wanted in members.items()}
+
+
 def other_format(name: str) -> Sql:
-    """Which other format than this a record's `doc` seems to be of; null if none."""
+    """Which other format than this a record's `d` seems to be of; null if none."""
     return case(
         *(
             (

@@ -8,126 +8,106 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cdc_assets.cdc.envelopes.connect import SCHEMA, has_start, parts_of
 from cdc_assets.cdc.envelopes.envelope import SourceSettings, TableSettings
 from cdc_assets.cdc.envelopes.formats import FORMATS
 from cdc_assets.cdc.envelopes.headers import header
+from cdc_assets.cdc.json_reader import Wanted, object_of, pick, read, values_at
 from cdc_assets.cdc.sqltext import (
     Query,
     Sql,
     case,
-    get,
-    is_object,
+    interpreted_if,
     is_one_of,
-    is_present,
     literal,
     literals,
-    members_of,
 )
 from cdc_assets.cdc.values.placeholders import placeholder_forms
-from cdc_assets.cdc.values.strict_json import DOCUMENT, digits_of, document_in
 
 NEW_KEY, OLD_KEY = "__debezium.newkey", "__debezium.oldkey"
 # The text of the message key; null where it is null or empty.
 MESSAGE_KEY = "nullif(CAST(key AS string), '')"
-_NO_MEMBERS = "CAST(map() AS map<string, variant>)"
+# What is read of a message key, into the struct `k`.
+KEY_MEMBERS: dict[str, Wanted] = {
+    "json": ("json",),
+    "kind": ("kind",),
+    "text": ("text",),
+    "payload_text": ("text", "payload"),
+    "names": ("names",),
+    "schema_kind": ("kind", "schema"),
+    "schema": ("object", "schema"),
+    "payload": ("json", "payload"),
+    "payload_kind": ("kind", "payload"),
+    "payload_names": ("names", "payload"),
+}
 
 
 def with_message_key(
     records: Query, key_row: Callable[[Sql], Sql] | None = None, known_schema: Sql | None = None
 ) -> Query:
-    """Add `key_row` (MAP<STRING, VARIANT>), `key_scalar` (VARIANT), `key_is_garbage`, `key_schema`.
+    """Add `key_row`, `key_scalar`, `key_schema` (JSON), `key_scalar_text` and `key_is_garbage`.
 
     All are null or false where there is no message key (D6): null, empty, JSON null, or a struct
-    without members. `key_schema` is the text of the key's own schema.
+    without members. `key_schema` is the key's own schema.
 
     Args:
-        records: has `key_text` (:data:`MESSAGE_KEY`) and `key_doc`, the same as strict JSON.
+        records: has `key_text` (:data:`MESSAGE_KEY`) and `k`, of the members `KEY_MEMBERS`.
         key_row: gives the key columns among the members, where not all are.
         known_schema: the key's schema, where that does not stand in the key.
     """
-    digits = case((_may_be_huge("key_text"), digits_of("key_doc", "key_text")))
-    exact = records.extend({"_key_digits": digits, "_key_parts": parts_of("key_text")})
-    own = case(
-        ("_key_digits IS NOT NULL", members_of("_key_digits")),
-        otherwise=get("key_doc", DOCUMENT, "map<string, variant>"),
-    )
-    opened = exact.extend({"_key_own": own})
-    wraps = "map_contains_key(_key_own, 'schema') AND map_contains_key(_key_own, 'payload')"
-    wrapped = opened.extend({"_key_payload": case((wraps, "try_element_at(_key_own, 'payload')"))})
-    read = wrapped.extend(
+    wraps = "(k.schema_kind IS NOT NULL AND k.payload_kind IS NOT NULL)"
+    opened = records.extend(
         {
-            "_key_members": case(
-                ("_key_payload IS NOT NULL", members_of("_key_payload")), otherwise="_key_own"
-            ),
-            # What is not a row.
-            "_key_value": case(
-                ("_key_payload IS NOT NULL", "_key_payload"),
-                ("_key_own IS NULL", f"coalesce(_key_digits, {document_in('key_doc')})"),
-            ),
+            "_key_value": case((wraps, "k.payload"), otherwise="k.json"),
+            "_key_kind": case((wraps, "k.payload_kind"), otherwise="k.kind"),
+            "_key_text": case((wraps, "k.payload_text"), otherwise="k.text"),
+            "_key_schema": case((wraps, "k.schema")),
         }
     )
-    is_list = "(_key_members IS NULL AND try_cast(_key_value AS array<variant>) IS NOT NULL)"
-    # The schema as it was sent, where it stands first: rebuilding its text costs more than reading.
-    sent = f"substring(_key_parts[0], {len(SCHEMA) + 1})"
-    other = "try_element_at(_key_own, 'schema')"
-    schema = case(
-        (has_start("key_text", "_key_parts"), sent),
-        (f"_key_payload IS NOT NULL AND {is_object(other)}", f"to_json({other})"),
-    )
-    if known_schema is not None:
-        schema = f"coalesce({known_schema}, {schema})"
-    return read.extend(
+    is_row = "_key_kind = 'object' AND _key_value <> '{}'"
+    schema = "_key_schema" if known_schema is None else f"coalesce({known_schema}, _key_schema)"
+    return opened.extend(
         {
-            "key_row": case(
-                ("size(_key_members) > 0", key_row("_key_members") if key_row else "_key_members")
-            ),
+            "key_row": case((is_row, key_row("_key_value") if key_row else "_key_value")),
             "key_scalar": case(
                 (
-                    f"_key_members IS NULL AND {is_present('_key_value')} AND NOT {is_list} "
-                    "AND to_json(_key_value) <> '\"\"'",
+                    "_key_kind NOT IN ('object', 'array', 'null') AND _key_value <> '\"\"'",
                     "_key_value",
                 )
             ),
-            "key_schema": case(("size(_key_members) > 0", schema)),
-            "key_is_garbage": f"(key_text IS NOT NULL AND key_doc IS NULL) OR {is_list}",
+            "key_scalar_text": case(
+                ("_key_kind NOT IN ('object', 'array', 'null')", "nullif(_key_text, '')")
+            ),
+            "key_schema": case((is_row, schema)),
+            "key_is_garbage": "coalesce(key_text IS NOT NULL AND NOT coalesce(k.is_json, false) "
+            "OR _key_kind = 'array', false)",
         }
-    ).drop(*("_key_digits", "_key_parts", "_key_own", "_key_payload", "_key_members", "_key_value"))
+    ).drop("_key_value", "_key_kind", "_key_text", "_key_schema")
 
 
-def _may_be_huge(text: Sql) -> Sql:
-    return f"length({text}) > 5 AND {text} RLIKE '[0-9][eE]|[0-9]{{39}}'"
+# Of a header's key: itself, what stands in it as a text, and the payload beside a schema.
+_HEADER_MEMBERS: dict[str, Wanted] = {
+    "row": ("object",),
+    "text": ("string",),
+    "schema_kind": ("kind", "schema"),
+    "payload": ("object", "payload"),
+}
 
 
 def with_header_keys(records: Query) -> Query:
     """Add `header_old_key` and `header_new_key`, raw key JSON of the D9 headers."""
     steps = {"header_old_key": OLD_KEY, "header_new_key": NEW_KEY}
     texts = records.extend({f"_{n}": _header_text(header) for n, header in steps.items()})
-    documents = texts.extend(
-        {f"_{n}_doc": case((f"_{n} IS NOT NULL", f"try_parse_json(_{n})")) for n in steps}
-    )
+    sent = texts.extend({f"_{n}_sent": read(f"_{n}", **_HEADER_MEMBERS) for n in steps})
     # A text converter writes the struct's JSON as a JSON string.
-    inner = {n: f"try_parse_json({get(f'_{n}_doc', '$', 'string')})" for n in steps}
-    unquoted = documents.extend(
-        {
-            f"_{n}_key": case(
-                (f"_{n}_doc IS NULL", "NULL"),
-                (f"{members_of(text)} IS NOT NULL", text),
-                otherwise=f"_{n}_doc",
-            )
-            for n, text in inner.items()
-        }
-    )
-    keys = {}
-    for n in steps:
-        document, payload = f"_{n}_key", get(f"_{n}_key", "$.payload")
-        is_wrapped = (
-            f"{get(document, '$.schema')} IS NOT NULL AND {members_of(payload)} IS NOT NULL"
-        )
-        key = case((is_wrapped, payload), otherwise=document)
-        keys[n] = case((f"{members_of(document)} IS NOT NULL", f"to_json({key})"))
-    read = unquoted.extend(keys)
-    return read.drop(*(f"_{n}{part}" for n in steps for part in ("", "_doc", "_key")))
+    inner = sent.extend({f"_{n}_inner": read(f"_{n}_sent.text", **_HEADER_MEMBERS) for n in steps})
+
+    def key_in(document: str) -> Sql:
+        is_wrapped = f"{document}.schema_kind IS NOT NULL AND {document}.payload IS NOT NULL"
+        return case((is_wrapped, f"{document}.payload"), otherwise=f"{document}.row")
+
+    found = {n: f"coalesce({key_in(f'_{n}_inner')}, {key_in(f'_{n}_sent')})" for n in steps}
+    read_keys = inner.extend(found)
+    return read_keys.drop(*(f"_{n}{part}" for n in steps for part in ("", "_sent", "_inner")))
 
 
 # ``Struct{id=1,region=eu}``: how Connect's text converter writes a struct of plain values.
@@ -156,34 +136,37 @@ def with_raw_keys(records: Query, source: SourceSettings) -> Query:
     whole_old = "true" if whole_old_rows else is_one_of(table, full)
     # A list of nulls names none.
     names = "array_sort(array_distinct(array_compact(e_key_names)))"
-    named = case((f"size({names}) > 0", names))
+    named = case((f"e_key_names IS NOT NULL AND size({names}) > 0", names))
     rows = records.extend(
         {
             # What a delete says of a row after it is not a row.
-            "_after": case(("e_op <> 'd'", "e_after_row")),
-            "_old": case((whole_old, "e_before_row")),
+            "_after": case(("e_op <> 'd'", "e_after")),
+            "_old": case((whole_old, "e_before")),
             # The configured columns, or those that the message names.
             "_names": f"coalesce({_configured_names(source)}, {named})",
         }
     )
+    # The names of the key where nothing but the message key says them.
+    columns = rows.extend({"_columns": "coalesce(_names, json_object_keys(key_row))"})
     # Where old rows are whole, an image says more than a message key without types.
     images = ["_after", "_old", "key_row"] if whole_old_rows else ["_after", "key_row", "_old"]
     unsent = [] if whole_old_rows else placeholder_forms(source.unavailable_value)
+    is_one = "key_scalar IS NOT NULL AND size(_names) = 1"
+    scalar = case((is_one, object_of("_names", "array(key_scalar)")))
     has_both = "e_op = 'u' AND _after IS NOT NULL AND _old IS NOT NULL"
-    of_image = "coalesce(_names, map_keys(key_row))"
-    picks = {"_picked": _from_any(images, "_names", unsent, "key_scalar")}
-    for name, image in (("_picked_old", "_old"), ("_picked_now", "_after")):
-        picks[name] = case((has_both, _from_any([image], of_image, unsent, None)))
-    picked = rows.extend(picks)
-    judged = picked.extend(
+    # R2: a placeholder is not a value of a key; of a message key without names it is as sent.
+    ignored = f"CAST(array({literals(unsent)}) AS array<string>)"
+    none = "CAST(array() AS array<string>)"
+    picked = columns.extend(
         {
-            "_complete": _is_complete("_picked", "_names"),
-            "_has_null": "coalesce(exists(map_values(_picked), v -> is_variant_null(v)), false)",
-            "_old_json": case((_is_complete("_picked_old", of_image), "to_json(_picked_old)")),
-            "_now_json": case((_is_complete("_picked_now", of_image), "to_json(_picked_now)")),
+            "_key": case(
+                ("_names IS NULL", pick("_columns", "array(key_row)", none)),
+                otherwise=pick("_names", f"array({', '.join([*images, scalar])})", ignored),
+            ),
+            "_old_json": case((has_both, pick("_columns", "array(_old)", ignored))),
+            "_now_json": case((has_both, pick("_columns", "array(_after)", ignored))),
         }
     )
-    texts = judged.extend({"_key": case(("_complete", "to_json(_picked)"))})
     appends = is_one_of(table, [n for n, t in source.tables.items() if t.key == "none"])
     by_row = is_one_of(table, [n for n, t in source.tables.items() if t.key == "row"])
     # O14: the old row itself is the key.
@@ -191,16 +174,19 @@ def with_raw_keys(records: Query, source: SourceSettings) -> Query:
     needs_key = (
         f"e_kind = 'row' AND e_reason IS NULL AND {is_one_of(table, source.tables)} AND e_op <> 't'"
     )
-    malformed = "_has_null OR key_is_garbage OR (key_scalar IS NOT NULL AND _picked IS NULL)"
+    malformed = (
+        f"{_has_null(images, unsent)} OR key_is_garbage "
+        "OR (key_scalar IS NOT NULL AND _names IS NULL)"
+    )
     reason = case(
         (f"NOT coalesce({needs_key}, false)", "NULL"),
         (appends, "CASE WHEN e_op NOT IN ('c', 'r') THEN 'missing_key' END"),
-        (by_row, "CASE WHEN e_op IN ('u', 'd') AND e_before_row IS NULL THEN 'missing_key' END"),
-        ("_complete", "NULL"),
-        (malformed, "'malformed_key'"),
+        (by_row, "CASE WHEN e_op IN ('u', 'd') AND e_before IS NULL THEN 'missing_key' END"),
+        ("_key IS NOT NULL", "NULL"),
+        (interpreted_if("_key IS NULL", malformed), "'malformed_key'"),
         otherwise="'missing_key'",
     )
-    reasoned = texts.extend({"key_reason": reason})
+    reasoned = picked.extend({"key_reason": reason})
     moved = case(("NOT (_old_json <=> coalesce(_now_json, _key))", "_old_json"))
     return reasoned.extend(
         {
@@ -218,19 +204,28 @@ def with_raw_keys(records: Query, source: SourceSettings) -> Query:
                 otherwise="'neither the message key nor the images that may serve hold the key'",
             ),
         }
-    ).drop(
-        *("_after", "_old", "_names", "_picked", "_picked_old", "_picked_now"),
-        *("_complete", "_has_null", "_old_json", "_now_json", "_key"),
-    )
+    ).drop("_after", "_old", "_names", "_columns", "_key", "_old_json", "_now_json")
 
 
 def _same_columns(header: Sql) -> Sql:
     """The columns of the event's key out of a header's; null where it lacks one, or has a null."""
-    names = "json_object_keys(_key)"
-    held = f"coalesce({members_of(f'try_parse_json({header})')}, {_NO_MEMBERS})"
-    chosen = f"map_filter({held}, (name, v) -> array_contains({names}, name))"
-    is_known = f"{header} IS NOT NULL AND _key IS NOT NULL"
-    return case((f"{is_known} AND {_is_complete(chosen, names)}", f"to_json({chosen})"))
+    chosen = pick("_columns", f"array({header})", "CAST(array() AS array<string>)")
+    return case((f"{header} IS NOT NULL AND _key IS NOT NULL", chosen))
+
+
+def _has_null(images: Sequence[str], unsent: Sequence[str]) -> Sql:
+    """Is the first value of a key column null?"""
+    found = []
+    for image in images:
+        value = f"get({values_at(image, '_columns')}, i)"
+        if unsent:
+            value = f"CASE WHEN {value} NOT IN ({literals(unsent)}) THEN {value} END"
+        found.append(value)
+    first = case(
+        ("_names IS NULL", values_at("key_row", "_columns")),
+        otherwise=f"transform(_columns, (name, i) -> coalesce({', '.join(found)}))",
+    )
+    return f"coalesce(array_contains({first}, 'null'), false)"
 
 
 def _configured_names(source: SourceSettings) -> Sql:
@@ -244,34 +239,6 @@ def _configured_names(source: SourceSettings) -> Sql:
         for key, tables in by_key.items()
     )
     return case(*branches, otherwise="CAST(NULL AS array<string>)")
-
-
-def _from_any(images: Sequence[str], names: Sql, unsent: Sequence[str], scalar: Sql | None) -> Sql:
-    """Each key column from the first image that holds it, as MAP<STRING, VARIANT>.
-
-    A column that none holds is left out. Where no names are known, the message key as it is.
-    """
-    found = []
-    for image in images:
-        member = f"try_element_at({image}, name)"
-        if unsent:
-            # R2: a placeholder is not a value of a key.
-            member = f"CASE WHEN to_json({member}) NOT IN ({literals(unsent)}) THEN {member} END"
-        found.append(member)
-    if scalar is not None:
-        found.append(f"CASE WHEN size({names}) = 1 THEN {scalar} END")
-    value = f"coalesce({', '.join(found)})"
-    entries = f"map_from_arrays({names}, transform({names}, name -> {value}))"
-    chosen = f"map_filter({entries}, (name, v) -> v IS NOT NULL)"
-    return case((f"{names} IS NOT NULL", chosen), otherwise="key_row")
-
-
-def _is_complete(row: Sql, names: Sql) -> Sql:
-    """Are all the key columns there, none of them null? Null names: those that are there."""
-    all_there = f"size({row}) = size({names})"
-    whole = case((f"{names} IS NOT NULL", all_there), otherwise="true")
-    present = f"forall(map_values({row}), v -> v IS NOT NULL AND NOT is_variant_null(v))"
-    return f"coalesce({row} IS NOT NULL AND {whole} AND {present}, false)"
 
 
 def key_columns(table: TableSettings) -> tuple[str, ...] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cdc_assets.cdc.envelopes.debezium import event_in, read_envelopes
+from cdc_assets.cdc.envelopes.debezium import EVENT, event_in, read_envelopes
 from cdc_assets.cdc.envelopes.envelope import Format, TableAndRow, object_in, table_and_row
 from cdc_assets.cdc.sqltext import Query
 from cdc_assets.cdc.values.column_types import columns_of_images
@@ -15,7 +15,7 @@ def read_lindorm(records: Query) -> Query:
     """Read Lindorm events; `r` is reserved (L3).
 
     Args:
-        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
+        records: has `d`, of the members `EVENT`.
 
     Returns:
         The records with the columns of `Envelope`.
@@ -31,6 +31,7 @@ def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:
 
 LINDORM = Format(
     "lindorm",
+    EVENT,
     read_lindorm,
     signatures=(("source.namespace",), ("payload.source.namespace",)),
     columns_of_schema=columns_of_images,

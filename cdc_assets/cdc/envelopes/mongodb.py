@@ -17,8 +17,7 @@ from typing import Any
 
 from cdc_assets.cdc.envelopes.debezium import (
     event_in,
-    event_type,
-    member,
+    event_members,
     read_envelope,
     source_of,
     with_event,
@@ -32,30 +31,28 @@ from cdc_assets.cdc.envelopes.envelope import (
     table_and_row,
 )
 from cdc_assets.cdc.envelopes.extended_json import as_json, id_text
-from cdc_assets.cdc.envelopes.images import with_images
+from cdc_assets.cdc.json_reader import Wanted, object_of, read, values_at
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.sqltext import (
     Query,
     Sql,
     case,
-    get,
     interpreted_if,
-    is_object,
     is_one_of,
-    is_text,
     literal,
     literals,
-    members_of,
-    string_of,
 )
-from cdc_assets.cdc.values.strict_json import DOCUMENT, document_in, with_strict_json
 
 ROW_OPS = ("c", "u", "d", "r")
 ID, TEXT = "_id", "document"
-_EVENT = event_type("variant", "collection", patch="variant", filter="variant")
+_TEXTS = ("before", "after", "patch", "filter")  # documents, as texts
+EVENT = event_members("collection", **{name: ("string", name) for name in _TEXTS})
 # How extended JSON writes the values that JSON has no type for.
-_NUMBERS = ("$numberLong", "$numberInt")
-_SCALARS = (*_NUMBERS, "$numberDouble", "$numberDecimal", "$oid", "$date.$numberLong", "$date")
+_SCALARS = ("$numberLong", "$numberInt", "$numberDouble", "$numberDecimal", "$oid")
+_SCALAR_TEXTS: dict[str, Wanted] = {
+    f"text{n}": ("text", *path.split("."))
+    for n, path in enumerate((*_SCALARS, "$date.$numberLong", "$date"))
+}
 _NO_DOCUMENT = (
     " without a document in after: set capture.mode=change_streams_update_full on the connector "
     "(Debezium 1.x: upgrade it)"
@@ -68,34 +65,42 @@ def _read_mongodb(records: Query, columns: Columns) -> Query:
     """Read events of MongoDB.
 
     Args:
-        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
+        records: has `d`, of the members `EVENT`.
         columns: the members that are read of the documents of some tables.
 
     Returns:
         The records with the columns of `Envelope`.
     """
-    events = with_event(records).extend({"e": member(kind=_EVENT)})
     source = source_of(table="collection")
     # A document that takes another's place is sent whole, in 1.x as the patch.
-    texts = with_parts(events, ROW_OPS).extend(
+    texts = with_parts(with_event(records, EVENT)).extend(
         {
-            "m_after": as_json(f"coalesce({string_of('e.after')}, {string_of('e.patch')})"),
-            "m_before": as_json(string_of("e.before")),
-            "m_filter": as_json(string_of("e.filter")),
+            "m_after": as_json("coalesce(nullif(e.after, ''), e.patch)"),
+            "m_before": as_json("e.before"),
+            "m_filter": as_json("e.filter"),
             "m_table": table_name_sql(source.name("db"), source.name("table")),
         }
     )
     names = ("after", "before", "filter")
-    read = with_strict_json(texts, **{f"m_{name}_doc": f"m_{name}" for name in names})
-    ids = read.extend(
-        {f"m_{n}_id": id_text(get(f"m_{n}_doc", f"{DOCUMENT}.{ID}"), f"m_{n}") for n in names}
+    wanted: dict[str, Wanted] = {"id": ("json", ID)}
+    if columns:
+        wanted["members"] = ("object",)
+    documents = texts.extend(
+        {
+            "m_columns": _columns_of_table(columns),
+            **{f"m_{n}_doc": read(f"m_{n}", **wanted) for n in names},
+        }
     )
+    ids = documents.extend({f"m_{n}_id": id_text(f"m_{n}_doc.id", f"m_{n}") for n in names})
     is_removed = "v_op_text = 'd' AND m_filter_id IS NOT NULL"
-    removed = case((is_removed, f"map('{ID}', CAST(m_filter_id AS variant))"))
-    before = f"coalesce({_row('m_before', columns)}, {removed})"
-    after = case((f"v_op_text IN ({literals(ROW_OPS)})", _row("m_after", columns)))
-    imaged = with_images(ids, before, after, (before, after))
-    envelope = read_envelope(imaged, source, ROW_OPS, member("op"), "true")
+    removed = case((is_removed, f"to_json(named_struct('{ID}', m_filter_id))"))
+    imaged = ids.extend(
+        {
+            "v_before": f"coalesce({_row('m_before', columns)}, {removed})",
+            "v_after": case((f"v_op_text IN ({literals(ROW_OPS)})", _row("m_after", columns))),
+        }
+    )
+    envelope = read_envelope(imaged, source, ROW_OPS, "true")
     detail = case(
         ("e_reason = 'missing_image'", f"concat('op ', v_op_text, {literal(_NO_DOCUMENT)})"),
         ("e_reason = 'missing_table'", "'source lacks db or collection'"),
@@ -105,47 +110,53 @@ def _read_mongodb(records: Query, columns: Columns) -> Query:
         {
             "e_detail": interpreted_if("e_reason IS NOT NULL", detail),
             "e_key_names": f"array('{ID}')",
+            # A row has no more columns than cdc.yaml names.
+            "e_columns": "CAST(NULL AS int)",
             # It says that documents are texts.
-            "e_schema": "CAST(NULL AS variant)",
-            "e_start": "CAST(NULL AS string)",
+            "e_schema_id": "CAST(NULL AS string)",
         }
     )
 
 
-def _row(name: str, columns: Columns) -> Sql:
-    """The row of a document as MAP<STRING, VARIANT>; null where it has no id."""
-    document, own_id = document_in(f"{name}_doc"), f"CAST({name}_id AS variant)"
-    whole = f"map('{ID}', {own_id}, '{TEXT}', CAST({name} AS variant))"
+def _columns_of_table(columns: Columns) -> Sql:
+    """The members that are read of the documents of a record's table; null: their text."""
     by_members: dict[tuple[str, ...], list[str]] = {}
     for table, members in columns.items():
         by_members.setdefault(members, []).append(table)
-    typed = (
-        (is_one_of("m_table", tables), _typed(document, own_id, members))
+    branches = (
+        (is_one_of("m_table", tables), f"array({literals(members)})")
         for members, tables in by_members.items()
     )
-    return case((f"{name}_id IS NOT NULL", case(*typed, otherwise=whole) if columns else whole))
+    return case(*branches, otherwise="CAST(NULL AS array<string>)")
 
 
-def _typed(document: Sql, own_id: Sql, members: tuple[str, ...]) -> Sql:
-    """The id and some members of a document, its own types as plain values."""
-    chosen = f"map_filter({members_of(document)}, (name, v) -> name IN ({literals(members)}))"
-    scalars = ", ".join(get("v", f"$.{name}", "string") for name in _SCALARS)
-    plain = case(
-        (is_object("v"), f"coalesce(CAST(coalesce({scalars}) AS variant), v)"), otherwise="v"
-    )
-    return f"map_concat(map('{ID}', {own_id}), transform_values({chosen}, (name, v) -> {plain}))"
+def _row(name: str, columns: Columns) -> Sql:
+    """The row of a document, JSON; null where it has no id."""
+    whole = f"to_json(named_struct('{ID}', {name}_id, '{TEXT}', {name}))"
+    values = f"transform({values_at(f'{name}_doc.members', 'm_columns')}, v -> {_plain('v')})"
+    names = f"concat(array('{ID}'), m_columns)"
+    typed = object_of(names, f"concat(array({_json_of(f'{name}_id')}), {values})")
+    row = case(("m_columns IS NOT NULL", typed), otherwise=whole) if columns else whole
+    return case((f"{name}_id IS NOT NULL", row))
+
+
+def _plain(value: Sql) -> Sql:
+    """A member's JSON; of a value that says its own type, that of its text."""
+    text = f"coalesce({', '.join(f's.{name}' for name in _SCALAR_TEXTS)})"
+    scalar = f"get(transform(array({read(value, **_SCALAR_TEXTS)}), s -> {_json_of(text)}), 0)"
+    return case((f"startswith({value}, '{{')", f"coalesce({scalar}, {value})"), otherwise=value)
+
+
+def _json_of(text: Sql) -> Sql:
+    """A text as JSON; null of null."""
+    return f"nullif(btrim(to_json(array({text})), '[]'), 'null')"
 
 
 def _key_row(key_row: Sql) -> Sql:
     """The id out of ``{"id": "{\\"$oid\\": \\"…\\"}"}``."""
-    sent = f"try_element_at({key_row}, 'id')"
-    text = as_json(get(sent, "$", "string"))
-    # Text behind the document would be a second element.
-    listed = f"try_parse_json(concat('[', {text}, ']'))"
-    is_one = f"{is_text(sent)} AND size(try_cast({listed} AS array<variant>)) = 1"
-    document = f"concat('{{\"{ID}\":', {text}, '}}')"
-    own_id = id_text(get(listed, "$[0]"), document)
-    return case((is_one, f"map('{ID}', CAST({own_id} AS variant))"))
+    text = as_json(f"{read(key_row, id=('string', 'id'))}.id")
+    own_id = id_text(f"{read(text, id=('json',))}.id", f"concat('{{\"{ID}\":', {text}, '}}')")
+    return f"nullif(to_json(named_struct('{ID}', {own_id})), '{{}}')"
 
 
 def _table_and_row(document: Mapping[str, Any], columns: Columns) -> TableAndRow | None:
@@ -166,6 +177,7 @@ def _table_and_row(document: Mapping[str, Any], columns: Columns) -> TableAndRow
 def _format(columns: Columns) -> Format:
     return Format(
         "debezium-mongodb",
+        EVENT,
         partial(_read_mongodb, columns=columns),
         signatures=(("source.collection",), ("payload.source.collection",)),
         columns_of_schema=lambda schema: {},

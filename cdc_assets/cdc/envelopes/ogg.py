@@ -18,28 +18,28 @@ from cdc_assets.cdc.envelopes.envelope import (
     reason_of,
     table_and_row,
 )
-from cdc_assets.cdc.envelopes.images import with_images
+from cdc_assets.cdc.json_reader import Wanted
 from cdc_assets.cdc.names import table_name_sql
 from cdc_assets.cdc.positions import elements_of, wide_number
-from cdc_assets.cdc.sqltext import (
-    Query,
-    Sql,
-    case,
-    get,
-    is_present,
-    is_text,
-    lookup,
-    members_of,
-    string_of,
-    struct,
-)
-from cdc_assets.cdc.values.strict_json import DOCUMENT
+from cdc_assets.cdc.sqltext import Query, Sql, case, lookup
 
 ROW_OPS = {"I": "c", "U": "u", "D": "d", "T": "t"}
-_EVENT = struct(
-    op_type="variant", table="variant", op_ts="string", current_ts="string", pos="string",
-    primary_keys="array<string>", before="variant", after="variant", xid="string",
-)  # fmt: skip
+EVENT: dict[str, Wanted] = {
+    "kind": ("kind",),
+    "op": ("string", "op_type"),
+    "op_sent": ("json", "op_type"),
+    "table": ("string", "table"),
+    "table_kind": ("kind", "table"),
+    "op_ts": ("text", "op_ts"),
+    "current_ts": ("text", "current_ts"),
+    "pos": ("text", "pos"),
+    "key_names": ("texts", "primary_keys"),
+    "before": ("object", "before"),
+    "before_size": ("size", "before"),
+    "after": ("object", "after"),
+    "after_size": ("size", "after"),
+    "xid": ("text", "xid"),
+}
 _TIME = r"^[0-9]{4}(-[0-9]{2}){2}[ T][0-9]{2}(:[0-9]{2}){2}([.][0-9]{1,9})?Z?$"
 
 
@@ -47,73 +47,67 @@ def read_ogg(records: Query) -> Query:
     """Read GoldenGate's events.
 
     Args:
-        records: has the columns of :func:`~cdc_assets.cdc.envelopes.connect.with_document`.
+        records: has `d`, of the members `EVENT`.
 
     Returns:
         The records with the columns of `Envelope`.
     """
-    opened = records.extend({"g": get("doc", DOCUMENT, _EVENT)})
-    named = opened.extend(
+    named = records.extend(
         {
-            "v_op": case((is_text("g.op_type"), get("g.op_type", "$", "string"))),
+            "v_op": "d.op",
+            "v_row_op": lookup("d.op", ROW_OPS),
             # `SCHEMA.TABLE`; of a container database `PDB.SCHEMA.TABLE`.
-            "v_parts": f"split({string_of('g.table')}, '[.]')",
-            "v_source_ts_ms": _milliseconds("g.op_ts"),
+            "v_parts": "split(nullif(d.table, ''), '[.]')",
+            "v_source_ts_ms": _milliseconds("d.op_ts"),
         }
     )
-    judged = named.extend(
+    parted = named.extend(
         {
-            "v_row_op": lookup("v_op", ROW_OPS),
             "v_namespace": case(
                 ("size(v_parts) > 1", "array_join(slice(v_parts, 1, size(v_parts) - 1), '__')")
             ),
             "v_table": "element_at(v_parts, -1)",
         }
     )
-    tabled = judged.extend(
+    tabled = parted.extend(
         {"v_name": table_name_sql("nullif(v_namespace, '')", "nullif(v_table, '')")}
     )
-    images = with_images(
-        tabled,
-        members_of("g.before"),
-        members_of("g.after"),
-        (members_of(get("digits", "$.before")), members_of(get("digits", "$.after"))),
-    )
-    reasoned = images.extend(
+    reasoned = tabled.extend(
         {
             "v_reason": reason_of(
                 no_event=(
-                    "NOT coalesce(g.table IS NOT NULL AND (g.op_type IS NOT NULL "
-                    "OR g.pos IS NOT NULL OR g.op_ts IS NOT NULL), false)"
+                    "NOT coalesce(d.table_kind IS NOT NULL "
+                    "AND coalesce(d.op_sent, d.pos, d.op_ts) IS NOT NULL, false)"
                 ),
-                no_op=f"NOT {is_present('g.op_type')}",
+                no_op="NOT coalesce(d.op_sent <> 'null', false)",
                 unknown_op="v_row_op IS NULL",
                 no_table="v_name IS NULL",
-                no_image="v_op IN ('I', 'U') AND after_row IS NULL",
+                no_image="v_op IN ('I', 'U') AND d.after IS NULL",
             )
         }
     )
-    elements = elements_of(wide_number("g.pos"), "pos", "v_source_ts_ms")
+    has_before, has_after = "v_op IN ('U', 'D')", "v_op IN ('I', 'U')"
+    columns = (case((has_before, "d.before_size")), case((has_after, "d.after_size")))
+    elements = elements_of(wide_number("d.pos"), "pos", "v_source_ts_ms")
     return Envelope(
         reason="v_reason",
-        detail=detail_of("op_type", "g.op_type", "table is not SCHEMA.TABLE", " without after"),
+        detail=detail_of("op_type", "d.op_sent", "table is not SCHEMA.TABLE", " without after"),
         kind=case(("v_row_op IS NOT NULL", "'row'")),
         op="v_row_op",
         source_op="v_op",
         connector="'ogg'",
         db="v_namespace",
         table_name="v_name",
-        before_row=case(("v_op IN ('U', 'D')", "before_row")),
-        after_row=case(("v_op IN ('I', 'U')", "after_row")),
-        before=case(("v_op IN ('U', 'D')", "before")),
-        after=case(("v_op IN ('I', 'U')", "after")),
-        key_names=case(("size(g.primary_keys) > 0", "g.primary_keys")),
+        before=case((has_before, "d.before")),
+        after=case((has_after, "d.after")),
+        columns=f"greatest({', '.join(columns)})",
+        key_names=case(("size(d.key_names) > 0", "d.key_names")),
         source_ts_ms="v_source_ts_ms",
-        processed_ts_ms=_milliseconds("g.current_ts"),
+        processed_ts_ms=_milliseconds("d.current_ts"),
         elements=elements.own,
         basis=elements.basis,
         stand_in=elements.stand_in,
-        tx_id="g.xid",
+        tx_id="d.xid",
     ).add_to(reasoned)
 
 
@@ -132,6 +126,7 @@ def _table_and_row(document: Mapping[str, Any]) -> TableAndRow | None:
 
 OGG = Format(
     "ogg",
+    EVENT,
     read_ogg,
     signatures=(("op_type", "table"),),
     columns_of_schema=lambda schema: {},

@@ -184,8 +184,7 @@ def with_emptied(events: Query, tables: Mapping[str, str], emptied: Iterable[str
         "e_source_op": case((is_emptied, "_kind"), otherwise="e_source_op"),
         "e_table_name": case((is_emptied, "_emptied"), otherwise="e_table_name"),
         # It is that of statements.
-        "e_schema": case((f"NOT ({is_emptied})", "e_schema")),
-        "e_start": case((f"NOT ({is_emptied})", "e_start")),
+        "e_schema_id": case((f"NOT ({is_emptied})", "e_schema_id")),
         "e_row_number": case(("size(_found) > 0", "_number"), otherwise="e_row_number"),
     }
     exploded = rows.explode("_rows", "_number", "_emptied").replace(replaced)

@@ -20,6 +20,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *   string  the text of a string; of other values nothing
  *   json    the canonical JSON of the value, also of null
  *   object  the canonical JSON of an object; of other values nothing
+ *   raw     an object as it stands, not copied; of other values nothing
  *   kind    object, array, string, number, boolean or null: what the value is
  *   texts   the text of each item of a list
  *   items   the JSON of each item of a list
@@ -29,9 +30,10 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 final class Document {
     private static final String[] WANTS = {
-        "text", "string", "json", "object", "kind", "texts", "items", "names", "size", "hash"};
+        "text", "string", "json", "object", "kind", "texts", "items", "names", "size", "hash",
+        "raw"};
     private static final int TEXT = 0, STRING = 1, JSON = 2, OBJECT = 3, KIND = 4, TEXTS = 5,
-        ITEMS = 6, NAMES = 7, SIZE = 8, HASH = 9;
+        ITEMS = 6, NAMES = 7, SIZE = 8, HASH = 9, RAW = 10;
 
     private static final UTF8String[] KINDS = {
         UTF8String.fromString("object"), UTF8String.fromString("array"),
@@ -76,6 +78,7 @@ final class Document {
                 member = child;
             }
             wanted[i] = member;
+            member.isCounted |= wants[i] == SIZE;
             columns = columns.add(path[0], typeOf(wants[i]), true);
         }
         type = columns;
@@ -97,7 +100,10 @@ final class Document {
         if (isJson) {
             for (int i = 0; i < wants.length; i++) {
                 int from = scanner.starts[wanted[i].number];
-                if (from >= 0) {
+                if (from >= 0 && wants[i] == SIZE) {
+                    row[i + 1] = document[from] == '{'
+                        ? Integer.valueOf(scanner.counts[wanted[i].number]) : null;
+                } else if (from >= 0) {
                     row[i + 1] = value(wants[i], document, from, scanner.ends[wanted[i].number]);
                 }
             }
@@ -122,8 +128,8 @@ final class Document {
         if (want == NAMES && first == '{') {
             return new GenericArrayData(names(b, from, to));
         }
-        if (want == SIZE && first == '{') {
-            return Integer.valueOf(names(b, from, to).length);
+        if (want == RAW && first == '{') {
+            return UTF8String.fromBytes(b, from, to - from);
         }
         if (want == HASH && first == '{') {
             return hash(b, from, to);

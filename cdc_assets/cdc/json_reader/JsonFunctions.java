@@ -27,6 +27,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  *                                 objects that is none of the ignored; null where one has none or null
  *   object_of(names, values)      the object of these members, in order, without those of no value
  *   overlay(object, other)        an object with the other's values of its own names
+ *   without(object, names, begin) an object without members of these names, or of names that begin
+ *                                 so, if not null: its `json`, and its `size`
  */
 public class JsonFunctions implements FunctionCatalog {
     private String name;
@@ -67,6 +69,9 @@ public class JsonFunctions implements FunctionCatalog {
             }
             if (name.equals("overlay")) {
                 return new Overlay();
+            }
+            if (name.equals("without")) {
+                return new Without();
             }
             return new Read(name, arguments.fields()[0].dataType());
         }
@@ -303,6 +308,38 @@ public class JsonFunctions implements FunctionCatalog {
                 others = new Members();
             }
             return members.read(object) && others.read(other) ? members.overlaid(others) : null;
+        }
+    }
+
+    /** An object without some of its members. */
+    public static final class Without extends Function implements ScalarFunction {
+        private transient Members members;
+        private transient Canonical canonical;
+
+        public DataType[] inputTypes() {
+            return new DataType[] {DataTypes.StringType,
+                DataTypes.createArrayType(DataTypes.StringType), DataTypes.StringType};
+        }
+
+        public DataType resultType() {
+            return new StructType().add("json", DataTypes.StringType, true)
+                .add("size", DataTypes.IntegerType, true);
+        }
+
+        public String name() {
+            return "without";
+        }
+
+        public InternalRow invoke(UTF8String object, ArrayData names, UTF8String begin) {
+            if (object == null || names == null) {
+                return null;
+            }
+            if (members == null) {
+                members = new Members();
+                canonical = new Canonical();
+            }
+            byte[] json = canonical.textOf(object.getBytes(), 0);
+            return members.read(UTF8String.fromBytes(json)) ? members.without(names, begin) : null;
         }
     }
 }

@@ -5,6 +5,7 @@ import java.util.Arrays;
 /** A wanted member of a document: its name, its number among all, and the wanted ones in it. */
 final class Member {
     final int number;
+    boolean isCounted;
     private final byte[] name;
     private Member[] children = new Member[0];
     private int likely; // the child that is asked for next, where objects repeat their order
@@ -12,6 +13,11 @@ final class Member {
     Member(byte[] name, int number) {
         this.name = name;
         this.number = number;
+    }
+
+    /** Whether its own members are looked at: it has wanted ones, or they are counted. */
+    boolean isOpened() {
+        return children.length > 0 || isCounted;
     }
 
     boolean hasChildren() {

@@ -1,6 +1,8 @@
 package cdcassets.json;
 
 import java.util.Arrays;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -77,6 +79,36 @@ final class Members {
         }
         out.put('}');
         return UTF8String.fromBytes(out.bytes, 0, out.length);
+    }
+
+    /** The JSON without members of these names, or of names that begin so, and its size. */
+    InternalRow without(ArrayData unwanted, UTF8String begin) {
+        byte[][] dropped = new byte[unwanted.numElements()][];
+        for (int i = 0; i < dropped.length; i++) {
+            dropped[i] = unwanted.getUTF8String(i).getBytes();
+        }
+        byte[] first = begin == null ? null : begin.getBytes();
+        Buffer out = new Buffer(bytes.length);
+        int left = 0;
+        out.put('{');
+        for (int i = 0; i < count; i++) {
+            byte[] own = name(i);
+            boolean isDropped = first != null && Text.startsWith(own, 0, own.length, first);
+            for (int j = 0; j < dropped.length && !isDropped; j++) {
+                isDropped = Arrays.equals(own, dropped[j]);
+            }
+            if (!isDropped) {
+                if (left++ > 0) {
+                    out.put(',');
+                }
+                out.put(bytes, names[i] - 1, nameEnds[i] + 1);
+                out.put(':');
+                out.put(bytes, values[i], ends[i]);
+            }
+        }
+        out.put('}');
+        Object[] row = {UTF8String.fromBytes(out.bytes, 0, out.length), Integer.valueOf(left)};
+        return new GenericInternalRow(row);
     }
 
     private int find(byte[] wanted) {

@@ -23,6 +23,8 @@ final class Scanner {
     boolean isRefused;
     /** The places of the wanted values, by the number of their member; -1: it is not there. */
     int[] starts, ends;
+    /** How many members the wanted objects have that are asked for it. */
+    int[] counts;
 
     private final Member root;
     private final boolean keepsStarts;
@@ -49,6 +51,7 @@ final class Scanner {
         this.root = root;
         this.starts = new int[members];
         this.ends = new int[members];
+        this.counts = new int[members];
         // A schema of which members are wanted is read each time.
         Member schema = root.child(SCHEMA, 2, 8, false);
         this.keepsStarts = schema == null || !schema.hasChildren();
@@ -132,6 +135,7 @@ final class Scanner {
             skipSpace();
             members(root, 1, 0);
         } else {
+            counts[root.number] = 2;
             eat('}');
         }
         if (!isRefused) {
@@ -170,7 +174,8 @@ final class Scanner {
 
     private void member(Member member, int level) {
         int from = place;
-        if (member != null && member.hasChildren() && place < end && bytes[place] == '{') {
+        if (member != null && member.isOpened() && place < end && bytes[place] == '{') {
+            counts[member.number] = 0;
             object(member, level);
         } else {
             value(level);
@@ -216,6 +221,9 @@ final class Scanner {
             } else {
                 if (eat('}')) {
                     refuseEqualNames(base);
+                }
+                if (parent != null) {
+                    counts[parent.number] = names - base;
                 }
                 names = base;
                 return;

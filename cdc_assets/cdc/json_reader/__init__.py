@@ -39,10 +39,10 @@ def read(value: Sql, **columns: Wanted) -> Sql:
         value: the documents, STRING or BINARY.
         columns: each column's name with what is wanted: ``lsn=("text", "source", "lsn")``. Wanted
             may be `text` (a string itself, the JSON of other values, null of null), `string` (null
-            of other values), `json` (canonical), `object` (null of other values), `kind` (object,
-            array, string, number, boolean, null), `texts` and `items` (the text, the JSON, of each
-            item of a list), `names` and `size` (of an object) and `hash` (SHA-256 of the canonical
-            JSON of an object).
+            of other values), `json` (canonical), `object` (null of other values), `raw` (an object
+            as it stands), `kind` (object, array, string, number, boolean, null), `texts` and
+            `items` (the text, the JSON, of each item of a list), `names` and `size` (of an object)
+            and `hash` (SHA-256 of the canonical JSON of an object).
 
     Returns:
         STRUCT of `is_json` (is it exactly one document?) and the columns; null for null.
@@ -76,6 +76,17 @@ def object_of(names: Sql, values: Sql) -> Sql:
 def overlay(document: Sql, other: Sql) -> Sql:
     """A JSON object with the values that another one has of the same names."""
     return f"{CATALOG}.overlay({document}, {other})"
+
+
+def without(document: Sql, names: Sql, prefix: Sql) -> Sql:
+    """A JSON object without some members: STRUCT of its `json` and its `size`.
+
+    Args:
+        document: the object.
+        names: ARRAY<STRING>, the members to leave out.
+        prefix: of more names to leave out; null for none.
+    """
+    return f"{CATALOG}.without({document}, {names}, {prefix})"
 
 
 # --- the jar

@@ -1,8 +1,8 @@
 """Records in the wire formats of schema registries → documents of Kafka Connect's JSON converter.
 
-A record that was written with a schema registry becomes the VARIANT of ``{"payload":…}``, as Kafka
-Connect's JSON converter would have written it, and is then read like any other record. Its schema
-is identified by the registry's id and read once.
+A record that was written with a schema registry becomes the JSON ``{"schema":null,"payload":…}``,
+as Kafka Connect's JSON converter would have written it, and is then read like any other record. Its
+schema is identified by the registry's id and read once.
 
 An Avro value is decoded together with eight marker bytes behind it: they come out unchanged only if
 the schema consumed exactly the value. Spark reads bytes that do not fit as null;
@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from cdc_assets.cdc.envelopes.headers import header
+from cdc_assets.cdc.json_reader import read as read_json
 from cdc_assets.cdc.registry.avro import (
     DEEPEST,
     MOST_REFERENCES,
@@ -31,7 +32,6 @@ from cdc_assets.cdc.registry.avro import (
 from cdc_assets.cdc.registry.client import AVRO, JSON, RegistrySchema
 from cdc_assets.cdc.registry.json_schema import read_json_schema
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of, literal, literals, lookup
-from cdc_assets.cdc.values.strict_json import document_in, with_strict_json
 
 Part = Literal["key", "value"]
 PARTS: tuple[Part, ...] = ("key", "value")
@@ -85,17 +85,15 @@ class Decoding:
     has_more: bool = False
 
     @cached_property
-    def starts(self) -> dict[str, str]:
-        """Kafka Connect's schemas (JSON) of decoded values, by the hash in `sent_start`."""
-        return {reader.start: reader.connect for reader in self._readers}
+    def connect_schemas(self) -> dict[str, str]:
+        """Kafka Connect's schemas (canonical JSON) of decoded values, by `sent_schema_id`."""
+        return {reader.schema_id: reader.connect for reader in self._readers}
 
     def add_to(self, records: Query) -> Query:
         """Add the documents that Kafka Connect would have sent; null for records not decoded.
 
-        `sent_key` and `sent_value` are VARIANTs of documents without their schemas, as
-        :func:`~cdc_assets.cdc.values.strict_json.with_strict_json` makes them; `sent_key_text` and
-        `sent_value_text` are their texts where they were sent as JSON. `sent_key_schema` is the
-        key's schema (JSON), `sent_start` the hash of the value's schema (:attr:`starts`).
+        `sent_key` and `sent_value` are JSON without their schemas. `sent_key_schema` is the key's
+        schema (JSON), `sent_schema_id` the id of the value's schema (:attr:`connect_schemas`).
         `registry_fault` says why a value with a schema id can't be decoded.
         """
         decoded = self._with_avro(self._with_json(_with_data(records)))
@@ -103,18 +101,18 @@ class Decoding:
         read = sent.extend(
             {
                 "sent_key_schema": self._by_id("key", lambda r: r.connect, "string"),
-                "sent_start": self._by_id("value", lambda r: r.start, "string"),
+                "sent_schema_id": self._by_id("value", lambda r: r.schema_id, "string"),
                 "registry_fault": self._fault(),
                 "registry_is_over": self._is_over(),
             }
         )
         steps = [f"_{part}_{step}" for part in PARTS for step in ("header", "id", "data")]
         columns = [column for part in PARTS for column, _ in self._avro(part)]
-        texts = [f"_{part}_{step}" for part in self._in_json for step in ("json", "json_doc")]
+        texts = [f"_{part}_{step}" for part in self._in_json for step in ("json", "read")]
         return read.drop(*steps, *columns, *texts)
 
     def _with_json(self, records: Query) -> Query:
-        """Add keys and values that have a JSON Schema, as text and as strict JSON."""
+        """Add keys and values that have a JSON Schema, and whether they are strict JSON."""
         if not self._in_json:
             return records
         texts = {
@@ -123,7 +121,8 @@ class Decoding:
             )
             for part, ids in self._in_json.items()
         }
-        return with_strict_json(records.extend(texts), **{f"{text}_doc": text for text in texts})
+        found = records.extend(texts)
+        return found.extend({f"_{part}_read": read_json(f"_{part}_json") for part in self._in_json})
 
     def _with_avro(self, records: Query) -> Query:
         """Add a column of decoded records for each Avro schema of keys and of values."""
@@ -136,18 +135,13 @@ class Decoding:
         )
 
     def _sent(self, part: Part) -> dict[str, Sql]:
-        """The document of a key or value, and its text where it was sent as JSON."""
+        """The document of a key or value."""
         branches = [reader.document(column) for column, reader in self._avro(part)]
-        text = "CAST(NULL AS string)"
         if part in self._in_json:
-            json_text, document = f"_{part}_json", f"_{part}_json_doc"
-            branches.append((f"{document} IS NOT NULL", _document(document_in(document))))
-            whole = f"concat('{{\"schema\":null,\"payload\":', {json_text}, '}}')"
-            text = case((f"{document} IS NOT NULL", whole))
-        return {
-            f"sent_{part}": case(*branches, otherwise="CAST(NULL AS variant)"),
-            f"sent_{part}_text": text,
-        }
+            text = f"_{part}_json"
+            whole = f"concat('{{\"schema\":null,\"payload\":', {text}, '}}')"
+            branches.append((f"_{part}_read.is_json", whole))
+        return {f"sent_{part}": case(*branches, otherwise="CAST(NULL AS string)")}
 
     def _fault(self) -> Sql:
         whys = {**{reader.id: _MISFIT for reader in self._readers_for("value")}, **self._faults}
@@ -236,7 +230,7 @@ class _Reader:
     connect: str
 
     @property
-    def start(self) -> str:
+    def schema_id(self) -> str:
         """The schema's SHA-256."""
         return hashlib.sha256(self.connect.encode()).hexdigest()
 
@@ -279,10 +273,11 @@ def _reader_of(schema_id: str, schema: RegistrySchema) -> _Reader:
 
 
 def _as_text(connect: Mapping[str, Any]) -> str:
-    return json.dumps(connect, ensure_ascii=False, separators=(",", ":"))
+    """Canonical JSON, as :mod:`cdc_assets.cdc.json_reader` writes it."""
+    return json.dumps(connect, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def _document(payload: Sql) -> Sql:
-    """``{"schema":null,"payload":…}`` at :data:`~cdc_assets.cdc.values.strict_json.DOCUMENT`."""
+    """``{"schema":null,"payload":…}``."""
     members = f"named_struct('schema', CAST(NULL AS string), 'payload', {payload})"
-    return f"to_variant_object(array({members}))"
+    return f"to_json(to_variant_object({members}))"

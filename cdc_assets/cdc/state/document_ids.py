@@ -10,7 +10,8 @@ from datetime import timedelta
 from cdc_assets.cdc.envelopes.extended_json import canonical, id_text, is_document, plain_id_text
 from cdc_assets.cdc.envelopes.mongodb import DEBEZIUM_MONGODB, ID, TEXT
 from cdc_assets.cdc.errors import AuditError
-from cdc_assets.cdc.sqltext import Query, Sql, get
+from cdc_assets.cdc.json_reader import read
+from cdc_assets.cdc.sqltext import Query, Sql
 from cdc_assets.cdc.state.earlier_values import how_to_make
 from cdc_assets.cdc.state.table_day import TableDay
 
@@ -58,7 +59,7 @@ def _differs(own: Sql, text: Sql | None, is_hashed: bool) -> Sql:
     """True for a row whose id has another text today, or may have."""
     if text is None:
         return "true" if is_hashed else f"NOT {canonical(own)} <=> {own} OR {is_document(own)}"
-    sent = get(f"try_parse_json({text})", f"$.{ID}")
+    sent = f"{read(text, id=('json', ID))}.id"
     today = id_text(sent, text)
     if is_hashed:
         return f"NOT {today} <=> {plain_id_text(sent)} OR {is_document(today)}"

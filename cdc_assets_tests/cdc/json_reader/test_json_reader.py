@@ -11,38 +11,23 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from cdc_assets.cdc import json_reader
-from cdc_assets.cdc.json_reader import CATALOG_SETTINGS, object_of, overlay, pick, read, values_at
+from cdc_assets.cdc.json_reader import object_of, overlay, pick, read, values_at
 from cdc_assets.cdc.sqltext import literal
 from cdc_assets_tests.conftest import LARGE_WORK
 
 WHOLE = {"json": ("json",)}
 
 
-@pytest.fixture(scope="module")
-def session(spark: SparkSession) -> SparkSession:
-    """The session, with the functions."""
-    gateway: Any = spark.sparkContext._gateway
-    jar = json_reader.find_jar() or json_reader.compile_jar(gateway)
-    spark.sql(f"ADD JAR {literal(jar.as_uri())}")
-    # Added jars have their own class loader; this thread looks for classes where it looked last.
-    loader = spark._jsparkSession.sharedState().jarClassLoader()
-    gateway.jvm.java.lang.Thread.currentThread().setContextClassLoader(loader)
-    for name, value in CATALOG_SETTINGS.items():
-        spark.conf.set(name, value)
-    return spark
-
-
 @pytest.fixture(params=["interpreted", "compiled"])
-def either(session: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+def either(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The session as it runs small work, and large."""
-    before = {name: session.conf.get(name) for name in LARGE_WORK}
+    before = {name: spark.conf.get(name) for name in LARGE_WORK}
     if request.param == "compiled":
         for name, value in LARGE_WORK.items():
-            session.conf.set(name, value)
-    yield session
+            spark.conf.set(name, value)
+    yield spark
     for name, value in before.items():
-        session.conf.set(name, value or "")
+        spark.conf.set(name, value or "")
 
 
 def read_all(spark: SparkSession, documents: Sequence[bytes | str], **columns: Any) -> list[Row]:
@@ -95,11 +80,11 @@ def test_only_one_strict_document_is_read(either: SparkSession) -> None:
     assert not wrong
 
 
-def test_texts_are_read_as_bytes_are_and_null_is_null(session: SparkSession) -> None:
+def test_texts_are_read_as_bytes_are_and_null_is_null(spark: SparkSession) -> None:
     texts = [text.decode() for text in DOCUMENTS]
-    of_bytes = read_all(session, DOCUMENTS, **WHOLE)
-    assert read_all(session, texts, **WHOLE) == of_bytes
-    assert value_of(session, f"{read('CAST(NULL AS string)', **WHOLE)} IS NULL")
+    of_bytes = read_all(spark, DOCUMENTS, **WHOLE)
+    assert read_all(spark, texts, **WHOLE) == of_bytes
+    assert value_of(spark, f"{read('CAST(NULL AS string)', **WHOLE)} IS NULL")
 
 
 # --- canonical JSON
@@ -127,16 +112,16 @@ CANONICAL = {
 
 
 def test_the_canonical_text_has_names_in_order_and_one_form_of_a_number(
-    session: SparkSession,
+    spark: SparkSession,
 ) -> None:
-    rows = read_all(session, list(CANONICAL), **WHOLE)
+    rows = read_all(spark, list(CANONICAL), **WHOLE)
     assert {text: row.json for text, row in zip(CANONICAL, rows, strict=True)} == CANONICAL
 
 
-def test_the_canonical_text_of_a_canonical_text_is_itself(session: SparkSession) -> None:
+def test_the_canonical_text_of_a_canonical_text_is_itself(spark: SparkSession) -> None:
     # Of a double without an exponent, 100.0, the second reading sees an exact number.
     exact = [text for text in CANONICAL.values() if not text.endswith(".0")]
-    assert [row.json for row in read_all(session, exact, **WHOLE)] == exact
+    assert [row.json for row in read_all(spark, exact, **WHOLE)] == exact
 
 
 # --- members
@@ -171,8 +156,8 @@ def test_members_are_read_as_what_is_wanted_of_them(either: SparkSession) -> Non
     }  # fmt: skip
 
 
-def test_numbers_that_no_type_holds_are_texts_of_their_digits(session: SparkSession) -> None:
-    rows = read_all(session, ["9" * 60, '{"a":1e999}'], whole=("text",), a=("text", "a"))
+def test_numbers_that_no_type_holds_are_texts_of_their_digits(spark: SparkSession) -> None:
+    rows = read_all(spark, ["9" * 60, '{"a":1e999}'], whole=("text",), a=("text", "a"))
     assert [(row.whole, row.a) for row in rows] == [("9" * 60, None), ('{"a":"1e999"}', "1e999")]
 
 
@@ -209,43 +194,43 @@ def test_a_message_is_read_alike_whether_its_schema_was_met_before_or_not(
 
 
 def test_a_message_whose_rest_is_wrong_is_none_also_behind_a_known_schema(
-    session: SparkSession,
+    spark: SparkSession,
 ) -> None:
     good = message('{"op":"c"}')
     bad = [
         good[:-1], good + "x", message('{"op":1,"op":2}'), message("{}", more=',"schema":1'),
         message("{}", more=',"payload":1'), message("{}", more=","), message(""),
     ]  # fmt: skip
-    rows = read_all(session, [good, *bad, good], **WITH_SCHEMA)
+    rows = read_all(spark, [good, *bad, good], **WITH_SCHEMA)
     assert [row.is_json for row in rows] == [True, *[False] * len(bad), True]
     assert [row.hash is None for row in rows] == [False, *[True] * len(bad), False]
 
 
-def test_a_schema_has_one_hash_however_it_is_written(session: SparkSession) -> None:
+def test_a_schema_has_one_hash_however_it_is_written(spark: SparkSession) -> None:
     texts = [
         '{"schema":{"a":1,"b":[]},"payload":1}', '{"schema": {"b":[],\n"a":1.0},"payload":1}',
         '{"payload":1,"schema":{"a":1 ,"b":[]}}',
         '{"schema":{"\\u0061":1,"b":[]},"x":1,"payload":1}',
     ]  # fmt: skip
-    rows = read_all(session, texts * 2, **WITH_SCHEMA)
+    rows = read_all(spark, texts * 2, **WITH_SCHEMA)
     assert {row.hash for row in rows} == {hash_of('{"a":1,"b":[]}')}
     none = [message("1", "null"), message("1", "[1]"), message("1", '"{}"'), '{"payload":1}', "[]"]
-    assert {row.hash for row in read_all(session, none, **WITH_SCHEMA)} == {None}
-    (empty,) = read_all(session, [message("1", "{}")], **WITH_SCHEMA)
+    assert {row.hash for row in read_all(spark, none, **WITH_SCHEMA)} == {None}
+    (empty,) = read_all(spark, [message("1", "{}")], **WITH_SCHEMA)
     assert empty.hash == hash_of("{}")
 
 
-def test_members_of_a_schema_are_read_of_each_message(session: SparkSession) -> None:
+def test_members_of_a_schema_are_read_of_each_message(spark: SparkSession) -> None:
     texts = [message(str(n), f'{{"t":{{"n":"x{n % 2}"}},"k":[1]}}') for n in range(6)]
     wanted = {"t": ("text", "schema", "t", "n"), **WITH_SCHEMA}
-    rows = read_all(session, texts, **wanted)
+    rows = read_all(spark, texts, **wanted)
     assert [row.t for row in rows] == [f"x{n % 2}" for n in range(6)]
     assert len({row.hash for row in rows}) == 2
 
 
-def test_more_schemas_than_are_kept_are_told_apart(session: SparkSession) -> None:
+def test_more_schemas_than_are_kept_are_told_apart(spark: SparkSession) -> None:
     texts = [message(f'{{"op":{n}}}', f'{{"n":{n % 50}}}') for n in range(200)]
-    rows = read_all(session, texts, **WITH_SCHEMA)
+    rows = read_all(spark, texts, **WITH_SCHEMA)
     assert [row.op for row in rows] == [str(n) for n in range(200)]
     assert [row.hash for row in rows] == [hash_of(f'{{"n":{n % 50}}}') for n in range(200)]
 
@@ -265,12 +250,12 @@ def test_values_are_found_by_name(either: SparkSession) -> None:
         assert value_of(either, values_at(text, names)) is None
 
 
-def test_each_of_many_names_is_found(session: SparkSession) -> None:
+def test_each_of_many_names_is_found(spark: SparkSession) -> None:
     names = [f"n{n}" for n in range(300)]
     for listed in (names, sorted(names)):
         document = literal(json.dumps({name: name for name in listed}))
         wanted = f"array({', '.join(map(literal, names))})"
-        found = value_of(session, values_at(document, wanted))
+        found = value_of(spark, values_at(document, wanted))
         assert found == [f'"{name}"' for name in names]
 
 
@@ -415,11 +400,11 @@ class Draw:
         return self.random.choice(("", "", "", " ", "\n\t"))
 
 
-def test_drawn_documents_are_read_as_python_reads_them(session: SparkSession) -> None:
+def test_drawn_documents_are_read_as_python_reads_them(spark: SparkSession) -> None:
     draw = Draw(7)
     documents = [draw.document() for _ in range(8_000)]
     readable = 0
-    for text, row in zip(documents, read_all(session, documents, **WHOLE), strict=True):
+    for text, row in zip(documents, read_all(spark, documents, **WHOLE), strict=True):
         try:
             sent = strict(text)
         except ValueError:
