@@ -112,6 +112,10 @@ class KnownSchemas:
             found.setdefault(name, []).append((schema_id, landed))
         return found
 
+    def landed_before(self, day: date) -> set[SchemaOfTable]:
+        """The schemas that landed before a day."""
+        return {key for key, first in self.first_landed.items() if first < day}
+
     def with_first_days(self, to: Mapping[SchemaOfTable, date | None]) -> KnownSchemas:
         """These with other first days; None removes a schema that no record has any more."""
         gone = {key for key, first in to.items() if first is None}

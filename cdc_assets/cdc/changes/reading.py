@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import reduce
@@ -99,7 +99,7 @@ class Reading:
     decoding: Decoding | None
     parsed: DataFrame  # a local checkpoint
     first_landed: Mapping[SchemaOfTable, date]  # by the readable records
-    schemas: Mapping[str, str]  # the canonical JSON of each, by id
+    schemas: Mapping[str, str]  # the canonical JSON of those that were not known, by id
     keys: KeyShapes
     is_kafka_placed: bool  # some of them need :func:`placed_by_kafka`
 
@@ -127,17 +127,27 @@ def read_records(
     settings: SourceConfig,
     checkpoints: Checkpoints,
     decoding: Decoding | None = None,
+    known: Collection[SchemaOfTable] = (),
 ) -> Reading:
-    """Parse landing rows in one pass, and count them in groups."""
+    """Parse landing rows in one pass, and count them in groups.
+
+    Args:
+        landing: has the columns of `LANDING`.
+        settings: the rules of the source.
+        checkpoints: hold the parsed records.
+        decoding: how records are decoded that were written with a schema registry.
+        known: schemas that landed before these rows; they are not read again.
+    """
     parsed = checkpoints.add(parse(landing, settings, decoding))
     parsed, groups = _bounded(parsed, settings.max_kinds, checkpoints)
     first = first_uses(groups)
+    unknown = {key: place for key, place in first.items() if key not in known}
     return Reading(
         settings,
         decoding,
         parsed,
         {key: place.landing_date for key, place in first.items()},
-        schema_texts(landing, settings, first, decoding),
+        schema_texts(landing, settings, unknown, decoding),
         key_shapes(groups),
         any(group.kafka_placed for group in groups),
     )

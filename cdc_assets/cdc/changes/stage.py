@@ -115,9 +115,10 @@ def _make_run(
     with local_checkpoints() as checkpoints:
         # Tombstones need the day before as well.
         decoding = cached_decoding(lake, source, [days[0] - timedelta(days=1), *days])
-        reading = read_records(landing, settings, checkpoints, decoding)
-        check_keys(reading.keys, source, settings)
         stored = known_schemas(lake, source)
+        known = stored.landed_before(days[0])
+        reading = read_records(landing, settings, checkpoints, decoding, known)
+        check_keys(reading.keys, source, settings)
         has_before = inputs[days[0]]["landing_before"] is not None
         earlier = earlier_days(lake, source, reading, stored, days, has_before)
         tombstones = classified_tombstones(reading, earlier)

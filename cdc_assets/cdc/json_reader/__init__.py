@@ -32,7 +32,7 @@ Wanted = tuple[str, ...]
 """What is wanted of a document's member, and its path."""
 
 
-def read(value: Sql, **columns: Wanted) -> Sql:
+def read(value: Sql, /, **columns: Wanted) -> Sql:
     """A call that reads documents of strict JSON.
 
     Args:

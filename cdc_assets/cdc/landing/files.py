@@ -22,10 +22,10 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.config import Config, local_path
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
+from cdc_assets.cdc.json_reader import Wanted, read
 from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.reading_progress import expect
-from cdc_assets.cdc.sqltext import Query, Sql, case, get, struct, was_text, whole
-from cdc_assets.cdc.values.strict_json import DOCUMENT, with_strict_json
+from cdc_assets.cdc.sqltext import Query, Sql, case, whole
 
 _GLOB = re.compile(r"([\\\[\]{}*?,])")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -238,13 +238,18 @@ def _where_from(frame: DataFrame) -> tuple[Column, Column]:
 
 
 # The members of a line.
-_LINE = struct(
-    topic="string", partition="string", offset="string", ts="string", timestamp="string",
-    tstype="string", timestampType="int", headers="variant",
-    **dict.fromkeys(("key", "value", "payload"), "string"),
-    **dict.fromkeys(("key_base64", "value_base64", "payload_base64"), "string"),
-)  # fmt: skip
-_HEADERS = "array<struct<key: string, value: binary>>"
+_BYTES = ("payload", "value", "key")
+_LINE: dict[str, Wanted] = {
+    **{name: ("text", name) for name in ("topic", "partition", "offset", "ts", "timestamp")},
+    **{name: ("text", name) for name in ("tstype", "timestampType")},
+    **{name: ("text", name) for name in _BYTES},
+    **{f"{name}_kind": ("kind", name) for name in _BYTES},
+    **{f"{name}_base64": ("text", f"{name}_base64") for name in _BYTES},
+    "headers": ("kind", "headers"),
+    "header_texts": ("texts", "headers"),
+    "header_items": ("items", "headers"),
+}
+_HEADER: dict[str, Wanted] = {name: ("text", name) for name in ("key", "value", "value_base64")}
 
 
 def from_lines(lines: DataFrame) -> DataFrame:
@@ -282,7 +287,7 @@ def _parsed(lines: DataFrame) -> Query:
         f"ascii(value) IN (0, {ord(' ')}, {ord(chr(13))}) AND value RLIKE '^ *\\\\r{{0,2}}\\\\z'"
     )
     filled = Query(lines).where(f"NOT ({is_empty})")
-    parsed = with_strict_json(filled, line="value").extend({"l": get("line", DOCUMENT, _LINE)})
+    parsed = filled.extend({"l": read("value", **_LINE)})
     sent = "coalesce(l.ts, l.timestamp)"
     millis = case((f"{sent} RLIKE '^-?[0-9]+$'", whole(sent)))
     return parsed.extend(
@@ -320,11 +325,10 @@ def _with_is_record(parsed: Query) -> Query:
     )
 
 
-_BYTES = ("payload", "value", "key")
 # 0 CreateTime, 1 LogAppendTime, as in Spark's Kafka source.
 _TIMESTAMP_TYPE = (
-    "CAST(coalesce(l.timestampType, CASE l.tstype WHEN 'create' THEN 0 WHEN 'logappend' THEN 1 END)"
-    " AS int)"
+    "coalesce(try_cast(l.timestampType AS int), "
+    "CASE l.tstype WHEN 'create' THEN 0 WHEN 'logappend' THEN 1 END)"
 )
 
 
@@ -346,14 +350,13 @@ def _bytes(*names: str) -> Sql:
 
 def _is_text_or_null(name: str) -> Sql:
     """False if a member is an object, a list or a number: its bytes are lost."""
-    is_text = was_text(f"l.{name}", "line", f"{DOCUMENT}.{name}")
     is_coded = f"l.{name}_base64 IS NULL OR _{name}_bytes IS NOT NULL"
-    return f"(l.{name} IS NULL OR {is_text}) AND ({is_coded})"
+    return f"coalesce(l.{name}_kind IN ('string', 'null'), true) AND ({is_coded})"
 
 
 def _headers() -> Sql:
     """kcat's flat list ``[k, v, …]`` or Spark's ``[{key, value}, …]`` as one array of pairs."""
-    flat = get("l.headers", "$", "array<string>")
+    flat = "l.header_texts"
     from_flat = (
         f"transform(sequence(0, CAST(size({flat}) / 2 AS int) - 1), i -> named_struct("
         f"'key', get({flat}, i * 2), 'value', CAST(get({flat}, i * 2 + 1) AS binary)))"
@@ -362,20 +365,19 @@ def _headers() -> Sql:
         "transform(_pairs, h -> named_struct('key', h.key, 'value', "
         f"coalesce({_coded('h.value_base64')}, CAST(h.value AS binary))))"
     )
-    return case(
-        ("l.headers IS NULL", f"CAST(NULL AS {_HEADERS})"),
-        (_IS_PAIRS, from_pairs),
-        (f"size({flat}) >= 2", from_flat),
-    )
+    return case(("_pairs IS NOT NULL", from_pairs), (f"size({flat}) >= 2", from_flat))
 
 
 def _header_pairs() -> Sql:
     """Headers as a list of objects; null for kcat's flat list and without headers."""
-    pairs = get("l.headers", "$", "array<struct<key: string, value: string, value_base64: string>>")
-    return case((_IS_PAIRS, pairs))
+    are_pairs = (
+        "exists(l.header_items, h -> startswith(h, '{')) "
+        "AND forall(l.header_items, h -> h IS NULL OR startswith(h, '{') OR h = 'null')"
+    )
+    pairs = f"transform(l.header_items, h -> {read('h', **_HEADER)})"
+    return case(("l.headers = 'array'", case((are_pairs, pairs))))
 
 
-_IS_PAIRS = "startswith(schema_of_variant(l.headers), 'ARRAY<OBJECT')"
 # False if the bytes of a header's value are lost.
 _HEADERS_FIT = (
     "(_pairs IS NULL OR NOT exists(_pairs, h -> "

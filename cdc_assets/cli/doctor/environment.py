@@ -13,6 +13,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from cdc_assets.cdc import json_reader
 from cdc_assets.cdc.config import config_path
 from cdc_assets.cdc.errors import JavaError
 from cdc_assets.cdc.jars import artifact_of, check_jars, fetched_jar, ivy_folder
@@ -62,7 +63,7 @@ def packages(context: Context) -> Iterator[Finding]:
 
 
 def java(context: Context) -> Iterator[Finding]:
-    """Java is new enough and complete; the class archive exists."""
+    """Java is new enough and complete; the class archive and the reader of JSON exist."""
     try:
         found_java = require_java()
         yield Finding("java", Status.ok, str(found_java))
@@ -78,6 +79,11 @@ def java(context: Context) -> Iterator[Finding]:
     else:
         remedy = "python -m cdc_assets.warm creates it, in a minute"
         yield Finding("java", Status.ok, f"no class archive {archive}: Spark starts slower", remedy)
+    if jar := json_reader.find_jar():
+        yield Finding("java", Status.ok, f"the reader of JSON is compiled: {jar}")
+    else:
+        found = f"the reader of JSON is not compiled: no {json_reader.jar_name()}"
+        yield Finding("java", Status.ok, found, "the first Spark session compiles it, in a second")
 
 
 def _output(*command: str) -> str:
