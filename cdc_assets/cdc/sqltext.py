@@ -19,10 +19,6 @@ from pyspark.sql import functions as F
 
 Sql = str  # an expression of columns
 
-# First characters of a JSON number or list, and words that are JSON values or numbers.
-_NO_TEXT = ", ".join(str(ord(character)) for character in "-0123456789[")
-_WORDS = "'true', 'false', 'Infinity'"
-
 
 def literal(value: str | int | bool | date | None) -> Sql:
     """A value as an SQL literal."""
@@ -97,42 +93,9 @@ def is_text(value: Sql) -> Sql:
     return f"coalesce(schema_of_variant({value}) = 'STRING', false)"
 
 
-def was_text(text: Sql, value: Sql, path: str = "$") -> Sql:
-    """True if a path of a VARIANT has a JSON string; `text` is its cast to a text.
-
-    Only a text that may be a number, a boolean or a list is checked in the VARIANT.
-    """
-    return case(
-        (f"startswith({text}, '{{')", f"NOT {is_object(value, path)}"),
-        (
-            f"ascii({text}) IN ({_NO_TEXT}) OR {text} IN ({_WORDS})",
-            is_text(get(value, path)),
-        ),
-        otherwise=f"{text} IS NOT NULL",
-    )
-
-
-def string_of(value: Sql) -> Sql:
-    """The text of a VARIANT that is a non-empty JSON string, else null."""
-    return f"CASE WHEN {is_text(value)} THEN nullif({get(value, '$', 'string')}, '') END"
-
-
-def is_object(value: Sql, path: str = "$") -> Sql:
-    """True for a VARIANT, or its value at a path, that is a JSON object.
-
-    A cast to a struct checks only that; a cast to a map copies each member.
-    """
-    return f"({get(value, path, 'struct<_: string>')} IS NOT NULL)"
-
-
 def members_of(value: Sql) -> Sql:
     """A VARIANT object as MAP<STRING, VARIANT>, null for anything else."""
     return f"try_cast({value} AS map<string, variant>)"
-
-
-def struct(**members: str) -> str:
-    """A struct type; its STRING members are casts of any value."""
-    return f"struct<{', '.join(f'{name}: {kind}' for name, kind in members.items())}>"
 
 
 # Each iteration of Spark's analyzer resolves one more step and visits all of them.

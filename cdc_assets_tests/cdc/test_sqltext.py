@@ -7,7 +7,6 @@ from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Query, few_rows, interpreted_if, is_one_of, literal, with_columns
-from cdc_assets.cdc.values.strict_json import is_utf8
 
 HOSTILE = [
     "", " ", "'", "''", '"', "`", "``", "\\", "\\'", "\\\\", "\\n", "\n", "\t", "\r\n", "\x01",
@@ -70,27 +69,3 @@ def test_texts_from_data_stay_texts_in_steps(spark: SparkSession) -> None:
 def test_what_few_records_ask_for_is_null_for_the_others(spark: SparkSession) -> None:
     found = Query(spark.range(3)).select("id", f"{interpreted_if('id = 1', 'id + 10')} AS x").plan()
     assert [row.x for row in found.orderBy("id").collect()] == [None, 11, None]
-
-
-OCTETS = [
-    b"", b"a", "é列😀".encode(), b"\x80", b"a\xff", b"\xc0\xaf", b"\xe0\x80\x80", b"\xed\xa0\x80",
-    b"\xed\xb0\x80", b"\xf0\x9f\x98", b"\xf4\x90\x80\x80", b"\xf8\x88\x80\x80\x80", b"\xef\xbf\xbd",
-    b"\x00", b"\xc3(", b"\xe2\x82", b"x" * 3000 + b"\xfe",
-]  # fmt: skip
-
-
-def test_bytes_that_are_no_utf8_are_told(spark: SparkSession) -> None:
-    def is_valid(octets: bytes) -> bool:
-        try:
-            octets.decode()
-        except UnicodeDecodeError:
-            return False
-        return True
-
-    texts = spark.createDataFrame([(i, o) for i, o in enumerate(OCTETS)], "n int, octets binary")
-    found = texts.selectExpr("n", "CAST(octets AS string) AS text").selectExpr(
-        "n", f"{is_utf8('text')} AS is_valid", "is_valid_utf8(text) AS by_spark"
-    )
-    rows = found.orderBy("n").collect()
-    assert [row.is_valid for row in rows] == list(map(is_valid, OCTETS))
-    assert [row.by_spark for row in rows] == list(map(is_valid, OCTETS))

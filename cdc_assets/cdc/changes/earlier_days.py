@@ -15,7 +15,7 @@ from cdc_assets.cdc.changes.message_schemas import NO_SCHEMAS, KnownSchemas, Sch
 from cdc_assets.cdc.changes.reading import Reading
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
 from cdc_assets.cdc.values import column_types as types
-from cdc_assets.cdc.values.strict_json import shallow
+from cdc_assets.cdc.values.json_kinds import shallow
 
 FirstDays = Mapping[SchemaOfTable, date]
 

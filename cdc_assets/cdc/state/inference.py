@@ -21,9 +21,9 @@ from cdc_assets.cdc.state.record_order import names_in_order, place_columns
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.table_events import events_on
 from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values.json_kinds import shallow
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 from cdc_assets.cdc.values.readers import member
-from cdc_assets.cdc.values.strict_json import shallow
 
 
 def infer(day: TableDay, said: MessageTypes, existing: Collection[str]) -> Inferred:

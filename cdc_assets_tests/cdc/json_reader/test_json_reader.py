@@ -87,6 +87,25 @@ def test_texts_are_read_as_bytes_are_and_null_is_null(spark: SparkSession) -> No
     assert value_of(spark, f"{read('CAST(NULL AS string)', **WHOLE)} IS NULL")
 
 
+OCTETS = [
+    b"", b"a", "é列😀".encode(), b"\x80", b"a\xff", b"\xc0\xaf", b"\xe0\x80\x80", b"\xed\xa0\x80",
+    b"\xed\xb0\x80", b"\xf0\x9f\x98", b"\xf4\x90\x80\x80", b"\xf8\x88\x80\x80\x80", b"\xef\xbf\xbd",
+    b"\xc3(", b"\xe2\x82", b"x" * 3000 + b"\xfe",
+]  # fmt: skip
+
+
+def test_text_that_is_no_utf8_is_none(spark: SparkSession) -> None:
+    def is_valid(octets: bytes) -> bool:
+        try:
+            octets.decode()
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    rows = read_all(spark, [b'{"a":"%s"}' % octets for octets in OCTETS], **WHOLE)
+    assert [row.is_json for row in rows] == list(map(is_valid, OCTETS))
+
+
 # --- canonical JSON
 
 CANONICAL = {
