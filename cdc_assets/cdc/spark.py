@@ -486,12 +486,19 @@ def add_avro(spark: SparkSession) -> None:
 
 def _add_jars(spark: SparkSession, what: str, packages: Sequence[str]) -> None:
     context: Any = spark.sparkContext._jsc.sc()
-    jvm: Any = spark._jvm
     name = packages[-1].split(":")[1]
     with _adding_jars:
         if name not in context.listJars().mkString(" "):
             _fetch_jars(spark, what, packages)
-    # Added jars have their own class loader, which a thread sets even if another one added them.
+    use_added_jars(spark)
+
+
+def use_added_jars(spark: SparkSession) -> None:
+    """Let this thread find the classes of jars that it or another one added to the session.
+
+    Spark loads them with a class loader of their own, which is a thread's own setting.
+    """
+    jvm: Any = spark._jvm
     loader = spark._jsparkSession.sharedState().jarClassLoader()
     jvm.java.lang.Thread.currentThread().setContextClassLoader(loader)
 

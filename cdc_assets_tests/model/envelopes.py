@@ -913,10 +913,9 @@ def _read_ogg(document: dict[str, Any], event: Event) -> None:
 
 
 def _thirds(value: Any) -> list[int | None]:
-    """A text of up to 39 digits, or a number of 38, as three of 13."""
-    number = int_of(value)
+    """A text or number of up to 39 digits as three of 13."""
     if not isinstance(value, str):
-        value = str(number) if number is not None and number < 10**38 else ""
+        value = str(int_of(value))
     if not re.fullmatch(r"\d{1,39}", value, re.ASCII):
         return [None, None, None]
     padded = value.zfill(39)

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.message_schemas import NO_SCHEMAS, KnownSchemas
@@ -30,7 +30,9 @@ from cdc_assets.cdc.envelopes.formats import (
 from cdc_assets.cdc.json_reader import Wanted
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.names import TableName, quote
+from cdc_assets.cdc.registry.decode import Decoding
 from cdc_assets.cdc.registry.schema_cache import fetched_decoding
+from cdc_assets.cdc.spark import use_added_jars
 from cdc_assets.cdc.sqltext import Query
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 
@@ -149,12 +151,12 @@ def examine(
         settings = bare_source(format_name, registry, **given, **more)
         return settings, read_records(landing, settings, checkpoints, decoding)
 
-    with local_checkpoints() as checkpoints, ThreadPoolExecutor(1) as pool:
+    with local_checkpoints() as checkpoints, _threads(landing.sparkSession, 1) as pool:
         landing = checkpoints.add(landing)
         decoding = fetched_decoding(landing, source, bare_source("debezium", registry))
         order = F.xxhash64("topic", "partition", "offset", "value")
         sample = checkpoints.add(landing.orderBy(order).limit(SAMPLE).where("length(value) > 0"))
-        documents = partial(with_documents, sample, decoding=decoding)
+        documents = _Documents(sample, decoding)
         likely = _with_row_members(documents)
         trying = pool.submit(_try_formats, documents, likely)
         # Planning takes longer than reading a small landing: read all of it meanwhile as the format
@@ -176,11 +178,23 @@ def examine(
 # --- format
 
 
-# The sample's records with a value, read into the members of `d`.
-Documents = Callable[[Mapping[str, Wanted]], Query]
+@dataclass(frozen=True)
+class _Documents:
+    """The records of the sample that have a value."""
+
+    records: DataFrame
+    decoding: Decoding | None
+
+    def read(self, members: Mapping[str, Wanted]) -> Query:
+        """The records, read into the members of `d`."""
+        return with_documents(self.records, members, self.decoding)
 
 
-def _try_formats(documents: Documents, likely: Sequence[str]) -> list[Tried]:
+def _threads(spark: SparkSession, count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, initializer=use_added_jars, initargs=(spark,))
+
+
+def _try_formats(documents: _Documents, likely: Sequence[str]) -> list[Tried]:
     """Read the same records as every likely format, or as all formats where none finds a row.
 
     Keys and positions say nothing about the format: only the formats' readers run.
@@ -192,16 +206,16 @@ def _try_formats(documents: Documents, likely: Sequence[str]) -> list[Tried]:
     return [found.get(name) or Tried(name, rows=0, others=0, reasons={}) for name in FORMATS]
 
 
-def _with_row_members(documents: Documents) -> list[str]:
+def _with_row_members(documents: _Documents) -> list[str]:
     """The formats whose row events may be among the records: one job."""
     signatures = (signature_members(name) for name in FORMATS)
     members = {column: wanted for found in signatures for column, wanted in found.items()}
     counts = (f"count_if({has_signature(name)}) > 0 AS {quote(name)}" for name in FORMATS)
-    [seen] = documents(members).select(*counts).plan().collect()
+    [seen] = documents.read(members).select(*counts).plan().collect()
     return [name for name in FORMATS if seen[name]]
 
 
-def _read_as(documents: Documents, formats: Sequence[str]) -> list[Tried]:
+def _read_as(documents: _Documents, formats: Sequence[str]) -> list[Tried]:
     """Read the records as some formats: one job."""
     if not formats:
         return []
@@ -212,11 +226,11 @@ def _read_as(documents: Documents, formats: Sequence[str]) -> list[Tried]:
 
     def counted(name: str) -> DataFrame:
         own = FORMATS[name]
-        read = own.read(documents(own.members)).plan()
+        read = own.read(documents.read(own.members)).plan()
         kinds = read.groupBy(F.col("e_kind").alias("kind"), reason).count()
         return kinds.withColumn("format", F.lit(name))
 
-    with ThreadPoolExecutor(len(formats)) as pool:
+    with _threads(documents.records.sparkSession, len(formats)) as pool:
         frames = list(pool.map(counted, formats))
     rows = reduce(DataFrame.unionByName, frames).collect()
     tried = []

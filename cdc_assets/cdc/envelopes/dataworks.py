@@ -201,7 +201,7 @@ DATAWORKS = Format(
     "dataworks",
     EVENT,
     read_dataworks,
-    signatures=(("payload.sequenceId", "payload.timestamp"),),
+    signatures=(("payload.op", "payload.sequenceId"), ("payload.op", "payload.timestamp")),
     columns_of_schema=_columns_of_schema,
     table_and_row=_table_and_row,
     whole_old_rows=True,

@@ -8,6 +8,7 @@ final class Member {
     boolean isCounted;
     private final byte[] name;
     private Member[] children = new Member[0];
+    private long lengths; // of the children's names, a bit each: most names are told apart by it
     private int likely; // the child that is asked for next, where objects repeat their order
 
     Member(byte[] name, int number) {
@@ -27,6 +28,7 @@ final class Member {
     void add(Member child) {
         children = (Member[]) Arrays.copyOf(children, children.length + 1);
         children[children.length - 1] = child;
+        lengths |= 1L << child.name.length;
     }
 
     /** The wanted member of this name; null for any other. `isOdd`: it has escapes. */
@@ -40,6 +42,9 @@ final class Member {
             text = Text.unescaped(bytes, from, to);
             first = 0;
             last = text.length;
+        }
+        if ((lengths & 1L << last - first) == 0) {
+            return null;
         }
         for (int i = 0; i < children.length; i++) {
             int at = likely + i < children.length ? likely + i : likely + i - children.length;
