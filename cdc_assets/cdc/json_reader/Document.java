@@ -79,6 +79,7 @@ final class Document {
             }
             wanted[i] = member;
             member.isCounted |= wants[i] == SIZE;
+            member.isListed |= wants[i] == NAMES;
             columns = columns.add(path[0], typeOf(wants[i]), true);
         }
         type = columns;
@@ -99,20 +100,16 @@ final class Document {
         row[0] = Boolean.valueOf(isJson);
         if (isJson) {
             for (int i = 0; i < wants.length; i++) {
-                int from = scanner.starts[wanted[i].number];
-                if (from >= 0 && wants[i] == SIZE) {
-                    row[i + 1] = document[from] == '{'
-                        ? Integer.valueOf(scanner.counts[wanted[i].number]) : null;
-                } else if (from >= 0) {
-                    row[i + 1] = value(wants[i], document, from, scanner.ends[wanted[i].number]);
+                if (scanner.starts[wanted[i].number] >= 0) {
+                    row[i + 1] = value(wants[i], document, wanted[i].number);
                 }
             }
         }
         return new GenericInternalRow(row);
     }
 
-    private Object value(int want, byte[] b, int from, int to) {
-        int first = b[from];
+    private Object value(int want, byte[] b, int member) {
+        int from = scanner.starts[member], to = scanner.ends[member], first = b[from];
         if (want == KIND) {
             return kind(first);
         }
@@ -126,7 +123,10 @@ final class Document {
             return items(want, b, from, to);
         }
         if (want == NAMES && first == '{') {
-            return new GenericArrayData(names(b, from, to));
+            return names(b, scanner.listed[member]);
+        }
+        if (want == SIZE && first == '{') {
+            return Integer.valueOf(scanner.counts[member]);
         }
         if (want == RAW && first == '{') {
             return UTF8String.fromBytes(b, from, to - from);
@@ -207,21 +207,11 @@ final class Document {
         return new GenericArrayData(Arrays.copyOf(found, count));
     }
 
-    private Object[] names(byte[] b, int from, int to) {
-        Object[] found = new Object[8];
-        int count = 0;
-        inner.open(b, from + 1, to - 1);
-        while (inner.place < inner.end) {
-            int start = inner.place;
-            inner.string();
-            if (count == found.length) {
-                found = Arrays.copyOf(found, 2 * count);
-            }
-            found[count++] = text(b, start, inner.place);
-            inner.skipMark();
-            inner.value(1);
-            inner.skipMark();
+    private GenericArrayData names(byte[] b, int[] places) {
+        Object[] found = new Object[places.length / 2];
+        for (int i = 0; i < found.length; i++) {
+            found[i] = text(b, places[2 * i] - 1, places[2 * i + 1] + 1);
         }
-        return Arrays.copyOf(found, count);
+        return new GenericArrayData(found);
     }
 }

@@ -5,7 +5,7 @@ import java.util.Arrays;
 /** A wanted member of a document: its name, its number among all, and the wanted ones in it. */
 final class Member {
     final int number;
-    boolean isCounted;
+    boolean isCounted, isListed; // its own members: how many there are, their names
     private final byte[] name;
     private Member[] children = new Member[0];
     private long lengths; // of the children's names, a bit each: most names are told apart by it
@@ -16,9 +16,9 @@ final class Member {
         this.number = number;
     }
 
-    /** Whether its own members are looked at: it has wanted ones, or they are counted. */
+    /** Whether its own members are looked at: it has wanted ones, or something is asked of all. */
     boolean isOpened() {
-        return children.length > 0 || isCounted;
+        return children.length > 0 || isCounted || isListed;
     }
 
     boolean hasChildren() {

@@ -25,6 +25,8 @@ final class Scanner {
     int[] starts, ends;
     /** How many members the wanted objects have that are asked for it. */
     int[] counts;
+    /** Of those that are asked for their names, where each begins and ends. */
+    int[][] listed;
 
     private final Member root;
     private final boolean keepsStarts;
@@ -52,6 +54,7 @@ final class Scanner {
         this.starts = new int[members];
         this.ends = new int[members];
         this.counts = new int[members];
+        this.listed = new int[members][];
         // A schema of which members are wanted is read each time.
         Member schema = root.child(SCHEMA, 2, 8, false);
         this.keepsStarts = schema == null || !schema.hasChildren();
@@ -135,7 +138,7 @@ final class Scanner {
             skipSpace();
             members(root, 1, 0);
         } else {
-            counts[root.number] = 2;
+            leave(root, 0);
             eat('}');
         }
         if (!isRefused) {
@@ -175,7 +178,7 @@ final class Scanner {
     private void member(Member member, int level) {
         int from = place;
         if (member != null && member.isOpened() && place < end && bytes[place] == '{') {
-            counts[member.number] = 0;
+            leave(member, names); // no members so far
             object(member, level);
         } else {
             value(level);
@@ -223,11 +226,25 @@ final class Scanner {
                     refuseEqualNames(base);
                 }
                 if (parent != null) {
-                    counts[parent.number] = names - base;
+                    leave(parent, base);
                 }
                 names = base;
                 return;
             }
+        }
+    }
+
+    /** Keeps what is asked of all members of an object: their names are those from `base` on. */
+    private void leave(Member object, int base) {
+        int count = names - base;
+        counts[object.number] = count;
+        if (object.isListed) {
+            int[] places = new int[2 * count];
+            for (int i = 0; i < count; i++) {
+                places[2 * i] = nameStarts[base + i];
+                places[2 * i + 1] = nameEnds[base + i];
+            }
+            listed[object.number] = places;
         }
     }
 

@@ -247,6 +247,28 @@ def test_members_of_a_schema_are_read_of_each_message(spark: SparkSession) -> No
     assert len({row.hash for row in rows}) == 2
 
 
+def test_names_are_those_of_the_object_alone_also_behind_a_known_schema(
+    spark: SparkSession,
+) -> None:
+    wanted: dict[str, Any] = {
+        "outer": ("names",), "count": ("size",), "inner": ("names", "payload"),
+        "deep": ("names", "payload", "o"), **WITH_SCHEMA,
+    }  # fmt: skip
+    payload = '{"op":{"x":1},"o":{"\\u0061\\"":{"z":1},"é":2},"l":[{"y":1}],"e":{}}'
+    texts = [
+        message(payload), message("{}"), message(payload, more=' , "more":1'), message("[]"), "[]",
+    ]  # fmt: skip
+    rows = read_all(spark, texts * 2, **wanted)
+    found = [(row.outer, row["count"], row.inner, row.deep) for row in rows]
+    inner, deep = ["op", "o", "l", "e"], ['a"', "é"]
+    expected = [
+        (["schema", "payload"], 2, inner, deep), (["schema", "payload"], 2, [], None),
+        (["schema", "payload", "more"], 3, inner, deep), (["schema", "payload"], 2, None, None),
+        (None, None, None, None),
+    ]  # fmt: skip
+    assert found == expected * 2
+
+
 def test_more_schemas_than_are_kept_are_told_apart(spark: SparkSession) -> None:
     texts = [message(f'{{"op":{n}}}', f'{{"n":{n % 50}}}') for n in range(200)]
     rows = read_all(spark, texts, **WITH_SCHEMA)
