@@ -240,7 +240,7 @@ def with_parts(events: Query) -> Query:
     return events.extend(
         {
             "v_op_text": "e.op",
-            "v_has_op": "e.op_sent <> 'null'",
+            "v_has_op": "coalesce(e.op_sent <> 'null', false)",
             "v_has_body": f"coalesce({', '.join(kinds)}) IS NOT NULL",
             "v_has_source": "e.source_kind <=> 'object'",
             "v_ts_ms": whole("e.ts_ms"),
@@ -250,7 +250,7 @@ def with_parts(events: Query) -> Query:
             # wraps rows in the names of their types.
             "v_is_avro_json": "e.ts_ms_kind <=> 'object'",
         }
-    ).replace({"v_has_op": "coalesce(v_has_op, false)"})
+    )
 
 
 def source_of(**named: str) -> Source:
