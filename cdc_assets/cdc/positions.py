@@ -24,7 +24,8 @@ from datetime import datetime
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.sqltext import Sql, case, get, is_one_of, literal, literals, whole
+from cdc_assets.cdc.json_reader import read
+from cdc_assets.cdc.sqltext import Sql, case, is_one_of, literal, literals, whole
 
 _POSITION = "array<bigint>"
 _NUMBER_WIDTH, _NUMBER_PARTS = 13, 3
@@ -151,7 +152,7 @@ def debezium_identity(
 
 def last_commit(basis: Sql, sequence: Sql) -> Sql:
     """The commit before a PostgreSQL event, the first element of its `sequence` (O3): BIGINT."""
-    first = get(f"try_parse_json({sequence})", "$[0]", "string")
+    first = f"get({read(sequence, items=('texts',))}.items, 0)"
     return case((f"{basis} = '{LSN}'", whole(first)))
 
 

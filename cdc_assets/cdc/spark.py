@@ -125,6 +125,9 @@ _DEFAULTS = {
     # The first lower() by ICU's rules maps all of Unicode: two seconds and 4 GB of garbage for
     # ASCII names.
     "spark.sql.icu.caseMappings.enabled": "false",
+    # A day of changes takes more than a hundred generated classes. Spark's cache has room for a
+    # hundred: each day would compile them again, and Java with them, on one of two cores.
+    "spark.sql.codegen.cache.maxEntries": "1000",
 }
 _FIXED = {
     # Results must not depend on the machine's time zone, nor on the case of column names.

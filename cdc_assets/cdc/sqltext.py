@@ -16,6 +16,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 Sql = str  # an expression of columns
 
@@ -63,6 +64,11 @@ def interpreted_if(condition: Sql, value: Sql) -> Sql:
     Spark interprets lambdas: the value's expression stays out of the compiled code.
     """
     return f"get(transform(CASE WHEN {condition} THEN array(0) END, _ -> {value}), 0)"
+
+
+def let(name: str, value: Sql, body: Sql) -> Sql:
+    """The body, in which a name stands for a value that is computed once; Spark interprets it."""
+    return f"get(transform(array({value}), {name} -> {body}), 0)"
 
 
 def get(value: Sql, path: str = "$", kind: str = "variant") -> Sql:
@@ -207,3 +213,22 @@ def few_rows(spark: SparkSession, rows: Iterable[tuple[Any, ...]], **columns: st
     names = ", ".join(columns)
     typed = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in columns.items())
     return spark.sql(f"SELECT {typed} FROM VALUES {listed} AS t({names})")
+
+
+def local_frame(
+    spark: SparkSession, rows: Iterable[tuple[Any, ...]], schema: StructType | str
+) -> DataFrame:
+    """A frame of rows that Python holds, each with all columns of the schema (or DDL), in order.
+
+    Arrow brings them into the plan; Spark itself would start workers of Python for a job of their
+    own, which take longer than to write the rows.
+    """
+    import pyarrow as pa  # not needed by commands that only read the configuration
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    kind = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    assert isinstance(kind, StructType)
+    columns = list(zip(*rows, strict=True)) or [() for _ in kind]
+    fields = to_arrow_schema(kind)
+    arrays = [pa.array(values, f.type) for values, f in zip(columns, fields, strict=True)]
+    return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=fields), kind)

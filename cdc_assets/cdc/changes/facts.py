@@ -28,6 +28,7 @@ from cdc_assets.cdc.changes.protected import FOUND, PROTECTED
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.earlier_positions import changes_from_earlier, is_earlier_sql
 from cdc_assets.cdc.envelopes.declared import DECLARED
+from cdc_assets.cdc.json_reader import names_in
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.positions import epoch_of, stream_of, time_in_day
@@ -134,7 +135,7 @@ def _to_count(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFra
         "row_number",
         f"{lacks_part()} AS is_incomplete",
         f"{arrival_ms()} AS arrival_ms",
-        f"{case((is_change, 'json_object_keys(key)'))} AS names",
+        f"{case((is_change, names_in('key')))} AS names",
         f"{change} AS key_change",
     )
 

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes.key_forms import KeyForm, majority_key_form, readable_as
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.config import SourceConfig
+from cdc_assets.cdc.json_reader import names_in
 from cdc_assets.cdc.sqltext import Query, Sql, case, few_rows, is_one_of, literal
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.readers import canonical_key, of_member
@@ -339,4 +340,4 @@ def _has_members(text: Sql, names: Sequence[str]) -> Sql:
     """True for a key that has all its columns."""
     if len(names) == 1:
         return f"{text} <> '{{}}'"
-    return f"size(json_object_keys({text})) = {len(names)}"
+    return f"size({names_in(text)}) = {len(names)}"

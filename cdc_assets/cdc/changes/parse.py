@@ -19,12 +19,13 @@ from cdc_assets.cdc.envelopes.headers import header
 from cdc_assets.cdc.envelopes.keys import (
     KEY_MEMBERS,
     MESSAGE_KEY,
+    key_detail,
     with_header_keys,
     with_message_key,
     with_raw_keys,
 )
 from cdc_assets.cdc.envelopes.statements import namespaces_of, with_emptied
-from cdc_assets.cdc.json_reader import Wanted, read
+from cdc_assets.cdc.json_reader import Wanted, names_in, read
 from cdc_assets.cdc.landing.lines import LINE_BYTES
 from cdc_assets.cdc.registry.decode import Decoding, is_framed, number_in
 from cdc_assets.cdc.sqltext import Query, Sql, case, interpreted_if, is_one_of, literal
@@ -70,7 +71,8 @@ def with_documents(
         is_registry, fault = "registry_fault IS NOT NULL", "registry_fault"
         is_over = "registry_is_over AND registry_fault IS NOT NULL"
     is_readable = f"over_size IS NULL AND length(value) > 0 AND NOT ({is_registry})"
-    texts = rows.extend(
+    key_text = case(("over_size IS NULL", key))
+    documents = rows.extend(
         {
             "registry_over": is_over,
             "is_empty": "value IS NULL OR length(value) = 0",
@@ -78,17 +80,18 @@ def with_documents(
             "registry_detail": case((is_registry, fault)),
             "value_hash": "xxhash64(value)",
             "kafka_ts_ms": "unix_millis(timestamp)",
-            "key_text": case(("over_size IS NULL", key)),
+            "key_text": key_text,
             "d": read(case((is_readable, value)), **members),
+            "k": read(key_text, **KEY_MEMBERS),
         }
     )
-    documents = texts.extend(
-        {"k": read("key_text", **KEY_MEMBERS), "is_document": "coalesce(d.is_json, false)"}
-    )
     # To carry the bytes of records that are read from step to step is dear.
+    is_document = "coalesce(d.is_json, false)"
     shown = f"substring(value, 1, {_SHOWN * _UTF8})"
-    beginning = case(("NOT is_document OR offset IS NULL", shown))
-    return documents.replace({"value": beginning})
+    beginning = case((f"NOT {is_document} OR offset IS NULL", shown))
+    return documents.select(
+        "* EXCEPT (value)", f"{beginning} AS value", f"{is_document} AS is_document"
+    )
 
 
 def _over_size(most_bytes: int | None) -> Sql:
@@ -133,12 +136,9 @@ def parse(
         with_header_keys(with_message_key(events, own.key_row, known_schema)), source
     )
     is_record = "offset IS NOT NULL"
-    marked = keyed.extend(
-        {
-            "is_tombstone": f"coalesce({is_record} AND (e_kind = 'tombstone' "
-            "OR (NOT e_kind <=> 'row' AND (is_empty OR d.kind = 'null'))), false)",
-            "ordered": positions.ordered("e_elements"),
-        }
+    is_tombstone = (
+        f"coalesce({is_record} AND (e_kind = 'tombstone' "
+        "OR (NOT e_kind <=> 'row' AND (is_empty OR d.kind = 'null'))), false)"
     )
     unreadable = case(
         ("over_size IS NOT NULL", "'over_limit'"),
@@ -149,15 +149,17 @@ def parse(
     )
     most = source.max_columns
     is_wide = case((f"e_columns > {most}", "'over_limit'"))
-    judged = marked.extend(
+    judged = keyed.extend(
         {
+            "is_tombstone": is_tombstone,
             "_reason": f"coalesce({unreadable}, "
-            "CASE WHEN NOT is_tombstone THEN coalesce(e_reason, key_reason, "
+            f"CASE WHEN NOT {is_tombstone} THEN coalesce(e_reason, key_reason, "
             f"{is_wide}) END)",
-            "_has_source": "NOT is_tombstone AND (e_kind = 'row' OR e_op = 'message')",
-            "_has_position": "NOT is_tombstone AND NOT coalesce(e_is_snapshot, false) "
+            "_has_source": f"NOT {is_tombstone} AND (e_kind = 'row' OR e_op = 'message')",
+            "_has_position": f"NOT {is_tombstone} AND NOT coalesce(e_is_snapshot, false) "
             "AND (e_kind = 'row' OR e_op IN ('message', 'ddl'))",
-            "says_order": "coalesce(array_max(ordered) > 0, false)",
+            "ordered": positions.ordered("e_elements"),
+            "says_order": "coalesce(array_max(e_elements) > 0, false)",
             "kafka_time": positions.time_in_kafka("e_processed_ts_ms"),
         }
     )
@@ -175,6 +177,14 @@ def parse(
     which_row = case(
         ("e_row_number > 0", "concat('row ', e_row_number + 1, ' of its record: ')"), otherwise="''"
     )
+    key_raw = "CASE WHEN is_tombstone THEN key_row ELSE key_raw END"
+    # Where an image holds the key, the value's schema says how it is written.
+    key_schema = case(
+        (
+            f"is_tombstone OR (e_after IS NULL AND {literal(not own.whole_old_rows)})",
+            "key_schema",
+        )
+    )
     is_foreign = "_reason IN ('not_an_envelope', 'missing_op')"
     columns: dict[str, Sql] = {
         "message_key": "key",
@@ -183,21 +193,17 @@ def parse(
         "detail": interpreted_if(
             "_reason IS NOT NULL",
             f"concat({which_row}, coalesce({_unreadable_detail(source)}, "
-            f"{case((is_foreign, other_format(own.name)))}, e_detail, key_detail))",
+            f"{case((is_foreign, other_format(own.name)))}, e_detail, {key_detail(source)}))",
         ),
         "op": "e_op",
         "source_op": "CASE WHEN NOT is_tombstone THEN e_source_op END",
         **{name: f"e_{name}" for name in ("connector", "server", "db", "table_name")},
-        "key_raw": "CASE WHEN is_tombstone THEN key_row ELSE key_raw END",
+        "key_raw": key_raw,
         "old_key_raw": "old_key_raw",
         "new_key_raw": "new_key_raw",
-        # Where an image holds the key, the value's schema says how it is written.
-        "key_schema": case(
-            (
-                f"is_tombstone OR (e_after IS NULL AND {literal(not own.whole_old_rows)})",
-                "key_schema",
-            )
-        ),
+        "key_schema": key_schema,
+        "key_names": names_in(key_raw),
+        "_bare_key": _bare_key(key_raw, key_schema),
         # Of records whose key columns nothing names, what their message key is instead.
         "unnamed_key_kind": case(
             ("key_raw IS NOT NULL", "NULL"),
@@ -239,7 +245,7 @@ def parse(
     }
     landed = ("landing_date", "topic", "partition", "offset", "kafka_ts_ms", "value_hash")
     read = judged.select(*landed, *(f"{sql} AS {name}" for name, sql in columns.items()))
-    return read.extend(_key_shape()).extend(_key_kinds()).drop("_bare_key").plan()
+    return read.extend(_key_kinds()).drop("_bare_key").plan()
 
 
 _BLANK_SCHEMA = hashlib.sha256(b"{}").hexdigest()
@@ -247,13 +253,10 @@ _QUOTED_WHOLE = r'":"([+-]?[0-9]{1,18})"'
 _UNQUOTED = '":$1'
 
 
-def _key_shape() -> dict[str, Sql]:
-    """`key_names`, and `_bare_key`: the key where no schema of the message says its types."""
-    has_none = f"schema_id IS NULL OR schema_id = '{_BLANK_SCHEMA}'"
-    return {
-        "key_names": "json_object_keys(key_raw)",
-        "_bare_key": case((f"key_schema IS NULL AND ({has_none})", "key_raw")),
-    }
+def _bare_key(key_raw: Sql, key_schema: Sql) -> Sql:
+    """The key where no schema of the message says its types."""
+    has_none = f"e_schema_id IS NULL OR e_schema_id = '{_BLANK_SCHEMA}'"
+    return case((f"({key_schema}) IS NULL AND ({has_none})", key_raw))
 
 
 def _key_kinds() -> dict[str, Sql]:

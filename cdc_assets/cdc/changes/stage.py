@@ -31,6 +31,7 @@ from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
 from cdc_assets.cdc.lake.metadata import LakeMetadata
 from cdc_assets.cdc.lake.schema_rows import add_schemas, move_schemas
 from cdc_assets.cdc.registry.schema_cache import cached_decoding
+from cdc_assets.cdc.sqltext import local_frame
 
 
 def create_tables(lake: Lake, source: str) -> None:
@@ -144,7 +145,7 @@ def _rows_by_table(
 ) -> dict[str, DataFrame]:
     """The rows of each table that gets any."""
     makers: Mapping[str, Callable[[], DataFrame]] = {
-        FACTS: lambda: lake.spark.createDataFrame(facts, columns.FACTS),
+        FACTS: lambda: local_frame(lake.spark, facts, columns.FACTS),
         "quarantine": lambda: quarantine_rows(landing, routed, settings),
         "control": lambda: _ordered(control_rows(routed)),
         "changes": lambda: _ordered(change_rows(routed)),

@@ -15,10 +15,10 @@ from typing import Any
 from cdc_assets.cdc.envelopes.debezium import (
     event_in,
     event_members,
+    parts,
     read_envelope,
     source_of,
     with_event,
-    with_parts,
 )
 from cdc_assets.cdc.envelopes.envelope import Format, TableAndRow, object_in, table_and_row
 from cdc_assets.cdc.envelopes.images import with_values
@@ -51,8 +51,8 @@ def read_cassandra(records: Query) -> Query:
     Returns:
         The records with the columns of `Envelope`.
     """
-    parts = with_parts(with_event(records, EVENT))
-    shaped = parts.extend(
+    opened = with_event(records, EVENT).extend(parts())
+    shaped = opened.extend(
         {
             "v_sent_op": "v_op_text",
             "v_before": case(("v_op_text = 'd'", _written(_HELD))),

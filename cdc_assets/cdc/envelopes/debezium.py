@@ -19,7 +19,7 @@ from cdc_assets.cdc.envelopes.envelope import (
 )
 from cdc_assets.cdc.envelopes.images import with_values
 from cdc_assets.cdc.envelopes.statements import kind_of
-from cdc_assets.cdc.json_reader import Wanted, values_at
+from cdc_assets.cdc.json_reader import Wanted, names_in, values_at
 from cdc_assets.cdc.names import TableName, namespace_of_database_sql, table_name_sql
 from cdc_assets.cdc.sqltext import (
     Query,
@@ -146,14 +146,13 @@ def read_envelopes(
     in_databases: bool = False,
 ) -> Query:
     """Read events of Debezium's shape; Lindorm's have `namespace` for the schema."""
-    parts = with_parts(with_event(records, EVENT))
     before, after = "e.before", "e.after"
     if unavailable_value is not None:
-        parts = parts.extend({"v_has_cells": _has_cells("coalesce(e.after, e.before)")})
         before, after = _sent(before, after, unavailable_value)
-    imaged = parts.extend({"v_before": before, "v_after": after})
+    images = {"v_before": before, "v_after": after}
+    opened = with_event(records, EVENT).extend({**parts(), **images})
     may_be_message = "false" if lindorm else "true"
-    return read_envelope(imaged, source_of(), row_ops, may_be_message, lindorm, in_databases)
+    return read_envelope(opened, source_of(), row_ops, may_be_message, lindorm, in_databases)
 
 
 def _sent(before: Sql, after: Sql, unavailable_value: str) -> tuple[Sql, Sql]:
@@ -165,10 +164,12 @@ def _sent(before: Sql, after: Sql, unavailable_value: str) -> tuple[Sql, Sql]:
     is_set = f"startswith(v, {literal(_SET)})"
     cells = with_values(after, case((is_set, value), otherwise=kept))
     was = with_values(before, case((is_set, value)))
+    image = f"coalesce({after}, {before})"
+    may, has = _may_have_cells(image), _has_cells(image)
     return (
-        case(("v_has_cells", interpreted_if("v_has_cells", was)), otherwise=before),
+        case((may, interpreted_if(may, case((has, was), otherwise=before))), otherwise=before),
         case(
-            ("v_has_cells", interpreted_if("v_has_cells", cells)),
+            (may, interpreted_if(may, case((has, cells), otherwise=after))),
             (_IS_PARTIAL, interpreted_if(_IS_PARTIAL, _whole_of_spanner(after, before, unsent))),
             otherwise=after,
         ),
@@ -183,7 +184,7 @@ def _is_cell(value: Sql) -> Sql:
     is_of_both = (
         f"(startswith({value}, {literal(_SET)}) OR startswith({value}, {literal(_NOT_SET)}))"
     )
-    return f"({is_of_both} AND size(json_object_keys({value})) = 2)"
+    return f"({is_of_both} AND size({names_in(value)}) = 2)"
 
 
 def _value_of_cell(cell: Sql) -> Sql:
@@ -193,12 +194,11 @@ def _value_of_cell(cell: Sql) -> Sql:
 
 def _has_cells(image: Sql) -> Sql:
     """Is each value of an image a cell, or null?"""
-    values = values_at(image, f"json_object_keys({image})")
-    are_cells = (
-        f"forall({values}, v -> v = 'null' OR {_is_cell('v')}) "
-        f"AND exists({values}, v -> v <> 'null')"
+    values = values_at(image, names_in(image))
+    return (
+        f"coalesce(forall({values}, v -> v = 'null' OR {_is_cell('v')}) "
+        f"AND exists({values}, v -> v <> 'null'), false)"
     )
-    return f"coalesce({interpreted_if(_may_have_cells(image), are_cells)}, false)"
 
 
 def _may_have_cells(text: Sql) -> Sql:
@@ -208,7 +208,7 @@ def _may_have_cells(text: Sql) -> Sql:
 
 def _key_row(key_row: Sql) -> Sql:
     """Key columns that are plain values, or cells."""
-    values = values_at(key_row, f"json_object_keys({key_row})")
+    values = values_at(key_row, names_in(key_row))
     are_cells = (
         f"coalesce({_may_have_cells(key_row)} AND forall({values}, v -> {_is_cell('v')}), false)"
     )
@@ -230,27 +230,21 @@ def _whole_of_spanner(after: Sql, before: Sql, unsent: Sql) -> Sql:
     return with_values(after, now, before)
 
 
-def with_parts(events: Query) -> Query:
-    """Add the parts of the envelope that :func:`read_envelope` asks for.
-
-    Args:
-        events: has :func:`with_event`'s columns.
-    """
+def parts() -> dict[str, Sql]:
+    """The parts of an envelope that :func:`read_envelope` asks for, of an event `e`."""
     kinds = ("e.source_kind", "e.after_kind", "e.before_kind")
-    return events.extend(
-        {
-            "v_op_text": "e.op",
-            "v_has_op": "coalesce(e.op_sent <> 'null', false)",
-            "v_has_body": f"coalesce({', '.join(kinds)}) IS NOT NULL",
-            "v_has_source": "e.source_kind <=> 'object'",
-            "v_ts_ms": whole("e.ts_ms"),
-            "v_total_order": whole("e.tx_order"),
-            "v_transaction": "e.tx_id",
-            # Avro's JSON encoding writes {"long": 1} where Connect's converter writes 1, and
-            # wraps rows in the names of their types.
-            "v_is_avro_json": "e.ts_ms_kind <=> 'object'",
-        }
-    )
+    return {
+        "v_op_text": "e.op",
+        "v_has_op": "coalesce(e.op_sent <> 'null', false)",
+        "v_has_body": f"coalesce({', '.join(kinds)}) IS NOT NULL",
+        "v_has_source": "e.source_kind <=> 'object'",
+        "v_ts_ms": whole("e.ts_ms"),
+        "v_total_order": whole("e.tx_order"),
+        "v_transaction": "e.tx_id",
+        # Avro's JSON encoding writes {"long": 1} where Connect's converter writes 1, and wraps rows
+        # in the names of their types.
+        "v_is_avro_json": "e.ts_ms_kind <=> 'object'",
+    }
 
 
 def source_of(**named: str) -> Source:
@@ -302,25 +296,21 @@ def read_envelope(
             otherwise=source.name("db"),
         )
     connector = "CAST(NULL AS string)" if lindorm else of_source("connector")
-    named = opened.extend(
-        {
-            "v_namespace": namespace,
-            "v_table": source.name("table"),
-            "v_basis": case(
-                (f"{connector} IS NULL", source.basis),
-                otherwise=positions.debezium_basis(connector),
-            ),
-        }
-    )
-    op = "v_op_text"
+    op, table = "v_op_text", source.name("table")
     row_op = f"coalesce({op} IN ({literals(row_ops)}), false)"
     is_event = "v_has_op AND v_has_body"
     is_message = f"{is_event} AND coalesce({op} = '{MESSAGE_OP}', false) AND {may_be_message}"
     # A heartbeat is an object of times alone: `ts_ms`, in later versions also `ts_us` … (D16).
     times = "forall(e.names, name -> startswith(name, 'ts_'))"
-    judged = named.extend(
+    judged = opened.extend(
         {
-            "v_name": table_name_sql("v_namespace", "v_table"),
+            "v_namespace": namespace,
+            "v_table": table,
+            "v_basis": case(
+                (f"{connector} IS NULL", source.basis),
+                otherwise=positions.debezium_basis(connector),
+            ),
+            "v_name": table_name_sql(f"({namespace})", table),
             "v_is_event": is_event,
             "v_control": case(
                 (is_message, "'message'"),

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from cdc_assets.cdc.envelopes.envelope import SourceSettings, TableSettings
 from cdc_assets.cdc.envelopes.formats import FORMATS
 from cdc_assets.cdc.envelopes.headers import header
-from cdc_assets.cdc.json_reader import Wanted, object_of, pick, read, values_at
+from cdc_assets.cdc.json_reader import Wanted, names_in, object_of, pick, read, values_at
 from cdc_assets.cdc.sqltext import (
     Query,
     Sql,
     case,
     interpreted_if,
     is_one_of,
+    let,
     literal,
     literals,
 )
@@ -95,19 +96,26 @@ _HEADER_MEMBERS: dict[str, Wanted] = {
 
 def with_header_keys(records: Query) -> Query:
     """Add `header_old_key` and `header_new_key`, raw key JSON of the D9 headers."""
-    steps = {"header_old_key": OLD_KEY, "header_new_key": NEW_KEY}
-    texts = records.extend({f"_{n}": _header_text(header) for n, header in steps.items()})
-    sent = texts.extend({f"_{n}_sent": read(f"_{n}", **_HEADER_MEMBERS) for n in steps})
-    # A text converter writes the struct's JSON as a JSON string.
-    inner = sent.extend({f"_{n}_inner": read(f"_{n}_sent.text", **_HEADER_MEMBERS) for n in steps})
 
-    def key_in(document: str) -> Sql:
+    def key_in(document: Sql) -> Sql:
         is_wrapped = f"{document}.schema_kind IS NOT NULL AND {document}.payload IS NOT NULL"
         return case((is_wrapped, f"{document}.payload"), otherwise=f"{document}.row")
 
-    found = {n: f"coalesce({key_in(f'_{n}_inner')}, {key_in(f'_{n}_sent')})" for n in steps}
-    read_keys = inner.extend(found)
-    return read_keys.drop(*(f"_{n}{part}" for n in steps for part in ("", "_sent", "_inner")))
+    def key_of(sent: Sql) -> Sql:
+        # A text converter writes the struct's JSON as a JSON string.
+        inner = read(f"{sent}.text", **_HEADER_MEMBERS)
+        return f"coalesce({let('inner', inner, key_in('inner'))}, {key_in(sent)})"
+
+    has_any = "size(headers) > 0"
+    keys = {"header_old_key": OLD_KEY, "header_new_key": NEW_KEY}
+    return records.extend(
+        {
+            name: interpreted_if(
+                has_any, let("sent", read(_header_text(header), **_HEADER_MEMBERS), key_of("sent"))
+            )
+            for name, header in keys.items()
+        }
+    )
 
 
 # ``Struct{id=1,region=eu}``: how Connect's text converter writes a struct of plain values.
@@ -119,12 +127,11 @@ def _header_text(name: str) -> Sql:
     text = f"CAST({header(name)} AS string)"
     members = f"regexp_replace({text}, '([^=,{{}}]+)=([^=,{{}}]*)', '\"$1\":\"$2\"')"
     java = f"regexp_replace({members}, '^Struct', '')"
-    plain = case((f"{text} RLIKE {literal(_JAVA_STRUCT)}", java), otherwise=text)
-    return case(("size(headers) > 0", plain))
+    return case((f"{text} RLIKE {literal(_JAVA_STRUCT)}", java), otherwise=text)
 
 
 def with_raw_keys(records: Query, source: SourceSettings) -> Query:
-    """Add `key_raw`, `old_key_raw`, `new_key_raw`, `key_reason` and `key_detail`.
+    """Add `key_raw`, `old_key_raw`, `new_key_raw` and `key_reason`.
 
     Args:
         records: has the columns of `Envelope`, :func:`with_message_key` and
@@ -137,17 +144,17 @@ def with_raw_keys(records: Query, source: SourceSettings) -> Query:
     # A list of nulls names none.
     names = "array_sort(array_distinct(array_compact(e_key_names)))"
     named = case((f"e_key_names IS NOT NULL AND size({names}) > 0", names))
+    # The configured columns, or those that the message names; else the message key says them.
+    names = f"coalesce({_configured_names(source)}, {named})"
     rows = records.extend(
         {
             # What a delete says of a row after it is not a row.
             "_after": case(("e_op <> 'd'", "e_after")),
             "_old": case((whole_old, "e_before")),
-            # The configured columns, or those that the message names.
-            "_names": f"coalesce({_configured_names(source)}, {named})",
+            "_names": names,
+            "_columns": f"coalesce({names}, {names_in('key_row')})",
         }
     )
-    # The names of the key where nothing but the message key says them.
-    columns = rows.extend({"_columns": "coalesce(_names, json_object_keys(key_row))"})
     # Where old rows are whole, an image says more than a message key without types.
     images = ["_after", "_old", "key_row"] if whole_old_rows else ["_after", "key_row", "_old"]
     unsent = [] if whole_old_rows else placeholder_forms(source.unavailable_value)
@@ -157,7 +164,7 @@ def with_raw_keys(records: Query, source: SourceSettings) -> Query:
     # R2: a placeholder is not a value of a key; of a message key without names it is as sent.
     ignored = f"CAST(array({literals(unsent)}) AS array<string>)"
     none = "CAST(array() AS array<string>)"
-    picked = columns.extend(
+    picked = rows.extend(
         {
             "_key": case(
                 ("_names IS NULL", pick("_columns", "array(key_row)", none)),
@@ -167,8 +174,7 @@ def with_raw_keys(records: Query, source: SourceSettings) -> Query:
             "_now_json": case((has_both, pick("_columns", "array(_after)", ignored))),
         }
     )
-    appends = is_one_of(table, [n for n, t in source.tables.items() if t.key == "none"])
-    by_row = is_one_of(table, [n for n, t in source.tables.items() if t.key == "row"])
+    appends, by_row = (_tables_with_key(source, key) for key in ("none", "row"))
     # O14: the old row itself is the key.
     has_key = f"NOT ({appends} OR {by_row} OR e_op = 't')"
     needs_key = (
@@ -186,25 +192,35 @@ def with_raw_keys(records: Query, source: SourceSettings) -> Query:
         (interpreted_if("_key IS NULL", malformed), "'malformed_key'"),
         otherwise="'missing_key'",
     )
-    reasoned = picked.extend({"key_reason": reason})
     moved = case(("NOT (_old_json <=> coalesce(_now_json, _key))", "_old_json"))
-    return reasoned.extend(
+    return picked.extend(
         {
+            "key_reason": reason,
             "key_raw": case((has_key, "_key")),
             "old_key_raw": case((has_key, f"coalesce({_same_columns('header_old_key')}, {moved})")),
             "new_key_raw": case((has_key, _same_columns("header_new_key"))),
-            "key_detail": case(
-                ("key_reason IS NULL", "NULL"),
-                (appends, "concat('op ', e_op, ' on a table with key: none')"),
-                (by_row, "concat('op ', e_op, ' without before, with key: row')"),
-                (
-                    "key_reason = 'malformed_key'",
-                    "'a key column is null, or the message key is unreadable'",
-                ),
-                otherwise="'neither the message key nor the images that may serve hold the key'",
-            ),
         }
     ).drop("_after", "_old", "_names", "_columns", "_key", "_old_json", "_now_json")
+
+
+def key_detail(source: SourceSettings) -> Sql:
+    """What there is to say of a `key_reason` of :func:`with_raw_keys`."""
+    appends, by_row = (_tables_with_key(source, key) for key in ("none", "row"))
+    return case(
+        ("key_reason IS NULL", "NULL"),
+        (appends, "concat('op ', e_op, ' on a table with key: none')"),
+        (by_row, "concat('op ', e_op, ' without before, with key: row')"),
+        (
+            "key_reason = 'malformed_key'",
+            "'a key column is null, or the message key is unreadable'",
+        ),
+        otherwise="'neither the message key nor the images that may serve hold the key'",
+    )
+
+
+def _tables_with_key(source: SourceSettings, key: str) -> Sql:
+    """Is the record of a table whose `key` in cdc.yaml is this word?"""
+    return is_one_of("e_table_name", [n for n, t in source.tables.items() if t.key == key])
 
 
 def _same_columns(header: Sql) -> Sql:

@@ -18,10 +18,10 @@ from typing import Any
 from cdc_assets.cdc.envelopes.debezium import (
     event_in,
     event_members,
+    parts,
     read_envelope,
     source_of,
     with_event,
-    with_parts,
 )
 from cdc_assets.cdc.envelopes.envelope import (
     Format,
@@ -73,13 +73,17 @@ def _read_mongodb(records: Query, columns: Columns) -> Query:
     """
     source = source_of(table="collection")
     # A document that takes another's place is sent whole, in 1.x as the patch.
-    texts = with_parts(with_event(records, EVENT)).extend(
-        {
-            "m_after": as_json("coalesce(nullif(e.after, ''), e.patch)"),
-            "m_before": as_json("e.before"),
-            "m_filter": as_json("e.filter"),
-            "m_table": table_name_sql(source.name("db"), source.name("table")),
-        }
+    texts = (
+        with_event(records, EVENT)
+        .extend(parts())
+        .extend(
+            {
+                "m_after": as_json("coalesce(nullif(e.after, ''), e.patch)"),
+                "m_before": as_json("e.before"),
+                "m_filter": as_json("e.filter"),
+                "m_table": table_name_sql(source.name("db"), source.name("table")),
+            }
+        )
     )
     names = ("after", "before", "filter")
     wanted: dict[str, Wanted] = {"id": ("json", ID)}

@@ -52,6 +52,11 @@ def read(value: Sql, /, **columns: Wanted) -> Sql:
     return f"{CATALOG}.{quote(text)}({value})"
 
 
+def names_in(document: Sql) -> Sql:
+    """The names of a JSON object's members, as sent; null for anything else."""
+    return f"{read(document, names=('names',))}.names"
+
+
 def values_at(document: Sql, names: Sql) -> Sql:
     """The canonical JSON of an object's members of these names (ARRAY<STRING>), null where none."""
     return f"{CATALOG}.values_at({document}, {names})"

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 
 from pyspark.sql import Row
+from pyspark.sql.types import StructType
 
 from cdc_assets.cdc.lake import schemas as columns
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.retry import with_retry
-from cdc_assets.cdc.sqltext import named
+from cdc_assets.cdc.sqltext import local_frame, named
+
+_MOVED = StructType([columns.SCHEMAS[n] for n in ("table_name", "schema_id", "first_landed")])
 
 
 def add_schemas(lake: Lake, source: str, new: Sequence[Row]) -> None:
@@ -25,7 +28,7 @@ def add_schemas(lake: Lake, source: str, new: Sequence[Row]) -> None:
         return
     # Few and small: plain rows avoid MERGE's trouble with views on Iceberg tables.
     rows, identifier = (
-        lake.spark.createDataFrame(new, columns.SCHEMAS),
+        local_frame(lake.spark, new, columns.SCHEMAS),
         lake.stage(source, "schemas"),
     )
     state = lake.read_state(identifier)
@@ -60,9 +63,7 @@ def move_schemas(
     if not first_days:
         return
     listed = [(table, schema_id, first) for (table, schema_id), first in first_days.items()]
-    moved = lake.spark.createDataFrame(
-        listed, "table_name string, schema_id string, first_landed date"
-    )
+    moved = local_frame(lake.spark, listed, _MOVED)
     with named(moved) as view:
         with_retry(
             lambda: lake.spark.sql(

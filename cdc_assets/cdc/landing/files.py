@@ -25,7 +25,7 @@ from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
 from cdc_assets.cdc.json_reader import Wanted, read
 from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.reading_progress import expect
-from cdc_assets.cdc.sqltext import Query, Sql, case, whole
+from cdc_assets.cdc.sqltext import Query, Sql, case, local_frame, whole
 
 _GLOB = re.compile(r"([\\\[\]{}*?,])")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -216,7 +216,7 @@ def read_days(spark: SparkSession, source: str, days: Sequence[LandedDay]) -> Da
     for path in (path for day in days for path in day.parquets):
         frames.append(_from_parquet(spark, source, path))
     if not frames:
-        return spark.createDataFrame([], LANDING)
+        return local_frame(spark, [], LANDING)
     return reduce(DataFrame.unionByName, frames).to(LANDING)
 
 

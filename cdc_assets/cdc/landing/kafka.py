@@ -14,6 +14,7 @@ from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.landing.kafka_client import Client, Explained
 from cdc_assets.cdc.landing.kafka_plan import Range, TopicPartition
 from cdc_assets.cdc.spark import add_kafka
+from cdc_assets.cdc.sqltext import local_frame
 
 DayRange = tuple[str, int, int, int, date]  # topic, partition, first offset, end, landing day
 
@@ -40,7 +41,7 @@ def read_offsets(
         if end > start
     ]
     if not wanted:
-        return spark.createDataFrame([], LANDING)
+        return local_frame(spark, [], LANDING)
     reader = spark.read.format("kafka").options(
         **{
             **config.options,
@@ -60,10 +61,10 @@ def read_offsets(
 
 def _landed(records: DataFrame, wanted: Sequence[DayRange]) -> DataFrame:
     """Landing rows of Kafka's records, each with the day of its offset."""
-    days = records.sparkSession.createDataFrame(
-        wanted,
-        "wanted_topic string, wanted_partition int, first bigint, after bigint, landing_date date",
+    columns = (
+        "wanted_topic string, wanted_partition int, first bigint, after bigint, landing_date date"
     )
+    days = local_frame(records.sparkSession, wanted, columns)
     within = (
         (F.col("topic") == F.col("wanted_topic"))
         & (F.col("partition") == F.col("wanted_partition"))

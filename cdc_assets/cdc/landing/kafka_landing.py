@@ -38,6 +38,7 @@ from cdc_assets.cdc.landing.kafka_plan import (
 )
 from cdc_assets.cdc.landing.source import LANDING, LandingSource, stale_days
 from cdc_assets.cdc.reading_progress import expect
+from cdc_assets.cdc.sqltext import local_frame
 
 Recorded = Mapping[date, KafkaDay]
 
@@ -237,7 +238,8 @@ def _millis(instant: datetime) -> int:
 
 def _only(rows: DataFrame, below: Mapping[TopicPartition, int]) -> DataFrame:
     """The rows of these partitions below an offset of each."""
-    wanted = rows.sparkSession.createDataFrame(
+    wanted = local_frame(
+        rows.sparkSession,
         [(topic, partition, end) for (topic, partition), end in below.items()],
         "wanted_topic string, wanted_partition int, below bigint",
     )

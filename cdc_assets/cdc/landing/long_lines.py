@@ -21,6 +21,7 @@ from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.landing.files import LandedDay, open_landed
 from cdc_assets.cdc.landing.lines import KEPT_BYTES, LINE_BYTES
+from cdc_assets.cdc.sqltext import local_frame
 
 _BLOCK = 1 << 20  # a line within one block is never too long
 _DEFLATED = 1032  # gzip's maximum compression ratio
@@ -84,7 +85,7 @@ def as_rows(spark: SparkSession, lines: Sequence[LongLine]) -> DataFrame:
             "file": line.file,
         }
         rows.append(tuple(known.get(name) for name in LANDING.names))
-    return spark.createDataFrame(rows, LANDING)
+    return local_frame(spark, rows, LANDING)
 
 
 def _may_have(path: str, size: int, most: int) -> bool:

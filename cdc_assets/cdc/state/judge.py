@@ -19,7 +19,7 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit
 from cdc_assets.cdc.lake.iceberg_rows import iceberg_rows
 from cdc_assets.cdc.positions import stream_of, time_in_day
-from cdc_assets.cdc.sqltext import Query, Sql, case, literal
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal, local_frame
 from cdc_assets.cdc.state.epochs import SourceEpochs, joined_first
 from cdc_assets.cdc.state.takeovers import Landed, PartitionFacts, Stream, judged
 
@@ -105,7 +105,7 @@ def keep(
     identifier = lake.create_stage(source, TABLE, columns.EPOCHS, COMMENT)
     head = lake.day_commits(source, TABLE).head
     row = (day, json.dumps(epochs.as_json()))
-    rows = lake.spark.createDataFrame([row], columns.EPOCHS)
+    rows = local_frame(lake.spark, [row], columns.EPOCHS)
     inputs = {day: {"changes": _of(changes, day), "found": epochs.found}}
     lake.overwrite_days(identifier, rows, inputs, head)
 

@@ -18,6 +18,7 @@ from cdc_assets.cdc.sqltext import (
     get,
     is_present,
     is_text,
+    let,
     literal,
     literals,
     members_of,
@@ -82,7 +83,7 @@ def _let(value: Sql, body: Callable[[Sql], Sql]) -> Sql:
     Steps that each name the one before several times would grow exponentially.
     """
     name = _variable(value)
-    return f"get(transform(array({value}), {name} -> {body(name)}), 0)"
+    return let(name, value, body(name))
 
 
 def _each(items: Sql, body: Callable[[Sql], Sql]) -> Sql:
