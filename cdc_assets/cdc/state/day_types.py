@@ -49,11 +49,6 @@ class OwnColumn:
         return f"c{self.index}"
 
     @property
-    def text(self) -> str:
-        """What the row's image holds, as a text."""
-        return f"t{self.index}"
-
-    @property
     def contradicted(self) -> str:
         """True where an image holds another value than the key does; of key columns alone."""
         return f"d{self.index}"

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from functools import partial
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.json_reader import Wanted, read, values_at
 from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.sqltext import Query, Sql, case, is_present, literal
+from cdc_assets.cdc.sqltext import Query, Sql, case, get, literal
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
 from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, UnsentColumns
 from cdc_assets.cdc.values import column_types as types
-from cdc_assets.cdc.values.readers import At, itself, member, of_member, read_key, read_value
+from cdc_assets.cdc.values.readers import (
+    At,
+    InVariant,
+    itself,
+    of_member,
+    read_key,
+    read_value,
+)
 
 
 def with_typed_columns(
@@ -26,16 +34,14 @@ def with_typed_columns(
         rows: `k` (where the table has a key), `after`, `schema_id`; of unsent columns also
             `old_image` and their `unsent` and `last`, from which their `fill` is made.
     """
-    opened = Query(rows).extend({"row": "try_parse_json(after)"})
-    texts: dict[str, Sql] = {}
+    image = _Image()
     values: dict[str, Sql] = {}
     unfit: dict[str, Sql] = {}
     fills: dict[str, Sql] = {}
     key_work = dict(zip(columns.key_names, columns.key_work, strict=True))
     for c in columns.own:
-        value = _value(columns, partial(_read, texts, c), c, "schema_id")
-        raw = member("row", c.name)
-        is_sent = is_present(raw)
+        at = _InImage(image, c)
+        value, is_sent = _value(columns, at, c, "schema_id"), f"{at.text} IS NOT NULL"
         if c.name in key_work:
             # D5: key columns hold the key, whatever the image says of them.
             key = f"k.{key_work[c.name]}"
@@ -47,20 +53,57 @@ def with_typed_columns(
             value = case((f"NOT {c.unsent}", value))
             fills[c.fill] = _fill(columns, unsent, c)
         values[c.work] = value
-        unfit[c.unfit] = case((f"{c.work} IS NULL AND {is_sent}", f"to_json({raw})"))
+        json_sent = f"get({values_at('after', f'array({literal(c.name)})')}, 0)"
+        unfit[c.unfit] = case((f"{c.work} IS NULL AND {is_sent}", json_sent))
     # What was sent is asked for where there is no value alone, and so a step later.
-    valued = opened.extend(texts).extend(values).extend({**unfit, **fills})
-    image = ["old_image"] if unsent.columns else []
-    return valued.drop("row", "after", *image, *texts).plan()
+    opened = Query(rows).extend({"image": read("after", **image.wanted)})
+    valued = opened.extend(values).extend({**unfit, **fills})
+    old_image = ["old_image"] if unsent.columns else []
+    return valued.drop("image", "after", *old_image).plan()
 
 
-def _read(texts: dict[str, Sql], c: OwnColumn, kind: str) -> Sql:
-    """The column's value in `row`; its text, which most types ask for, once for all."""
-    value = member("row", c.name, kind)
-    if kind != "string":
-        return value
-    texts[c.text] = value
-    return c.text
+@dataclass(frozen=True)
+class _Image:
+    """What is read of the image of a row, into the struct `image`."""
+
+    _columns: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def add(self, wanted: str, c: OwnColumn) -> Sql:
+        """Where it is."""
+        return f"image.{self._columns.setdefault((c.name, wanted), f'{wanted}_{c.index}')}"
+
+    @property
+    def wanted(self) -> dict[str, Wanted]:
+        """In the order that the image has, in which the reader looks for them."""
+        ordered = sorted(self._columns.items(), key=lambda item: item[0][0].encode("utf-16-be"))
+        return {column: (wanted, name) for (name, wanted), column in ordered}
+
+
+@dataclass(frozen=True)
+class _InImage:
+    """A column's value in the image of a row."""
+
+    image: _Image
+    column: OwnColumn
+
+    def __call__(self, kind: str) -> Sql:
+        if kind == "string":
+            return self.text
+        document = f"try_parse_json({self.image.add('json', self.column)})"
+        return document if kind == "variant" else get(document, "$", kind)
+
+    @property
+    def text(self) -> Sql:
+        return self.image.add("text", self.column)
+
+    @property
+    def is_string(self) -> Sql:
+        return f"coalesce({self.image.add('kind', self.column)} = 'string', false)"
+
+    @property
+    def is_double(self) -> Sql:
+        # An image is canonical: a double stands there with an exponent, or as digits.
+        return f"({self.image.add('kind', self.column)} = 'number' AND contains({self.text}, 'E'))"
 
 
 def _fill(columns: TableColumns, unsent: UnsentColumns, c: OwnColumn) -> Sql:
@@ -180,4 +223,4 @@ def _key_struct(columns: TableColumns, document: Sql) -> Sql:
 def _key_member(columns: TableColumns, document: Sql, name: str) -> At:
     if not _are_whole(columns):
         return of_member(document, name)
-    return lambda _: f"{document}.{quote(name)}"
+    return InVariant(lambda _: f"{document}.{quote(name)}")

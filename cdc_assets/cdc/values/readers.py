@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
@@ -38,8 +40,46 @@ _MIN_DAY, _MAX_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31 in days si
 _MIN_SECOND, _MAX_SECOND = -62_135_596_800, 253_402_300_799
 _MAX_NUMBER_BYTES = 1_000  # a longer one is no number that a person wrote
 
-At = Callable[[str], Sql]
-"""Reads one JSON value as a Spark type; null where it is absent or does not fit."""
+
+class At(Protocol):
+    """Where one JSON value stands."""
+
+    def __call__(self, kind: str) -> Sql:
+        """The value as a Spark type; null where it is absent or does not fit."""
+
+    @property
+    def text(self) -> Sql:
+        """A string itself, of other values their JSON; null where it is absent, or JSON null."""
+
+    @property
+    def is_string(self) -> Sql:
+        """Is it a JSON string?"""
+
+    @property
+    def is_double(self) -> Sql:
+        """Is it a number that VARIANT holds as a double?"""
+
+
+@dataclass(frozen=True)
+class InVariant:
+    """A value that stands in a VARIANT."""
+
+    read: Callable[[str], Sql]
+
+    def __call__(self, kind: str) -> Sql:
+        return self.read(kind)
+
+    @property
+    def text(self) -> Sql:
+        return f"coalesce({self('string')}, nullif(to_json({self('variant')}), 'null'))"
+
+    @property
+    def is_string(self) -> Sql:
+        return is_text(self("variant"))
+
+    @property
+    def is_double(self) -> Sql:
+        return f"schema_of_variant({self('variant')}) = 'DOUBLE'"
 
 
 def member(row: Sql, name: str, kind: str = "variant") -> Sql:
@@ -54,12 +94,12 @@ def member(row: Sql, name: str, kind: str = "variant") -> Sql:
 
 def of_member(row: Sql, name: str) -> At:
     """Reads the member `name` of a VARIANT row."""
-    return lambda kind: member(row, name, kind)
+    return InVariant(lambda kind: member(row, name, kind))
 
 
 def itself(value: Sql) -> At:
     """Reads a VARIANT."""
-    return lambda kind: get(value, "$", kind)
+    return InVariant(lambda kind: get(value, "$", kind))
 
 
 def read_value(at: At, kind: ColumnType, column: str | None = None) -> Sql:
@@ -254,7 +294,7 @@ def _floating(at: At, kind: ColumnType) -> Sql:
         infinities = (_cast(f"'{sign}Infinity'", kind.spark) for sign in ("", "-"))
         is_infinite = f"{value} IN ({', '.join(infinities)})"
         is_said = _matches(at("string"), "^[+-]?(?i:infinity)$")
-        return case((f"NOT {is_infinite} OR ({is_said} AND {is_text(at('variant'))})", value))
+        return case((f"NOT {is_infinite} OR ({is_said} AND {at.is_string})", value))
 
     truth = _of_truth(at("string"), kind.spark)
     return f"coalesce({truth}, {_let(at(kind.spark), fitted)})"
@@ -273,8 +313,7 @@ def _number_text(at: At) -> Sql:
     """
     text = at("string")
     digits = f"length({_replaced(text, _NO_DIGITS, '')})"
-    is_double = f"schema_of_variant({at('variant')}) = 'DOUBLE'"
-    is_rounded = f"({is_double} AND {digits} > {_DIGITS_OF_A_DOUBLE})"
+    is_rounded = f"({at.is_double} AND {digits} > {_DIGITS_OF_A_DOUBLE})"
     return case((f"NOT {is_rounded}", text))
 
 
@@ -302,7 +341,7 @@ def _short_number(target: str) -> str:
 
 
 def _text(at: At, _: ColumnType) -> Sql:
-    return f"coalesce({at('string')}, nullif(to_json({at('variant')}), 'null'))"
+    return at.text
 
 
 def _enum(at: At, kind: ColumnType) -> Sql:
@@ -354,7 +393,7 @@ def _latin1(text: Sql) -> Sql:
 
 def _base64(at: At, _: ColumnType) -> Sql:
     # A number's digits are base64, too.
-    return case((is_text(at("variant")), _from_base64(at("string"))))
+    return case((at.is_string, _from_base64(at("string"))))
 
 
 # --- times
@@ -557,7 +596,7 @@ def _with_point(unscaled: Sql, scale: Sql) -> Sql:
 
 def _decimal_value(at: At, kind: ColumnType) -> Sql:
     """Base64 of the unscaled bytes, or a JSON number (decimal.format NUMERIC)."""
-    coded = is_text(at("variant"))
+    coded = at.is_string
     binary, scale = _from_base64(at("string")), f"({kind.scale})"
     if kind.spark == "string":
         of_bytes = _with_point(_unscaled_text(binary), scale)
