@@ -128,7 +128,11 @@ def parse(
     """
     own = format_of(source)
     members = {"kind": ("kind",), **own.members, **other_members(own.name)}
-    events = own.read(with_documents(landing, members, decoding, source.max_record_mb << 20))
+    documents = with_documents(landing, members, decoding, source.max_record_mb << 20)
+    # What later steps ask of the document itself, so that none has to carry all of its members.
+    events = own.read(
+        documents.extend({"is_null": "d.kind = 'null'", "other_format": other_format(own.name)})
+    )
     if emptied := source.emptied_by_statements:
         events = with_emptied(events, namespaces_of(source.tables), emptied)
     known_schema = "sent_key_schema" if decoding is not None else None
@@ -138,7 +142,7 @@ def parse(
     is_record = "offset IS NOT NULL"
     is_tombstone = (
         f"coalesce({is_record} AND (e_kind = 'tombstone' "
-        "OR (NOT e_kind <=> 'row' AND (is_empty OR d.kind = 'null'))), false)"
+        "OR (NOT e_kind <=> 'row' AND (is_empty OR is_null))), false)"
     )
     unreadable = case(
         ("over_size IS NOT NULL", "'over_limit'"),
@@ -193,7 +197,7 @@ def parse(
         "detail": interpreted_if(
             "_reason IS NOT NULL",
             f"concat({which_row}, coalesce({_unreadable_detail(source)}, "
-            f"{case((is_foreign, other_format(own.name)))}, e_detail, {key_detail(source)}))",
+            f"{case((is_foreign, 'other_format'))}, e_detail, {key_detail(source)}))",
         ),
         "op": "e_op",
         "source_op": "CASE WHEN NOT is_tombstone THEN e_source_op END",

@@ -55,34 +55,25 @@ def with_message_key(
         key_row: gives the key columns among the members, where not all are.
         known_schema: the key's schema, where that does not stand in the key.
     """
-    wraps = "(k.schema_kind IS NOT NULL AND k.payload_kind IS NOT NULL)"
-    opened = records.extend(
-        {
-            "_key_value": case((wraps, "k.payload"), otherwise="k.json"),
-            "_key_kind": case((wraps, "k.payload_kind"), otherwise="k.kind"),
-            "_key_text": case((wraps, "k.payload_text"), otherwise="k.text"),
-            "_key_schema": case((wraps, "k.schema")),
-        }
+    wraps = "k.schema_kind IS NOT NULL AND k.payload_kind IS NOT NULL"
+    value, kind, text = (
+        case((wraps, f"k.{part}"), otherwise=f"k.{whole}")
+        for part, whole in (("payload", "json"), ("payload_kind", "kind"), ("payload_text", "text"))
     )
-    is_row = "_key_kind = 'object' AND _key_value <> '{}'"
-    schema = "_key_schema" if known_schema is None else f"coalesce({known_schema}, _key_schema)"
-    return opened.extend(
+    own_schema = case((wraps, "k.schema"))
+    is_row = f"{kind} = 'object' AND {value} <> '{{}}'"
+    is_scalar = f"{kind} NOT IN ('object', 'array', 'null')"
+    schema = own_schema if known_schema is None else f"coalesce({known_schema}, {own_schema})"
+    return records.extend(
         {
-            "key_row": case((is_row, key_row("_key_value") if key_row else "_key_value")),
-            "key_scalar": case(
-                (
-                    "_key_kind NOT IN ('object', 'array', 'null') AND _key_value <> '\"\"'",
-                    "_key_value",
-                )
-            ),
-            "key_scalar_text": case(
-                ("_key_kind NOT IN ('object', 'array', 'null')", "nullif(_key_text, '')")
-            ),
+            "key_row": case((is_row, key_row(value) if key_row else value)),
+            "key_scalar": case((f"{is_scalar} AND {value} <> '\"\"'", value)),
+            "key_scalar_text": case((is_scalar, f"nullif({text}, '')")),
             "key_schema": case((is_row, schema)),
             "key_is_garbage": "coalesce(key_text IS NOT NULL AND NOT coalesce(k.is_json, false) "
-            "OR _key_kind = 'array', false)",
+            f"OR {kind} = 'array', false)",
         }
-    ).drop("_key_value", "_key_kind", "_key_text", "_key_schema")
+    )
 
 
 # Of a header's key: itself, what stands in it as a text, and the payload beside a schema.
