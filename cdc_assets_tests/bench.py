@@ -24,9 +24,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
+import duckdb
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc import json_reader
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import build_session
@@ -298,6 +300,33 @@ def naive_changes(spark: SparkSession, landing: DataFrame, table: str) -> None:
     ).writeTo(table).createOrReplace()  # fmt: skip
 
 
+# What both are asked to take out of an event.
+_READ = (
+    "schema", "payload.op", "payload.before", "payload.after", "payload.ts_ms",
+    "payload.transaction.id", "payload.transaction.total_order",
+    *(f"payload.source.{name}" for name in ("connector", "name", "db", "schema", "table", "ts_ms")),
+    *(f"payload.source.{name}" for name in ("snapshot", "lsn", "sequence", "txId")),
+)  # fmt: skip
+
+
+def read_only(landing: DataFrame) -> None:
+    """The members of each event read by the project's reader of JSON, and nothing kept."""
+    members = {path: ("text", *path.split(".")) for path in _READ}
+    rows = landing.selectExpr(f"{json_reader.read('value', **members)} AS d")
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def read_only_by_duckdb(files: Sequence[str]) -> None:
+    """The same members read by DuckDB, of the same Parquet files."""
+    paths = ", ".join(f"'$.{path}'" for path in _READ)
+    listed = ", ".join(f"'{file}'" for file in files)
+    with duckdb.connect() as database:
+        database.execute(
+            f"CREATE TABLE events AS SELECT json_extract_string(decode(value), [{paths}]) AS d "
+            f"FROM read_parquet([{listed}])"
+        )
+
+
 def naive_state(changes_of_all_days: DataFrame, table: str) -> None:
     """row_number() over all history for the latest row of each key, and a full overwrite."""
     kinds = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items() if name != "amount")
@@ -369,6 +398,9 @@ def _ratios(figures: Mapping[str, Any]) -> dict[str, Any]:
         "first_load_ratio": _ratio(figures, "first load, s"),
         "first_load_s": figures["first load, s"],
         "merge_ratio": figures["merge_ratio"],
+        "duckdb_ratio": round(
+            figures["reading alone, events/s"] / figures["DuckDB reading alone, events/s"], 2
+        ),
         "repeat_s": figures["merge again, nothing new, s"],
         "peak_jvm_mb": figures["peak MB, JVM"],
     }
@@ -516,15 +548,22 @@ def _changes_both_ways(lake: Lake, events: int) -> dict[str, Any]:
     """The changes stage and its careless twin in turn, the better of two times of each."""
     landing = lake.spark.table(lake.stage(SOURCE, "landing"))
     landing = landing.where(F.col("landing_date") == F.lit(DAY_2))
-    own, naive = [], []
+    own, naive, reader, duck = [], [], [], []
+    listed = lake.spark.table(f"{lake.stage(SOURCE, 'landing')}.files")
+    files = listed.where(F.col("partition.landing_date") == F.lit(DAY_2)).select("file_path")
+    parquets = [row.file_path.removeprefix("file:") for row in files.collect()]
     for _ in range(2):
         own.append(timed(lambda: lakes.make_changes(lake, SOURCE, [DAY_2], force=True)))
         naive.append(timed(lambda: naive_changes(lake.spark, landing, "lake.naive.changes")))
+        reader.append(timed(lambda: read_only(landing)))
+        duck.append(timed(lambda: read_only_by_duckdb(parquets)))
     return {
         "changes, s": round(min(own), 1),
         "changes, events/s": round(events / min(own)),
         "naive changes, s": round(min(naive), 1),
         "naive changes, events/s": round(events / min(naive)),
+        "reading alone, events/s": round(events / min(reader)),
+        "DuckDB reading alone, events/s": round(events / min(duck)),
     }
 
 

@@ -131,7 +131,9 @@ def parse(
     documents = with_documents(landing, members, decoding, source.max_record_mb << 20)
     # What later steps ask of the document itself, so that none has to carry all of its members.
     events = own.read(
-        documents.extend({"is_null": "d.kind = 'null'", "other_format": other_format(own.name)})
+        documents.extend(
+            {"is_json_null": "d.kind = 'null'", "other_format": other_format(own.name)}
+        )
     )
     if emptied := source.emptied_by_statements:
         events = with_emptied(events, namespaces_of(source.tables), emptied)
@@ -142,7 +144,7 @@ def parse(
     is_record = "offset IS NOT NULL"
     is_tombstone = (
         f"coalesce({is_record} AND (e_kind = 'tombstone' "
-        "OR (NOT e_kind <=> 'row' AND (is_empty OR is_null))), false)"
+        "OR (NOT e_kind <=> 'row' AND (is_empty OR is_json_null))), false)"
     )
     unreadable = case(
         ("over_size IS NOT NULL", "'over_limit'"),
