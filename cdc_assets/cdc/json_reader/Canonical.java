@@ -53,10 +53,11 @@ final class Canonical {
     }
 
     private void string() {
+        byte[] b = bytes;
         int from = place + 1, to = from;
         boolean hasEscapes = false;
-        while (bytes[to] != '"') {
-            boolean isEscape = bytes[to] == '\\';
+        while (b[to] != '"') {
+            boolean isEscape = b[to] == '\\';
             hasEscapes |= isEscape;
             to += isEscape ? 2 : 1;
         }

@@ -171,10 +171,7 @@ final class Document {
     private UTF8String text(byte[] b, int from, int to) {
         int first = b[from];
         if (first == '"') {
-            if (!Text.hasEscapes(b, from + 1, to - 1)) {
-                return UTF8String.fromBytes(b, from + 1, to - from - 2);
-            }
-            return UTF8String.fromBytes(Text.unescaped(b, from + 1, to - 1));
+            return Text.text(b, from + 1, to - 1);
         }
         if (first == 'n') {
             return null;

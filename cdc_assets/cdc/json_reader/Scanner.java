@@ -330,8 +330,13 @@ final class Scanner {
         if (!eat('"')) {
             return;
         }
-        while (place < end) {
-            int c = bytes[place];
+        while (true) {
+            int to = Text.endOfPlain(bytes, place, end);
+            place = to;
+            if (to == end) {
+                break;
+            }
+            int c = bytes[to];
             if (c == '"') {
                 place++;
                 return;
@@ -340,8 +345,6 @@ final class Scanner {
                 isEscaped = true;
                 place++;
                 escape();
-            } else if (c >= 0x20) {
-                place++;
             } else if (c >= 0) {
                 isRefused = true; // a control character
             } else {

@@ -4,6 +4,7 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.Arrays;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /** Bytes as JSON has them in its strings. */
 final class Text {
@@ -55,51 +56,80 @@ final class Text {
         return length;
     }
 
-    static boolean hasEscapes(byte[] b, int from, int to) {
-        for (int i = from; i < to; i++) {
-            if (b[i] == '\\') {
-                return true;
-            }
+    /** Where the characters of ASCII end that stand for themselves in a string. */
+    static int endOfPlain(byte[] b, int from, int end) {
+        int i = from;
+        while (i < end && b[i] >= 0x20 && b[i] != '"' && b[i] != '\\') {
+            i++;
         }
-        return false;
+        return i;
+    }
+
+    static boolean hasEscapes(byte[] b, int from, int to) {
+        return nextEscape(b, from, to) < to;
     }
 
     /** The text of a valid string, without its quotes; half a surrogate pair becomes `?`. */
     static byte[] unescaped(byte[] b, int from, int to) {
-        if (!hasEscapes(b, from, to)) {
-            return Arrays.copyOfRange(b, from, to);
+        int first = nextEscape(b, from, to);
+        return first == to ? Arrays.copyOfRange(b, from, to) : text(b, from, first, to).toBytes();
+    }
+
+    /** The same as Spark's text, of the bytes themselves where they have no escapes. */
+    static UTF8String text(byte[] b, int from, int to) {
+        int first = nextEscape(b, from, to);
+        if (first == to) {
+            return UTF8String.fromBytes(b, from, to - from);
         }
+        Buffer out = text(b, from, first, to);
+        return UTF8String.fromBytes(out.bytes, 0, out.length);
+    }
+
+    /** The text of a string whose first escape is at a place. */
+    private static Buffer text(byte[] b, int from, int first, int to) {
         Buffer out = new Buffer(to - from);
-        int i = from;
+        out.put(b, from, first);
+        int i = first;
         while (i < to) {
-            if (b[i] != '\\') {
-                out.put(b[i++]);
-                continue;
-            }
             int c = b[i + 1];
             i += 2;
-            if (c != 'u') {
+            if (c == 'u') {
+                i = putUnit(out, b, i, to);
+            } else {
                 int at = "bfnrt".indexOf(c);
                 out.put(at < 0 ? c : (int) "\b\f\n\r\t".charAt(at));
-                continue;
             }
-            int unit = unit(b, i);
-            i += 4;
-            if (!Character.isSurrogate((char) unit)) {
-                putCharacter(out, unit);
-                continue;
-            }
-            boolean isPair = Character.isHighSurrogate((char) unit) && i + 6 <= to
-                && b[i] == '\\' && b[i + 1] == 'u'
-                && Character.isLowSurrogate((char) unit(b, i + 2));
-            if (isPair) {
-                putCharacter(out, Character.toCodePoint((char) unit, (char) unit(b, i + 2)));
-                i += 6;
-            } else {
-                out.put('?');
-            }
+            int next = nextEscape(b, i, to);
+            out.put(b, i, next);
+            i = next;
         }
-        return out.toBytes();
+        return out;
+    }
+
+    private static int nextEscape(byte[] b, int from, int to) {
+        int i = from;
+        while (i < to && b[i] != '\\') {
+            i++;
+        }
+        return i;
+    }
+
+    /** Writes the character of the four digits at a place, or of a pair; returns what follows. */
+    private static int putUnit(Buffer out, byte[] b, int at, int to) {
+        int unit = unit(b, at), after = at + 4;
+        if (!Character.isSurrogate((char) unit)) {
+            putCharacter(out, unit);
+            return after;
+        }
+        boolean isPair = Character.isHighSurrogate((char) unit) && after + 6 <= to
+            && b[after] == '\\' && b[after + 1] == 'u'
+            && Character.isLowSurrogate((char) unit(b, after + 2));
+        if (!isPair) {
+            out.put('?');
+            return after;
+        }
+        putCharacter(out, Character.toCodePoint((char) unit, (char) unit(b, after + 2)));
+        return after + 6;
     }
 
     private static int unit(byte[] b, int at) {
@@ -131,8 +161,15 @@ final class Text {
     /** Writes a text as a JSON string, with no more escapes than it needs. */
     static void putString(Buffer out, byte[] text, int from, int to) {
         out.put('"');
-        for (int i = from; i < to; i++) {
-            int c = text[i];
+        int i = from;
+        while (i < to) {
+            int end = endOfPlain(text, i, to);
+            out.put(text, i, end);
+            if (end == to) {
+                break;
+            }
+            int c = text[end];
+            i = end + 1;
             int at = "\"\\\b\f\n\r\t".indexOf(c);
             if (at >= 0) {
                 out.put('\\');

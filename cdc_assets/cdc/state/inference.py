@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.json_reader import names_in
 from cdc_assets.cdc.sqltext import Sql, literal, literals
 from cdc_assets.cdc.state.day_types import (
     Inferred,
@@ -90,7 +91,7 @@ def _records_without_schema(day: TableDay, said: MessageTypes) -> DataFrame:
     # What a delete says of a row after it is not a row.
     writes = F.col("op").isin("c", "r", "u") & F.col("after").isNotNull()
     rows = events_on(day, [day.day]).where(has_none & writes)
-    return rows.withColumn("names", F.json_object_keys("after"))
+    return rows.withColumn("names", F.expr(names_in("after")))
 
 
 def _without_placeholders(day: TableDay) -> Sql:

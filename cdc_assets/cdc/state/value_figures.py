@@ -20,6 +20,7 @@ from cdc_assets.cdc.values.readers import PER_SECOND
 
 # The years 1990 to 2100 in seconds: numbers in this range are plainly such.
 _FROM, _TO = 631_152_000, 4_102_444_800
+_SECONDS = f"unix_millis(CAST({{}} AS timestamp)) BETWEEN {_FROM} AND {_TO}"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class ValueCounts:
     n: int = 0
     contradicted: int = 0
     unfit: int = 0
+    odd_times: int = 0
     fingerprint: int | None = None
 
 
@@ -47,11 +49,16 @@ class ValueFigures:
 
 
 def value_counts(columns: TableColumns) -> list[Column]:
-    """`n` rows, how many contradict their key, and how many hold what a column can't (R4)."""
+    """`n` rows, how many contradict their key, and how many hold what a column can't (R4).
+
+    `odd_times` have a time stamp without a unit that may be in another one than ms.
+    """
     differ = [c.contradicted for c in columns.keys]
     unfit = ", ".join(c.unfit for c in columns.own)
+    odd = (f"{_SECONDS.format(c.work)} OR {c.unfit} IS NOT NULL" for c in columns.without_unit)
     counts = {
         "n": "NOT is_removal",
+        "odd_times": f"NOT is_removal AND ({' OR '.join(odd) or 'false'})",
         "contradicted": f"NOT is_removal AND ({' OR '.join(differ) or 'false'})",
         "unfit": f"NOT is_removal AND coalesce({unfit}) IS NOT NULL" if unfit else "false",
     }
@@ -78,7 +85,8 @@ def judge_values(
                 f"in cdc.yaml: sources.{day.source}.tables.{day.table}.columns: "
                 f"{{{json.dumps(c.name, ensure_ascii=False)}: string}}",
             )
-    return ValueFigures(unfit, counts.contradicted, _plain_units(rows, columns))
+    units = _plain_units(rows, columns) if counts.odd_times else {}
+    return ValueFigures(unfit, counts.contradicted, units)
 
 
 def count_unreadable_keys(day: TableDay, columns: TableColumns) -> int:
@@ -90,19 +98,17 @@ def count_unreadable_keys(day: TableDay, columns: TableColumns) -> int:
 
 
 def _plain_units(rows: DataFrame, columns: TableColumns) -> dict[str, str]:
-    """By column the type to configure where more than half of its numbers are plainly no ms.
+    """By column the type to configure where more than half of its numbers are plainly no ms: a job.
 
-    A job of its own, none where every time stamp has a unit.
+    Args:
+        rows: of a day with `odd_times`.
     """
     asked = columns.without_unit
-    if not asked:
-        return {}
-    seconds = f"unix_millis(CAST({{}} AS timestamp)) BETWEEN {_FROM} AND {_TO}"
     larger = "try_cast({} AS bigint) BETWEEN {} AND {}"
     counts: dict[str, Sql] = {}
     for c in asked:
         counts[f"{c.work}_n"] = f"count({c.work}) + count({c.unfit})"
-        counts[f"{c.work}_s"] = f"count_if({seconds.format(c.work)})"
+        counts[f"{c.work}_s"] = f"count_if({_SECONDS.format(c.work)})"
         for unit in ("us", "ns"):
             bounds = (limit * PER_SECOND[unit] for limit in (_FROM, _TO))
             counts[f"{c.work}_{unit}"] = f"count_if({larger.format(c.unfit, *bounds)})"
