@@ -330,46 +330,46 @@ final class Scanner {
         if (!eat('"')) {
             return;
         }
-        while (true) {
-            int to = Text.endOfPlain(bytes, place, end);
-            place = to;
-            if (to == end) {
-                break;
-            }
-            int c = bytes[to];
+        // Local variables: most of what is read goes through this loop.
+        byte[] b = bytes;
+        int i = place, to = end;
+        while (i < to) {
+            byte c = b[i];
             if (c == '"') {
-                place++;
+                place = i + 1;
                 return;
             }
             if (c == '\\') {
                 isEscaped = true;
-                place++;
-                escape();
-            } else if (c >= 0) {
-                isRefused = true; // a control character
+                int next = i + 1 < to ? (int) b[i + 1] : -1;
+                i = next == '"' || next == '\\' ? i + 2 : escape(i + 1);
+            } else if (c >= 0x20) {
+                i++;
             } else {
-                int length = Text.lengthOfCharacter(bytes, place, end);
-                isRefused |= length == 0;
-                place += length;
-            }
-            if (isRefused) {
-                return;
+                // A control character, or one beyond ASCII.
+                int length = c >= 0 ? 0 : Text.lengthOfCharacter(b, i, to);
+                if (length == 0) {
+                    break;
+                }
+                i += length;
             }
         }
+        place = i;
         isRefused = true;
     }
 
-    private void escape() {
-        int c = place < end ? (int) bytes[place] : -1;
-        if (c == 'u') {
-            for (int i = 1; i <= 4; i++) {
-                isRefused |= place + i >= end || Character.digit(bytes[place + i], 16) < 0;
-            }
-            place += 5;
-        } else {
-            isRefused |= "\"\\/bfnrt".indexOf(c) < 0;
-            place++;
+    /** Where an escape ends whose backslash stands before a place; the end, if it is none. */
+    private int escape(int at) {
+        int c = at < end ? (int) bytes[at] : -1;
+        if (c != 'u') {
+            return "/bfnrt".indexOf(c) < 0 ? end : at + 1;
         }
+        for (int i = 1; i <= 4; i++) {
+            if (at + i >= end || Character.digit(bytes[at + i], 16) < 0) {
+                return end;
+            }
+        }
+        return at + 5;
     }
 
     // --- names

@@ -72,7 +72,8 @@ final class Text {
     /** The text of a valid string, without its quotes; half a surrogate pair becomes `?`. */
     static byte[] unescaped(byte[] b, int from, int to) {
         int first = nextEscape(b, from, to);
-        return first == to ? Arrays.copyOfRange(b, from, to) : text(b, from, first, to).toBytes();
+        byte[] text = Arrays.copyOfRange(b, from, to);
+        return first == to ? text : Arrays.copyOf(text, unescape(b, from, first, to, text));
     }
 
     /** The same as Spark's text, of the bytes themselves where they have no escapes. */
@@ -81,29 +82,46 @@ final class Text {
         if (first == to) {
             return UTF8String.fromBytes(b, from, to - from);
         }
-        Buffer out = text(b, from, first, to);
-        return UTF8String.fromBytes(out.bytes, 0, out.length);
+        byte[] text = new byte[to - from];
+        System.arraycopy(b, from, text, 0, first - from);
+        return UTF8String.fromBytes(text, 0, unescape(b, from, first, to, text));
     }
 
-    /** The text of a string whose first escape is at a place. */
-    private static Buffer text(byte[] b, int from, int first, int to) {
-        Buffer out = new Buffer(to - from);
-        out.put(b, from, first);
-        int i = first;
+    /**
+     * Writes the text of a string from its first escape on, behind what precedes it.
+     *
+     * No escape is shorter than its character. The loop goes byte by byte through local variables:
+     * a landed event has an escape for each of its quotes, and copying what stands between two of
+     * them takes longer.
+     */
+    private static int unescape(byte[] b, int from, int first, int to, byte[] text) {
+        int length = first - from, i = first;
         while (i < to) {
-            int c = b[i + 1];
-            i += 2;
-            if (c == 'u') {
-                i = putUnit(out, b, i, to);
-            } else {
-                int at = "bfnrt".indexOf(c);
-                out.put(at < 0 ? c : (int) "\b\f\n\r\t".charAt(at));
+            byte c = b[i++];
+            if (c == '\\') {
+                c = b[i++];
+                if (c == 'u') {
+                    int unit = unit(b, i);
+                    i += 4;
+                    if (isPair(b, i, to, unit)) {
+                        unit = Character.toCodePoint((char) unit, (char) unit(b, i + 2));
+                        i += 6;
+                    }
+                    length = putCharacter(text, length, unit);
+                    continue;
+                }
+                int at = c == '"' || c == '\\' || c == '/' ? -1 : "bfnrt".indexOf(c);
+                c = at < 0 ? c : (byte) "\b\f\n\r\t".charAt(at);
             }
-            int next = nextEscape(b, i, to);
-            out.put(b, i, next);
-            i = next;
+            text[length++] = c;
         }
-        return out;
+        return length;
+    }
+
+    /** Is a unit of UTF-16 the first half of a character whose second half is escaped at a place? */
+    private static boolean isPair(byte[] b, int at, int to, int unit) {
+        return Character.isHighSurrogate((char) unit) && at + 6 <= to && b[at] == '\\'
+            && b[at + 1] == 'u' && Character.isLowSurrogate((char) unit(b, at + 2));
     }
 
     private static int nextEscape(byte[] b, int from, int to) {
@@ -114,24 +132,6 @@ final class Text {
         return i;
     }
 
-    /** Writes the character of the four digits at a place, or of a pair; returns what follows. */
-    private static int putUnit(Buffer out, byte[] b, int at, int to) {
-        int unit = unit(b, at), after = at + 4;
-        if (!Character.isSurrogate((char) unit)) {
-            putCharacter(out, unit);
-            return after;
-        }
-        boolean isPair = Character.isHighSurrogate((char) unit) && after + 6 <= to
-            && b[after] == '\\' && b[after + 1] == 'u'
-            && Character.isLowSurrogate((char) unit(b, after + 2));
-        if (!isPair) {
-            out.put('?');
-            return after;
-        }
-        putCharacter(out, Character.toCodePoint((char) unit, (char) unit(b, after + 2)));
-        return after + 6;
-    }
-
     private static int unit(byte[] b, int at) {
         int unit = 0;
         for (int i = 0; i < 4; i++) {
@@ -140,22 +140,26 @@ final class Text {
         return unit;
     }
 
-    private static void putCharacter(Buffer out, int c) {
+    private static int putCharacter(byte[] out, int at, int c) {
+        int i = at;
         if (c < 0x80) {
-            out.put(c);
+            out[i++] = (byte) c;
         } else if (c < 0x800) {
-            out.put(0xC0 | c >> 6);
-            out.put(0x80 | c & 0x3F);
+            out[i++] = (byte) (0xC0 | c >> 6);
+            out[i++] = (byte) (0x80 | c & 0x3F);
+        } else if (c >= 0xD800 && c < 0xE000) {
+            out[i++] = '?';
         } else if (c < 0x10000) {
-            out.put(0xE0 | c >> 12);
-            out.put(0x80 | c >> 6 & 0x3F);
-            out.put(0x80 | c & 0x3F);
+            out[i++] = (byte) (0xE0 | c >> 12);
+            out[i++] = (byte) (0x80 | c >> 6 & 0x3F);
+            out[i++] = (byte) (0x80 | c & 0x3F);
         } else {
-            out.put(0xF0 | c >> 18);
-            out.put(0x80 | c >> 12 & 0x3F);
-            out.put(0x80 | c >> 6 & 0x3F);
-            out.put(0x80 | c & 0x3F);
+            out[i++] = (byte) (0xF0 | c >> 18);
+            out[i++] = (byte) (0x80 | c >> 12 & 0x3F);
+            out[i++] = (byte) (0x80 | c >> 6 & 0x3F);
+            out[i++] = (byte) (0x80 | c & 0x3F);
         }
+        return i;
     }
 
     /** Writes a text as a JSON string, with no more escapes than it needs. */
