@@ -310,8 +310,11 @@ _READ = (
 
 
 def read_only(landing: DataFrame) -> None:
-    """The members of each event read by the project's reader of JSON, and nothing kept."""
-    members = {path: ("text", *path.split(".")) for path in _READ}
+    """The members of each event read by the project's reader of JSON, and nothing kept.
+
+    A schema is told by its hash, as the stage does; DuckDB takes its text.
+    """
+    members = {path: ("hash" if path == "schema" else "text", *path.split(".")) for path in _READ}
     rows = landing.selectExpr(f"{json_reader.read('value', **members)} AS d")
     rows.write.format("noop").mode("overwrite").save()
 
