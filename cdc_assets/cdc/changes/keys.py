@@ -18,7 +18,8 @@ from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.json_reader import names_in
 from cdc_assets.cdc.sqltext import Query, Sql, case, few_rows, is_one_of, literal
 from cdc_assets.cdc.values import column_types as types
-from cdc_assets.cdc.values.readers import canonical_key, of_member
+from cdc_assets.cdc.values.json_value import of_member
+from cdc_assets.cdc.values.readers import canonical_key
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.json_reader import object_of, overlay, read, values_at
 from cdc_assets.cdc.sqltext import Query, Sql, case, get, is_one_of, literal, literals
 from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values.json_value import itself
 from cdc_assets.cdc.values.placeholders import placeholder_forms
-from cdc_assets.cdc.values.readers import canonical_key, itself
+from cdc_assets.cdc.values.readers import canonical_key
 
 FOUND = "protected_found"
 _HASH = replace(types.TEXT, encoding="salted SHA-256 of the value, in hexadecimal digits")

@@ -23,8 +23,8 @@ from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.table_events import events_on
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.json_kinds import shallow
+from cdc_assets.cdc.values.json_value import member
 from cdc_assets.cdc.values.placeholders import placeholder_forms
-from cdc_assets.cdc.values.readers import member
 
 
 def infer(day: TableDay, said: MessageTypes, existing: Collection[str]) -> Inferred:

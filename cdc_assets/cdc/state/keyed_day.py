@@ -16,7 +16,7 @@ from cdc_assets.cdc.state.day_types import TableColumns
 from cdc_assets.cdc.state.row_sql import key_types, with_keys
 from cdc_assets.cdc.state.table_day import POSITION, SOURCE_TS, TableDay
 from cdc_assets.cdc.state.table_events import events_on
-from cdc_assets.cdc.values.readers import grown
+from cdc_assets.cdc.values.grown import grown
 
 # The place of an event in Kafka.
 PLACE = ("landing_date", "topic", "partition", "offset", "kafka_time")

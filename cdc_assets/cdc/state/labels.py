@@ -17,7 +17,7 @@ from cdc_assets.cdc.changes.earlier_days import known_schemas
 from cdc_assets.cdc.sqltext import Query, Sql, literal, literals
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.values import column_types as types
-from cdc_assets.cdc.values.readers import member
+from cdc_assets.cdc.values.json_value import member
 
 _KINDS = ("enum", "set")
 

@@ -15,14 +15,8 @@ from cdc_assets.cdc.sqltext import Query, Sql, case, get, literal
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
 from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, UnsentColumns
 from cdc_assets.cdc.values import column_types as types
-from cdc_assets.cdc.values.readers import (
-    At,
-    InVariant,
-    itself,
-    of_member,
-    read_key,
-    read_value,
-)
+from cdc_assets.cdc.values.json_value import At, InVariant, itself, of_member
+from cdc_assets.cdc.values.readers import read_key, read_value
 
 
 def with_typed_columns(

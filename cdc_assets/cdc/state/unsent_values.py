@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
 from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.values.json_value import member
 from cdc_assets.cdc.values.placeholders import placeholder_forms
-from cdc_assets.cdc.values.readers import member
 
 
 @dataclass(frozen=True)

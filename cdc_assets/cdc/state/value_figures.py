@@ -16,7 +16,7 @@ from cdc_assets.cdc.state.day_types import TableColumns
 from cdc_assets.cdc.state.row_sql import with_keys
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.table_events import events_on
-from cdc_assets.cdc.values.readers import PER_SECOND
+from cdc_assets.cdc.values.times import PER_SECOND
 
 # The years 1990 to 2100 in seconds: numbers in this range are plainly such.
 _FROM, _TO = 631_152_000, 4_102_444_800

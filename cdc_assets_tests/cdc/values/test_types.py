@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values import readers as values
+from cdc_assets.cdc.values.json_value import of_member
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
 
@@ -141,7 +142,7 @@ def read(spark: SparkSession) -> dict[tuple[str, str], Any]:
     """(type, JSON text) → the value in its column."""
     rows = spark.createDataFrame([(text,) for text in VALUES], "text string")
     opened = rows.withColumn("row", F.parse_json(F.concat(F.lit('{"v":'), "text", F.lit("}"))))
-    at = values.of_member("row", "v")
+    at = of_member("row", "v")
     columns = {
         name: values.read_value(at, types.type_of(ev.field_schema(kind)))
         for name, kind in TYPES.items()
@@ -225,7 +226,7 @@ def test_the_decimal_of_a_connect_schema_is_exact_to_38_digits(spark: SparkSessi
     kind = types.type_of(ev.field_schema((ev.DECIMAL, 0, 38)))
     numbers = [sign * (10**digits - 1) for digits in range(1, 39) for sign in (1, -1)]
     rows = spark.createDataFrame([(_bytes_of(n),) for n in numbers], "text string")
-    at = values.of_member("""parse_json(concat('{"v":', text, '}'))""", "v")
+    at = of_member("""parse_json(concat('{"v":', text, '}'))""", "v")
     read = rows.selectExpr(f"{values.read_value(at, kind)} AS v")
     got = [row["v"] for row in lakes.plain(read)]
     assert got == [Decimal(n) for n in numbers]
@@ -242,7 +243,7 @@ def test_a_number_of_a_configured_decimal_is_exact_or_null(spark: SparkSession, 
     texts += ["1e2", "1.5e-1", '"12.50"', '" 1.5"', '"x"', "true", "[1]", "null"]
     (column,) = types.columns_of_config({"v": kind}).values()
     documents = spark.createDataFrame([(f'{{"v":{t}}}',) for t in texts], "text string")
-    value = values.read_value(values.of_member("parse_json(text)", "v"), column)
+    value = values.read_value(of_member("parse_json(text)", "v"), column)
     got = [row["v"] for row in lakes.plain(documents.selectExpr(f"{value} AS v"))]
     assert dict(zip(texts, got, strict=True)) == {t: _fitting(t, kind) for t in texts}
 
