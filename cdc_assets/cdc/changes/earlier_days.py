@@ -15,6 +15,7 @@ from cdc_assets.cdc.changes.message_schemas import NO_SCHEMAS, KnownSchemas, Sch
 from cdc_assets.cdc.changes.reading import Reading
 from cdc_assets.cdc.lake.catalog import Lake, landed_on
 from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values.configured import as_configured
 from cdc_assets.cdc.values.json_kinds import shallow
 
 FirstDays = Mapping[SchemaOfTable, date]
@@ -83,7 +84,7 @@ def key_form_before(
         return None
     inferred = types.columns_of_inference(found.kind or "")
     configured = types.columns_of_config(settings.columns)
-    known = types.as_configured(schemas.latest(table, newest.day), configured, is_key=True)
+    known = as_configured(schemas.latest(table, newest.day), configured, is_key=True)
     # The hash of a value does not show its type.
     columns = (
         (n, known.get(n) or (None if n in settings.hash else inferred.get(n)))

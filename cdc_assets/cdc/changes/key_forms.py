@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cdc_assets.cdc.values.column_types import evolution
+from cdc_assets.cdc.values.spark_types import evolution
 
 
 @dataclass(frozen=True)

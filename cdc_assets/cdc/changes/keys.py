@@ -18,6 +18,7 @@ from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.json_reader import names_in
 from cdc_assets.cdc.sqltext import Query, Sql, case, few_rows, is_one_of, literal
 from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values.configured import as_configured
 from cdc_assets.cdc.values.json_value import of_member
 from cdc_assets.cdc.values.readers import canonical_key
 
@@ -113,7 +114,7 @@ def _types_of_key(
     own = schemas.columns.get((shape.table_name, shape.schema_id), {}) if shape.schema_id else {}
     said = {**schemas.latest(shape.table_name, shape.day), **_typed(own)}
     configured = types.columns_of_config(table.columns if table else {})
-    known = _typed(types.as_configured(_typed(said), configured, is_key=True))
+    known = _typed(as_configured(_typed(said), configured, is_key=True))
     # A message key is read as its own schema writes it, and held as its column (D5).
     message_key = types.columns_of_key(shape.key_schema) if shape.key_schema else {}
     return tuple(

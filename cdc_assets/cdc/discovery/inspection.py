@@ -33,7 +33,8 @@ from cdc_assets.cdc.registry.schema_cache import fetched_decoding
 from cdc_assets.cdc.state.configured_types import with_messages
 from cdc_assets.cdc.state.epochs import another_stream_in_words, begin_in_words
 from cdc_assets.cdc.state.takeovers import Landed, Stream, judged_by_rows
-from cdc_assets.cdc.values.column_types import columns_of_config, has_no_unit
+from cdc_assets.cdc.values.column_types import columns_of_config
+from cdc_assets.cdc.values.configured import has_no_unit
 
 COLUMNS: tuple[str, ...] = (
     "topic", "partition", "offset", "destination", "table", "op", "key", "position", "lag_ms",

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import date
 
 from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values.configured import cannot_become
+from cdc_assets.cdc.values.spark_types import evolution
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def with_messages(
     found = []
     for name in sorted(said.keys() & configured.keys()):
         is_key = name in keys
-        if can_be := types.cannot_become(said[name], configured[name], is_key):
+        if can_be := cannot_become(said[name], configured[name], is_key):
             found.append(
                 Contradiction(
                     f"sources.{source}.tables.{table}.columns: {name} is {configured[name].spark}, "
@@ -77,7 +79,7 @@ def with_lake(
             f"Make the table anew from its first day: {command_to_make(source, table, start, day)}",
         )
         for name, kind in wanted.items()
-        if name in existing and types.evolution(existing[name], kind) is None
+        if name in existing and evolution(existing[name], kind) is None
     ]
 
 

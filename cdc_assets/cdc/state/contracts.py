@@ -15,7 +15,8 @@ from pyspark.sql.types import DataType, StructField, StructType
 from cdc_assets.cdc.config import TableConfig
 from cdc_assets.cdc.names import ddl_of, is_column_name
 from cdc_assets.cdc.state.day_types import OWN_COLUMNS
-from cdc_assets.cdc.values.column_types import ColumnTypes, columns_of_config, evolution
+from cdc_assets.cdc.values.column_types import ColumnTypes, columns_of_config
+from cdc_assets.cdc.values.spark_types import evolution
 
 
 def broken(frame: DataFrame, expected: StructType, needed: Sequence[str] = ()) -> list[str]:

@@ -16,6 +16,8 @@ from cdc_assets.cdc.state.configured_types import with_messages
 from cdc_assets.cdc.state.labels import Labels, as_labels
 from cdc_assets.cdc.state.table_day import LANDED, POSITION, SOURCE_TS, TableDay
 from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values.configured import as_configured, has_no_unit
+from cdc_assets.cdc.values.spark_types import evolution
 
 OWN_COLUMNS = StructType(
     [
@@ -205,7 +207,7 @@ class TableColumns:
     def without_unit(self) -> list[OwnColumn]:
         """Configured time stamps whose unit nobody said."""
         latest = self.types.latest
-        return [c for c in self.own if c.name in latest and types.has_no_unit(latest[c.name])]
+        return [c for c in self.own if c.name in latest and has_no_unit(latest[c.name])]
 
 
 def lake_name(day: TableDay, name: str) -> str:
@@ -382,7 +384,7 @@ def _as_wanted(
     for is_key in (False, True):
         columns = {name: kind for name, kind in said.items() if (name in keys) == is_key}
         wanted = {name: kind for name, kind in configured.items() if name in columns}
-        typed |= types.as_configured(columns, wanted, is_key=is_key)
+        typed |= as_configured(columns, wanted, is_key=is_key)
     return {name: typed[name] for name in said}
 
 
@@ -407,7 +409,7 @@ def _find_narrower(day: TableDay, by_schema: Mapping[str, types.ColumnTypes]) ->
             if name in day.config.lake_columns:
                 continue
             for wide in {had[name].spark for at, had in older if at < landed and name in had}:
-                if wide != kind.spark and types.evolution(wide, kind.spark) == []:
+                if wide != kind.spark and evolution(wide, kind.spark) == []:
                     found[lake_name(day, name)] = f"{name}: {wide} ← {kind.spark}"
     return found
 

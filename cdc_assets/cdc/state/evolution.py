@@ -30,6 +30,7 @@ from cdc_assets.cdc.state.day_types import (
 from cdc_assets.cdc.state.inference import infer
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values.spark_types import evolution, is_number
 
 INFERRED = "cdc.inferred-columns"
 
@@ -148,7 +149,7 @@ def _without_contradicted(
     day: TableDay, existing: Mapping[str, str], wanted: Mapping[str, str]
 ) -> dict[str, str]:
     """The columns without those of another type than is wanted, which go out of the table."""
-    gone = [n for n, k in wanted.items() if types.evolution(existing[n], k) is None]
+    gone = [n for n, k in wanted.items() if evolution(existing[n], k) is None]
     for name in gone:
         _alter_table(day, f"DROP COLUMN {quote(name)}")
     return {name: kind for name, kind in existing.items() if name not in gone}
@@ -180,8 +181,8 @@ def _with_widened(
     widened, keys = dict(existing), _key_columns(day, wanted)
     refused: dict[str, str] = {}
     for name, kind in ((name, kind) for name, kinds in columns.items() for kind in kinds):
-        changes = types.evolution(widened[name], kind)
-        is_truth = kind == "boolean" and types.is_number(widened[name])
+        changes = evolution(widened[name], kind)
+        is_truth = kind == "boolean" and is_number(widened[name])
         if is_truth and name not in keys:
             continue  # 1 and 0
         if changes is None:

@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from cdc_assets.cdc.names import ddl_of, quote
+from cdc_assets.cdc.values.spark_types import evolution
 
 MAX_DECIMAL = 38
 MAX_SCALE = 10_000  # beyond, zeros would fill the memory
@@ -112,7 +113,7 @@ _COMMENT = "__debezium.source.column.comment"
 _DOCS_OF_TYPES = re.compile(
     r"(Geometry|Geography)( \([A-Z]+\))?|Variable scaled decimal|Sparse double vector"
 )
-_CONFIGURED = {
+CONFIGURED = {
     "boolean": "boolean",
     "int": "int",
     "bigint": "bigint",
@@ -337,19 +338,19 @@ def has_numbers(labels: Iterable[str]) -> bool:
 
 def columns_of_config(columns: Mapping[str, str]) -> ColumnTypes:
     """Types that the configuration names, for messages without schema."""
-    return {name: _configured(kind) for name, kind in columns.items()}
+    return {name: type_in_config(kind) for name, kind in columns.items()}
 
 
-def _configured(kind: str) -> ColumnType:
+def type_in_config(kind: str) -> ColumnType:
     kind = kind.replace(" ", "")
     if kind.startswith("array<"):
-        return _array_of(_configured(kind[len("array<") : -1]))
+        return _array_of(type_in_config(kind[len("array<") : -1]))
     if kind.startswith("map<string,"):
-        return _map_of(TEXT, _configured(kind[len("map<string,") : -1]))
+        return _map_of(TEXT, type_in_config(kind[len("map<string,") : -1]))
     if kind.startswith("decimal"):
         return ColumnType("number", kind, int(kind.split(",")[1].rstrip(")")))
     spark, _, unit = kind.rstrip(")").partition("(")
-    wire = _CONFIGURED[spark]
+    wire = CONFIGURED[spark]
     return ColumnType(f"{wire}_{unit}" if unit else wire, spark)
 
 
@@ -374,7 +375,7 @@ def columns_of_inference(kind: str) -> ColumnTypes:
 
 def inferred_as(spark: str) -> ColumnType:
     """How values are read into a column whose type was inferred."""
-    base = _configured(spark)
+    base = type_in_config(spark)
     wire = "inferred_double" if spark == "double" else base.wire
     return ColumnType(wire, base.spark, base.scale, inferred=True)
 
@@ -406,219 +407,6 @@ def _parse_variant_schema(kind: str) -> dict[str, str]:
         members[name] = rest[:end]
         rest = rest[end + 1 :].lstrip(" ")
     return members
-
-
-# --- evolution (driver)
-
-
-class Change(NamedTuple):
-    """One alteration of a column: the path of what is added or widened, and its type."""
-
-    path: tuple[str, ...]
-    kind: str
-    is_new: bool = False
-
-
-def evolution(column: str, new: str) -> list[Change] | None:
-    """What makes a column hold a new type too: nothing, some changes, or None (R5)."""
-    if column == new:
-        return []
-    if "<" in column and "<" in new:
-        return _nested_evolution(DataType.fromDDL(column), DataType.fromDDL(new), ())
-    return _scalar_evolution(column, new, ())
-
-
-def _scalar_evolution(column: str, new: str, path: tuple[str, ...]) -> list[Change] | None:
-    if holds(column, new):
-        return []
-    if (column, new) in {("int", "bigint"), ("float", "double")}:
-        return [Change(path, new)]
-    old_decimal, new_decimal = decimal_parts(column), decimal_parts(new)
-    if old_decimal and new_decimal and old_decimal[1] == new_decimal[1]:
-        return [Change(path, new)]
-    return None
-
-
-def _nested_evolution(
-    column: DataType, new: DataType, path: tuple[str, ...]
-) -> list[Change] | None:
-    """Elements and values may widen; a struct may gain members; keys of maps stay."""
-    if isinstance(column, ArrayType) and isinstance(new, ArrayType):
-        parts = [_nested_evolution(column.elementType, new.elementType, (*path, "element"))]
-    elif isinstance(column, MapType) and isinstance(new, MapType):
-        same_keys = ddl_of(column.keyType) == ddl_of(new.keyType)
-        values = _nested_evolution(column.valueType, new.valueType, (*path, "value"))
-        parts = [values if same_keys else None]
-    elif isinstance(column, StructType) and isinstance(new, StructType):
-        own = {field.name: field.dataType for field in column.fields}
-        parts = [
-            _nested_evolution(own[field.name], field.dataType, (*path, field.name))
-            if field.name in own
-            else [Change((*path, field.name), ddl_of(field.dataType), is_new=True)]
-            for field in new.fields
-        ]
-    else:
-        return _scalar_evolution(ddl_of(column), ddl_of(new), path)
-    changes: list[Change] = []
-    for part in parts:
-        if part is None:
-            return None
-        changes += part
-    return changes
-
-
-def holds(column: str, new: str) -> bool:
-    """True where a column of one type holds every value of another."""
-    if column == new or (column, new) in {
-        ("bigint", "int"),
-        ("double", "float"),
-        ("double", "int"),
-    }:
-        return True
-    old_decimal, new_decimal = decimal_parts(column), decimal_parts(new)
-    if old_decimal and new_decimal:
-        whole = old_decimal[0] - old_decimal[1] >= new_decimal[0] - new_decimal[1]
-        return whole and old_decimal[1] >= new_decimal[1]
-    return False
-
-
-_TIMES_OF_DAY = ("time_ms", "time_us", "time_ns")
-_TIMES = ("date", "timestamp", "timestamp_ntz")
-
-
-def read_as(kind: ColumnType, wanted: ColumnType) -> ColumnType | None:
-    """How values of a message's type are read into a column that cdc.yaml types (R3).
-
-    Args:
-        kind: what the message's schema says.
-        wanted: what `columns:` says.
-
-    Returns:
-        None where the one can't become the other.
-    """
-    if kind.spark == wanted.spark:
-        return kind
-    if kind == UNKNOWN:
-        return wanted
-    if kind.spark == "binary" or kind.wire in _TIMES_OF_DAY:
-        return None
-    if "<" in kind.spark or "<" in wanted.spark:
-        return _parts_read_as(kind, wanted)
-    is_text, is_whole = kind.spark == "string", kind.wire in ("int", "bigint")
-    numeric = (*_NUMERIC, "boolean")
-    if wanted.spark == "string":
-        can_be = True
-    elif wanted.spark in numeric or is_number(wanted.spark):
-        can_be = is_text or kind.spark in numeric or is_number(kind.spark)
-    elif wanted.spark not in _TIMES:
-        can_be = False
-    elif is_whole:
-        return wanted
-    elif is_text:
-        wire = "iso_date" if wanted.spark == "date" else "iso_timestamp"
-        return ColumnType(wire, wanted.spark)
-    elif kind.wire == "instant_ms":  # DataWorks' DATE
-        can_be = True
-    else:
-        can_be = {kind.spark, wanted.spark} == {"date", "timestamp_ntz"}
-    return _held_in(kind, wanted.spark) if can_be else None
-
-
-def as_configured(said: ColumnTypes, configured: ColumnTypes, is_key: bool = False) -> ColumnTypes:
-    """Types of messages, where cdc.yaml types a column as read into that; and the configured ones.
-
-    A column that can't become what is configured keeps its type; see :func:`cannot_become`.
-
-    Args:
-        said: of message schemas.
-        configured: of `columns:`.
-        is_key: these are key columns.
-    """
-    found = {**configured, **said}
-    for name in said.keys() & configured.keys():
-        if not cannot_become(said[name], configured[name], is_key):
-            found[name] = read_as(said[name], configured[name]) or said[name]
-    if is_key:
-        found = {name: _of_key(kind) for name, kind in found.items()}
-    return found
-
-
-def _of_key(kind: ColumnType) -> ColumnType:
-    """A key of several members is the text of their canonical JSON: no key column has others."""
-    return replace(TEXT, comment=kind.comment) if "<" in kind.spark else kind
-
-
-def cannot_become(kind: ColumnType, wanted: ColumnType, is_key: bool) -> list[str]:
-    """What `columns:` may say of a column of messages instead; empty where it may say `wanted`."""
-    if is_key:
-        kind = _of_key(kind)
-    is_possible = read_as(kind, wanted) is not None
-    if is_possible and (not is_key or keeps_keys_apart(kind.spark, wanted.spark)):
-        return []
-    can_be = (k for k in types_for(kind) if not is_key or keeps_keys_apart(kind.spark, k))
-    return list(can_be) or [kind.spark]
-
-
-def _held_in(kind: ColumnType, spark: str) -> ColumnType:
-    return ColumnType("held", spark, element=_widest(kind), comment=kind.comment)
-
-
-def _widest(kind: ColumnType) -> ColumnType:
-    """A number's type with all the digits that it may have: a wider column may hold what a message
-    has beyond its own type."""
-    if kind.wire == "int":
-        return replace(kind, wire="bigint", spark="bigint")
-    if kind.wire in ("decimal", "number") and (parts := decimal_parts(kind.spark)):
-        return replace(kind, spark=f"decimal({MAX_DECIMAL},{parts[1]})")
-    return kind
-
-
-def types_for(kind: ColumnType) -> list[str]:
-    """What `columns:` may say of a column of this type, without digits of decimals."""
-    asked = (*_CONFIGURED, "decimal(38,10)")
-    can_be = [spark for spark in asked if read_as(kind, _configured(spark)) is not None]
-    return [spark.partition("(")[0] for spark in can_be]
-
-
-def _parts_read_as(kind: ColumnType, wanted: ColumnType) -> ColumnType | None:
-    """Arrays and maps by their elements; all with members may be the text of their JSON."""
-    if wanted.spark == "string":
-        return _held_in(kind, "string")
-    is_map = kind.wire == wanted.wire == "map"
-    if not (is_map or kind.wire == wanted.wire == "array"):
-        return None
-    assert kind.element is not None
-    assert wanted.element is not None
-    element = read_as(kind.element, wanted.element)
-    if element is None or (is_map and (kind.key is None or kind.key.spark != "string")):
-        return None
-    return replace(kind, spark=wanted.spark, element=element)
-
-
-def keeps_keys_apart(kind: str, wanted: str) -> bool:
-    """May a key column of one type be configured as another: are all keys still distinct (R3)?"""
-    if wanted == "string" or evolution(kind, wanted) is not None:
-        return True
-    exact = [k in ("int", "bigint") or decimal_parts(k) is not None for k in (kind, wanted)]
-    return all(exact)
-
-
-def has_no_unit(kind: ColumnType) -> bool:
-    """Is it a configured time stamp whose unit nobody said? Numbers are taken as milliseconds."""
-    return kind.wire in ("any_instant", "any_local")
-
-
-_NUMERIC = ("int", "bigint", "float", "double")
-
-
-def is_number(spark: str) -> bool:
-    """Is a column of this type one of numbers?"""
-    return spark in _NUMERIC or spark.startswith("decimal")
-
-
-def decimal_parts(kind: str) -> tuple[int, int] | None:
-    found = re.fullmatch(r"decimal\((\d+),(\d+)\)", kind)
-    return (int(found.group(1)), int(found.group(2))) if found else None
 
 
 def held_as(kind: ColumnType, column: str) -> ColumnType:

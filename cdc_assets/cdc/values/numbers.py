@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from cdc_assets.cdc.sqltext import Sql, case
-from cdc_assets.cdc.values.column_types import ColumnType, decimal_parts
+from cdc_assets.cdc.values.column_types import ColumnType
 from cdc_assets.cdc.values.expressions import cast, extracted, matches, once, replaced, try_cast
 from cdc_assets.cdc.values.json_value import At
+from cdc_assets.cdc.values.spark_types import decimal_parts
 
 WHOLE = r"^[+-]?\d+$"
 _WHOLE_WITH_POINT = r"^[+-]?\d+\.0+$"

@@ -17,13 +17,7 @@ from cdc_assets.cdc.sqltext import (
     literals,
     members_of,
 )
-from cdc_assets.cdc.values.column_types import (
-    ColumnType,
-    decimal_parts,
-    has_numbers,
-    held_as,
-    is_number,
-)
+from cdc_assets.cdc.values.column_types import ColumnType, has_numbers, held_as
 from cdc_assets.cdc.values.decimals import read_decimal, read_variable_decimal
 from cdc_assets.cdc.values.expressions import (
     cast,
@@ -46,6 +40,7 @@ from cdc_assets.cdc.values.numbers import (
     read_whole_number,
     truth_as_number,
 )
+from cdc_assets.cdc.values.spark_types import decimal_parts, is_number
 from cdc_assets.cdc.values.times import (
     PER_SECOND,
     floor_by_1000,

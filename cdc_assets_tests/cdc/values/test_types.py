@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values import readers as values
+from cdc_assets.cdc.values.configured import read_as
 from cdc_assets.cdc.values.json_value import of_member
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes, model
@@ -288,7 +289,7 @@ def _fitting(text: str, kind: str) -> Decimal | None:
 )
 def test_pairs_of_types_are_a_closed_list(sent: Any, wanted: str, is_possible: bool) -> None:
     (configured,) = types.columns_of_config({"v": wanted}).values()
-    found = types.read_as(types.type_of(ev.field_schema(sent)), configured)
+    found = read_as(types.type_of(ev.field_schema(sent)), configured)
     assert (found is not None) == is_possible
     if found is not None:
         assert found.spark == wanted
