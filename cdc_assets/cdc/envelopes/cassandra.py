@@ -12,14 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cdc_assets.cdc.envelopes.debezium import (
-    event_in,
-    event_members,
-    parts,
-    read_envelope,
-    source_of,
-    with_event,
-)
+from cdc_assets.cdc.envelopes.debezium import event_in, read_envelope
+from cdc_assets.cdc.envelopes.debezium_event import event_members, parts, source_of, with_event
 from cdc_assets.cdc.envelopes.envelope import Format, TableAndRow, object_in, table_and_row
 from cdc_assets.cdc.envelopes.images import with_values
 from cdc_assets.cdc.json_reader import Wanted, read

@@ -19,15 +19,12 @@ from functools import partial
 from typing import Any
 
 from cdc_assets.cdc import positions
-from cdc_assets.cdc.envelopes.debezium import (
-    ROW_OPS,
+from cdc_assets.cdc.envelopes.debezium import ROW_OPS, namespace_in, read_envelope, unread_connector
+from cdc_assets.cdc.envelopes.debezium_event import (
     SOURCE_NAMES,
     SOURCE_TEXTS,
     Source,
     event_members,
-    namespace_in,
-    read_envelope,
-    unread_connector,
     with_event,
 )
 from cdc_assets.cdc.envelopes.envelope import (

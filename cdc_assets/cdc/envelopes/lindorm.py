@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cdc_assets.cdc.envelopes.debezium import EVENT, event_in, read_envelopes
+from cdc_assets.cdc.envelopes.debezium import event_in, read_envelopes
+from cdc_assets.cdc.envelopes.debezium_event import EVENT
 from cdc_assets.cdc.envelopes.envelope import Format, TableAndRow, object_in, table_and_row
 from cdc_assets.cdc.sqltext import Query
 from cdc_assets.cdc.values.column_types import columns_of_images

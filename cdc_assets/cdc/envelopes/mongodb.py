@@ -15,14 +15,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from cdc_assets.cdc.envelopes.debezium import (
-    event_in,
-    event_members,
-    parts,
-    read_envelope,
-    source_of,
-    with_event,
-)
+from cdc_assets.cdc.envelopes.debezium import event_in, read_envelope
+from cdc_assets.cdc.envelopes.debezium_event import event_members, parts, source_of, with_event
 from cdc_assets.cdc.envelopes.envelope import (
     Format,
     SourceSettings,

@@ -29,7 +29,6 @@ from cdc_assets.cdc.errors import ConcurrentRunError, ConfigError, LakeError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake.commits import (
     DAY,
-    EMPTY,
     INPUTS,
     TIMEZONE,
     DayBranch,
@@ -41,6 +40,7 @@ from cdc_assets.cdc.lake.commits import (
     days_named,
 )
 from cdc_assets.cdc.lake.errors import is_conflict
+from cdc_assets.cdc.lake.references import move_main, start_branch, without_references
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, quote
 from cdc_assets.cdc.places import CATALOG, earlier_place, own_place, state_place
@@ -377,7 +377,7 @@ class Lake:
 
         def commit() -> None:
             transaction = self.handle(branch.table).newTransaction()
-            _start(transaction, branch)
+            start_branch(transaction, branch)
             transaction.commitTransaction()
 
         with_retry(commit)
@@ -411,7 +411,7 @@ class Lake:
             if published != branch.replaces or refs.containsKey(branch.name) != is_started:
                 raise ConcurrentRunError(branch.table, [branch.day])
             if not is_started:
-                _start(transaction, branch)
+                start_branch(transaction, branch)
             end = transaction.newAppend().toBranch(branch.name)
             for key, value in {DAY: tag, **summary}.items():
                 end.set(key, value)
@@ -431,7 +431,7 @@ class Lake:
         change = (change.createTag if is_new else change.replaceTag)(tag, snapshot)
         names = self._names(refs)
         if max([*days_named(names), branch.day]) == branch.day:
-            change = _move_main(change, refs, snapshot)
+            change = move_main(change, refs, snapshot)
         for name in names:
             if name.startswith(branch_prefix(branch.day)):
                 change = change.removeBranch(name)
@@ -456,7 +456,7 @@ class Lake:
             refs = table.refs()
             newest = refs.get(str(max(days_named(self._names(refs))))).snapshotId()
             if not refs.containsKey("main") or refs.get("main").snapshotId() != newest:
-                _move_main(change, refs, newest).commit()
+                move_main(change, refs, newest).commit()
 
         with_retry(commit)
 
@@ -484,36 +484,6 @@ def landed_on(days: Iterable[date], name: str = "landing_date") -> Column:
     """True for rows of some days."""
     listed = ", ".join(map(literal, days))
     return F.expr(f"{name} IN ({listed})" if listed else "false")
-
-
-def _start(transaction: Any, branch: DayBranch) -> None:
-    refs, start = transaction.table().refs(), branch.base
-    if start is None and refs.containsKey(EMPTY):
-        start = refs.get(EMPTY).snapshotId()
-    if start is not None:
-        transaction.manageSnapshots().createBranch(branch.name, start).commit()
-        return
-    # A branch needs a snapshot, and a new table has none.
-    transaction.newAppend().toBranch(branch.name).commit()
-    empty = transaction.table().refs().get(branch.name).snapshotId()
-    transaction.manageSnapshots().createTag(EMPTY, empty).commit()
-
-
-def _move_main(change: Any, refs: Any, snapshot: int) -> Any:
-    if refs.containsKey("main"):
-        return change.replaceBranch("main", snapshot)
-    return change.createBranch("main", snapshot)
-
-
-def without_references(config: Config) -> str:
-    """The message for a catalog that drops branches and tags."""
-    kind = config.lake.catalog.get("type") or config.lake.catalog.get("catalog-impl", "")
-    return (
-        f"the catalog ({kind}) does not keep branches and tags of Iceberg tables, in which the "
-        "days are (Nessie drops them, and has branches of its own). Catalogs that keep them are "
-        "JDBC, Hive, Glue, and REST servers such as Polaris and Lakekeeper: name another one in "
-        "lake.catalog"
-    )
 
 
 def column_ddl(name: str, kind: str, comment: str | None = None) -> str:

@@ -16,8 +16,6 @@ from cdc_assets.cdc.values.column_types import (
 from cdc_assets.cdc.values.spark_types import NUMERIC, decimal_parts, evolution, is_number
 
 _TIMES_OF_DAY = ("time_ms", "time_us", "time_ns")
-
-
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 
 

@@ -16,6 +16,7 @@ _MIN_SECOND, _MAX_SECOND = -62_135_596_800, 253_402_300_799
 
 
 def read_days(at: At, _: ColumnType) -> Sql:
+    """A count of days since 1970."""
     return _date(read_integer(at))
 
 
@@ -40,6 +41,7 @@ def floor_by_1000(count: Sql) -> Sql:
 
 
 def read_local(per_second: int) -> Callable[[At, ColumnType], Sql]:
+    """A count of units since 1970, of a clock without a zone."""
     return lambda at, _: cast(instant(read_integer(at), per_second), "timestamp_ntz")
 
 
@@ -49,6 +51,7 @@ _ZONE_OF_DATE = _ISO.replace("^", "^(") + r")(Z|[+-]\d{2}:?\d{2})$"
 
 
 def read_iso(at: At, kind: ColumnType) -> Sql:
+    """A date or a time stamp as ISO text."""
     return iso_value(at("string"), kind.spark)
 
 

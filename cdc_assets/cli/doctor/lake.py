@@ -15,11 +15,12 @@ from pyiceberg.table import Table
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import MissingTableError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
-from cdc_assets.cdc.lake.catalog import Lake, without_references
+from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TIMEZONE
 from cdc_assets.cdc.lake.json_values import json_rows
 from cdc_assets.cdc.lake.metadata import PyIcebergMetadata, day_commits, table_state
 from cdc_assets.cdc.lake.pyiceberg_catalog import catalog_properties, open_table
+from cdc_assets.cdc.lake.references import without_references
 from cdc_assets.cdc.lake.rows import read_rows
 from cdc_assets.cdc.lake.tables import LakeTable, known_tables, own_table
 from cdc_assets.cdc.names import quote
