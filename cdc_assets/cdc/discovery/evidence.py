@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.added_jars import use_added_jars
 from cdc_assets.cdc.changes.message_schemas import NO_SCHEMAS, KnownSchemas
 from cdc_assets.cdc.changes.parse import with_documents
 from cdc_assets.cdc.changes.reading import Reading, read_records
@@ -32,7 +33,6 @@ from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.names import TableName, quote
 from cdc_assets.cdc.registry.decode import Decoding
 from cdc_assets.cdc.registry.schema_cache import fetched_decoding
-from cdc_assets.cdc.spark import use_added_jars
 from cdc_assets.cdc.sqltext import Query
 from cdc_assets.cdc.values.placeholders import placeholder_forms
 

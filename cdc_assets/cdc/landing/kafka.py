@@ -9,11 +9,11 @@ from datetime import date
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.added_jars import add_kafka
 from cdc_assets.cdc.config import KafkaConfig
 from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.landing.kafka_client import Client, Explained
 from cdc_assets.cdc.landing.kafka_plan import Range, TopicPartition
-from cdc_assets.cdc.spark import add_kafka
 from cdc_assets.cdc.sqltext import local_frame
 
 DayRange = tuple[str, int, int, int, date]  # topic, partition, first offset, end, landing day

@@ -9,13 +9,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from cdc_assets.cdc.added_jars import add_kafka
 from cdc_assets.cdc.config import KafkaConfig
 from cdc_assets.cdc.errors import LandingError, first_line
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, Cause, causes
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.errors import lake_error
 from cdc_assets.cdc.landing.kafka_plan import Found, TopicPartition
-from cdc_assets.cdc.spark import add_kafka, is_lost
+from cdc_assets.cdc.spark import is_lost
 
 
 class Client:

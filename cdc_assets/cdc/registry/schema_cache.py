@@ -12,12 +12,12 @@ from datetime import date
 
 from pyspark.sql import DataFrame, Row
 
+from cdc_assets.cdc.added_jars import add_avro
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.schema_rows import add_schemas
 from cdc_assets.cdc.registry.client import RegistrySchema, fetch_schemas
 from cdc_assets.cdc.registry.decode import PARTS, Decoding, Part, schema_id_of
-from cdc_assets.cdc.spark import add_avro
 
 
 def fetched_decoding(landing: DataFrame, source: str, settings: SourceConfig) -> Decoding | None:

@@ -21,6 +21,7 @@ from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
+from cdc_assets.cdc.added_jars import add_kafka
 from cdc_assets.cdc.config import Config, KafkaConfig
 from cdc_assets.cdc.errors import ConfigError, LakeError, LandingError, MissingTableError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
@@ -31,7 +32,7 @@ from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
 from cdc_assets.cdc.lake.tables import own_table
 from cdc_assets.cdc.landing.file_landing import FileLanding
 from cdc_assets.cdc.landing.kafka_client import failed
-from cdc_assets.cdc.spark import add_kafka, build_session, is_lost
+from cdc_assets.cdc.spark import build_session, is_lost
 from cdc_assets.definitions import build_definitions
 from cdc_assets.orchestration.automation.sensors import days_to_request
 from cdc_assets_tests import events as ev
