@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from cdc_assets.cdc import positions
 from cdc_assets.cdc.config import SourceConfig
+from cdc_assets.cdc.envelopes.envelope import Format
 from cdc_assets.cdc.envelopes.formats import format_of, other_format, other_members
 from cdc_assets.cdc.envelopes.headers import header
 from cdc_assets.cdc.envelopes.keys import (
@@ -127,20 +128,32 @@ def parse(
         `kafka_time` (the Kafka timestamp, or what stands in for it, ms), `reason` and `detail`.
     """
     own = format_of(source)
+    events = _events(landing, source, own, decoding)
+    known_schema = "sent_key_schema" if decoding is not None else None
+    keyed = with_header_keys(with_message_key(events, own.key_row, known_schema))
+    judged = with_raw_keys(keyed, source).extend(_judgements(source))
+    columns = {**_event_columns(source), **_key_columns(own), **_order_columns(own)}
+    landed = ("landing_date", "topic", "partition", "offset", "kafka_ts_ms", "value_hash")
+    read = judged.select(*landed, *(f"{sql} AS {name}" for name, sql in columns.items()))
+    return read.extend(_key_kinds()).drop("_bare_key").plan()
+
+
+def _events(
+    landing: DataFrame, source: SourceConfig, own: Format, decoding: Decoding | None
+) -> Query:
+    """The documents as the events of the source's format: the columns of `Envelope`."""
     members = {"kind": ("kind",), **own.members, **other_members(own.name)}
     documents = with_documents(landing, members, decoding, source.max_record_mb << 20)
     # What later steps ask of the document itself, so that none has to carry all of its members.
-    events = own.read(
-        documents.extend(
-            {"is_json_null": "d.kind = 'null'", "other_format": other_format(own.name)}
-        )
-    )
+    asked = {"is_json_null": "d.kind = 'null'", "other_format": other_format(own.name)}
+    events = own.read(documents.extend(asked))
     if emptied := source.emptied_by_statements:
         events = with_emptied(events, namespaces_of(source.tables), emptied)
-    known_schema = "sent_key_schema" if decoding is not None else None
-    keyed = with_raw_keys(
-        with_header_keys(with_message_key(events, own.key_row, known_schema)), source
-    )
+    return events
+
+
+def _judgements(source: SourceConfig) -> dict[str, Sql]:
+    """What later columns ask: is it a tombstone, what is wrong with it, does it say an order."""
     is_record = "offset IS NOT NULL"
     is_tombstone = (
         f"coalesce({is_record} AND (e_kind = 'tombstone' "
@@ -153,46 +166,27 @@ def parse(
         ("is_registry", "'registry_encoded'"),
         ("NOT is_document AND NOT is_empty", "'malformed_json'"),
     )
-    most = source.max_columns
-    is_wide = case((f"e_columns > {most}", "'over_limit'"))
-    judged = keyed.extend(
-        {
-            "is_tombstone": is_tombstone,
-            "_reason": f"coalesce({unreadable}, "
-            f"CASE WHEN NOT {is_tombstone} THEN coalesce(e_reason, key_reason, "
-            f"{is_wide}) END)",
-            "_has_source": f"NOT {is_tombstone} AND (e_kind = 'row' OR e_op = 'message')",
-            "_has_position": f"NOT {is_tombstone} AND NOT coalesce(e_is_snapshot, false) "
-            "AND (e_kind = 'row' OR e_op IN ('message', 'ddl'))",
-            "ordered": positions.ordered("e_elements"),
-            "says_order": "coalesce(array_max(e_elements) > 0, false)",
-            "kafka_time": positions.time_in_kafka("e_processed_ts_ms"),
-        }
-    )
-    first_half = is_one_of("e_source_op", own.first_halves)
-    place = positions.place_of("e_row_number", f"e_op IN ('c', 'u', 'r') AND NOT {first_half}")
-    placed = positions.placed(
-        elements="ordered",
-        says_order="says_order",
-        basis="e_basis",
-        source_time="e_stand_in",
-        kafka_time="kafka_time",
-        place=place,
-        half="e_half" if own.first_halves else None,
-    )
+    is_wide = case((f"e_columns > {source.max_columns}", "'over_limit'"))
+    of_event = case((f"NOT {is_tombstone}", f"coalesce(e_reason, key_reason, {is_wide})"))
+    return {
+        "is_tombstone": is_tombstone,
+        "_reason": f"coalesce({unreadable}, {of_event})",
+        "_has_source": f"NOT {is_tombstone} AND (e_kind = 'row' OR e_op = 'message')",
+        "_has_position": f"NOT {is_tombstone} AND NOT coalesce(e_is_snapshot, false) "
+        "AND (e_kind = 'row' OR e_op IN ('message', 'ddl'))",
+        "ordered": positions.ordered("e_elements"),
+        "says_order": "coalesce(array_max(e_elements) > 0, false)",
+        "kafka_time": positions.time_in_kafka("e_processed_ts_ms"),
+    }
+
+
+def _event_columns(source: SourceConfig) -> dict[str, Sql]:
+    """What the event is, and what is wrong with it."""
     which_row = case(
         ("e_row_number > 0", "concat('row ', e_row_number + 1, ' of its record: ')"), otherwise="''"
     )
-    key_raw = "CASE WHEN is_tombstone THEN key_row ELSE key_raw END"
-    # Where an image holds the key, the value's schema says how it is written.
-    key_schema = case(
-        (
-            f"is_tombstone OR (e_after IS NULL AND {literal(not own.whole_old_rows)})",
-            "key_schema",
-        )
-    )
     is_foreign = "_reason IN ('not_an_envelope', 'missing_op')"
-    columns: dict[str, Sql] = {
+    return {
         "message_key": "key",
         "kind": "CASE WHEN is_tombstone THEN 'tombstone' ELSE e_kind END",
         "reason": "_reason",
@@ -201,16 +195,31 @@ def parse(
             f"concat({which_row}, coalesce({_unreadable_detail(source)}, "
             f"{case((is_foreign, 'other_format'))}, e_detail, {key_detail(source)}))",
         ),
-        "op": "e_op",
         "source_op": "CASE WHEN NOT is_tombstone THEN e_source_op END",
-        **{name: f"e_{name}" for name in ("connector", "server", "db", "table_name")},
+        **{name: f"e_{name}" for name in _AS_READ},
+    }
+
+
+# Columns of `Envelope` that a record has as they are.
+_AS_READ = (
+    "op", "connector", "server", "db", "table_name", "before", "after", "source_ts_ms",
+    "processed_ts_ms", "tx_id", "tx_order", "is_snapshot", "schema_id", "payload", "row_number",
+)  # fmt: skip
+
+
+def _key_columns(own: Format) -> dict[str, Sql]:
+    """The record's key, and what there is instead where nothing names its columns."""
+    key_raw = "CASE WHEN is_tombstone THEN key_row ELSE key_raw END"
+    # Where an image holds the key, the value's schema says how it is written.
+    is_in_key = f"is_tombstone OR (e_after IS NULL AND {literal(not own.whole_old_rows)})"
+    key_schema = case((is_in_key, "key_schema"))
+    return {
         "key_raw": key_raw,
         "old_key_raw": "old_key_raw",
         "new_key_raw": "new_key_raw",
         "key_schema": key_schema,
         "key_names": names_in(key_raw),
         "_bare_key": _bare_key(key_raw, key_schema),
-        # Of records whose key columns nothing names, what their message key is instead.
         "unnamed_key_kind": case(
             ("key_raw IS NOT NULL", "NULL"),
             ("key_row IS NOT NULL", "'partial'"),
@@ -227,31 +236,30 @@ def parse(
         ),
         # Shown where there is no canonical key.
         "message_key_json": case(("NOT (e_kind <=> 'row') OR key_reason IS NOT NULL", "key_row")),
-        "before": "e_before",
-        "after": "e_after",
-        "source_ts_ms": "e_source_ts_ms",
-        "processed_ts_ms": "e_processed_ts_ms",
+    }
+
+
+def _order_columns(own: Format) -> dict[str, Sql]:
+    """The record's position, what it is made of, and what identifies the event besides."""
+    first_half = is_one_of("e_source_op", own.first_halves)
+    placed = positions.placed(
+        elements="ordered",
+        says_order="says_order",
+        basis="e_basis",
+        source_time="e_stand_in",
+        kafka_time="kafka_time",
+        place=positions.place_of("e_row_number", f"e_op IN ('c', 'u', 'r') AND NOT {first_half}"),
+        half="e_half" if own.first_halves else None,
+    )
+    falls = positions.stream_element("e_basis", "ordered", "says_order", "e_last_commit")
+    return {
         "position": case(("_has_position", placed.position)),
         "source_elements": case(("_has_source", "e_elements")),
         "position_basis": case(("_has_position", placed.basis)),
         "identity": case(("_has_source", "e_identity")),
-        "stream_element": case(
-            (
-                "_has_position",
-                positions.stream_element("e_basis", "ordered", "says_order", "e_last_commit"),
-            )
-        ),
+        "stream_element": case(("_has_position", falls)),
         "kafka_time": "kafka_time",
-        "tx_id": "e_tx_id",
-        "tx_order": "e_tx_order",
-        "is_snapshot": "e_is_snapshot",
-        "schema_id": "e_schema_id",
-        "payload": "e_payload",
-        "row_number": "e_row_number",
     }
-    landed = ("landing_date", "topic", "partition", "offset", "kafka_ts_ms", "value_hash")
-    read = judged.select(*landed, *(f"{sql} AS {name}" for name, sql in columns.items()))
-    return read.extend(_key_kinds()).drop("_bare_key").plan()
 
 
 _BLANK_SCHEMA = hashlib.sha256(b"{}").hexdigest()

@@ -181,72 +181,94 @@ def read_envelope(
         lindorm: the table is `source.namespace`.
         in_databases: it is of one of several databases, each with schemas of its own (D4).
     """
-    of_source = source.text
+    judged = opened.extend(_judgements(source, may_be_message, lindorm, in_databases))
+    row_op = f"coalesce(v_op_text IN ({literals(row_ops)}), false)"
+    reasoned = judged.extend({"v_reason": _reason(source, row_op, lindorm)})
+    detail = interpreted_if("v_reason IS NOT NULL", _detail(source, lindorm, in_databases))
+    return _envelope(source, row_op, detail, lindorm).add_to(reasoned)
+
+
+def _judgements(
+    source: Source, may_be_message: Sql, lindorm: bool, in_databases: bool
+) -> dict[str, Sql]:
+    """Of which table an event is, and whether it is one."""
+    table = source.name("table")
+    namespace = _namespace(source, lindorm, in_databases)
+    connector = _connector(source, lindorm)
+    is_event = "v_has_op AND v_has_body"
+    is_message = f"{is_event} AND coalesce(v_op_text = '{MESSAGE_OP}', false) AND {may_be_message}"
+    # A heartbeat is an object of times alone: `ts_ms`, in later versions also `ts_us` … (D16).
+    times = "forall(e.names, name -> startswith(name, 'ts_'))"
+    is_neither = "NOT v_has_op AND NOT v_has_body"
+    return {
+        "v_namespace": namespace,
+        "v_table": table,
+        "v_name": table_name_sql(f"({namespace})", table),
+        "v_basis": case(
+            (f"{connector} IS NULL", source.basis),
+            otherwise=positions.debezium_basis(connector),
+        ),
+        "v_is_event": is_event,
+        "v_control": case(
+            (is_message, "'message'"),
+            ("NOT v_has_op AND e.ddl IS NOT NULL", "'ddl'"),  # D16: also JSON null
+            (
+                "NOT v_has_op AND e.status IN ('BEGIN', 'END') AND e.id IS NOT NULL",
+                "'transaction'",
+            ),
+            (
+                f"{is_neither} AND {whole('e.ts_ms')} IS NOT NULL "
+                f"AND {interpreted_if(is_neither, times)}",
+                "'heartbeat'",
+            ),
+        ),
+    }
+
+
+def _connector(source: Source, lindorm: bool) -> Sql:
+    return "CAST(NULL AS string)" if lindorm else source.text("connector")
+
+
+def _namespace(source: Source, lindorm: bool, in_databases: bool) -> Sql:
+    """The namespace of an event's table."""
     # A schema that is there and no text names no table; only without one the database does.
     own = "namespace" if lindorm else "schema"
     namespace = source.name(own)
     if in_databases:
-        namespace = namespace_of_database_sql(source.name("db"), namespace)
-    elif not lindorm:
-        namespace = case(
-            (f"{of_source(own)} IS NOT NULL", namespace),
-            # Of Vitess `db` is empty.
-            (f"{of_source('connector')} = 'vitess'", source.name("keyspace")),
-            otherwise=source.name("db"),
-        )
-    connector = "CAST(NULL AS string)" if lindorm else of_source("connector")
-    op, table = "v_op_text", source.name("table")
-    row_op = f"coalesce({op} IN ({literals(row_ops)}), false)"
-    is_event = "v_has_op AND v_has_body"
-    is_message = f"{is_event} AND coalesce({op} = '{MESSAGE_OP}', false) AND {may_be_message}"
-    # A heartbeat is an object of times alone: `ts_ms`, in later versions also `ts_us` … (D16).
-    times = "forall(e.names, name -> startswith(name, 'ts_'))"
-    judged = opened.extend(
-        {
-            "v_namespace": namespace,
-            "v_table": table,
-            "v_basis": case(
-                (f"{connector} IS NULL", source.basis),
-                otherwise=positions.debezium_basis(connector),
-            ),
-            "v_name": table_name_sql(f"({namespace})", table),
-            "v_is_event": is_event,
-            "v_control": case(
-                (is_message, "'message'"),
-                ("NOT v_has_op AND e.ddl IS NOT NULL", "'ddl'"),  # D16: also JSON null
-                (
-                    "NOT v_has_op AND e.status IN ('BEGIN', 'END') AND e.id IS NOT NULL",
-                    "'transaction'",
-                ),
-                (
-                    f"NOT v_has_op AND NOT v_has_body AND {whole('e.ts_ms')} IS NOT NULL "
-                    f"AND {interpreted_if('NOT v_has_op AND NOT v_has_body', times)}",
-                    "'heartbeat'",
-                ),
-            ),
-        }
+        return namespace_of_database_sql(source.name("db"), namespace)
+    if lindorm:
+        return namespace
+    return case(
+        (f"{source.text(own)} IS NOT NULL", namespace),
+        # Of Vitess `db` is empty.
+        (f"{source.text('connector')} = 'vitess'", source.name("keyspace")),
+        otherwise=source.name("db"),
     )
+
+
+def _reason(source: Source, row_op: Sql, lindorm: bool) -> Sql:
+    """What is wrong with an event; null where nothing is."""
     has_object = "(v_has_source OR v_before IS NOT NULL OR v_after IS NOT NULL)"
-    reasoned = judged.extend(
-        {
-            "v_reason": case(
-                ("v_control IS NOT NULL", "NULL"),
-                (f"NOT v_has_op AND {has_object}", "'missing_op'"),
-                ("NOT v_is_event OR coalesce(v_is_avro_json, false)", "'not_an_envelope'"),
-                (f"NOT {row_op}", "'unknown_op'"),
-                ("v_name IS NULL", "'missing_table'"),
-                (f"{op} IN ('c', 'r', 'u') AND v_after IS NULL", "'missing_image'"),
-                (_lacks_row(source) if not lindorm else "false", "'missing_image'"),
-            )
-        }
+    return case(
+        ("v_control IS NOT NULL", "NULL"),
+        (f"NOT v_has_op AND {has_object}", "'missing_op'"),
+        ("NOT v_is_event OR coalesce(v_is_avro_json, false)", "'not_an_envelope'"),
+        (f"NOT {row_op}", "'unknown_op'"),
+        ("v_name IS NULL", "'missing_table'"),
+        ("v_op_text IN ('c', 'r', 'u') AND v_after IS NULL", "'missing_image'"),
+        (_lacks_row(source) if not lindorm else "false", "'missing_image'"),
     )
-    elements = positions.debezium_elements("v_basis", of_source, source.name("file"))
-    mark = of_source("snapshot")
+
+
+def _envelope(source: Source, row_op: Sql, detail: Sql, lindorm: bool) -> Envelope:
+    """The event in the words of all formats."""
+    text, op = source.text, "v_op_text"
+    elements = positions.debezium_elements("v_basis", text, source.name("file"))
     statement = "coalesce(nullif(e.ddl_text, ''), nullif(e.table_changes, 'null'))"
     kind = interpreted_if("v_control = 'ddl'", kind_of(statement, "CAST(NULL AS string)"))
     return Envelope(
         reason="v_reason",
-        detail=interpreted_if("v_reason IS NOT NULL", _detail(source, lindorm, in_databases)),
+        detail=detail,
         kind=case(
             ("e.kind = 'null'", "'tombstone'"),
             ("v_control IS NOT NULL", "'control'"),
@@ -255,36 +277,34 @@ def read_envelope(
         op=f"coalesce(v_control, {op})",
         # An event of DDL has no op: what its statement does to rows takes its place.
         source_op=f"coalesce({op}, {kind})",
-        connector=f"coalesce({of_source('connector')}, {literal('lindorm' if lindorm else None)})",
-        server=of_source("name"),
-        db=of_source("db"),
+        connector=f"coalesce({text('connector')}, {literal('lindorm' if lindorm else None)})",
+        server=text("name"),
+        db=text("db"),
         table_name="v_name",
         before="v_before",
         after="v_after",
         columns="greatest(e.before_size, e.after_size)",
         key_names="CAST(NULL AS array<string>)",
-        source_ts_ms=whole(of_source("ts_ms")),
+        source_ts_ms=whole(text("ts_ms")),
         processed_ts_ms="v_ts_ms",
         elements=elements.own,
         basis=elements.basis,
         stand_in=elements.stand_in,
-        tx_id=positions.transaction_of("v_basis", of_source("txId"), "v_transaction"),
+        tx_id=positions.transaction_of("v_basis", text("txId"), "v_transaction"),
         tx_order="v_total_order",
-        identity=positions.debezium_identity(
-            "v_basis", of_source, "v_transaction", "v_total_order"
-        ),
-        last_commit=positions.last_commit("v_basis", of_source("sequence")),
+        identity=positions.debezium_identity("v_basis", text, "v_transaction", "v_total_order"),
+        last_commit=positions.last_commit("v_basis", text("sequence")),
         # D14: a mark that is not yet known counts as a snapshot read. No truncate is read from a
         # table: without a position of its own it would remove nothing.
         is_snapshot=f"coalesce({op} = 'r', false) "
-        f"OR coalesce(NOT {op} <=> 't' AND {mark} <> 'false', false)",
+        f"OR coalesce(NOT {op} <=> 't' AND {text('snapshot')} <> 'false', false)",
         schema_id=case(("is_wrapped", "e.schema_id")),
         payload=case(
             ("v_control = 'message'", "e.content"),
             ("v_control = 'ddl'", statement),
             ("v_control = 'transaction'", "concat_ws(' ', e.status, e.id)"),
         ),
-    ).add_to(reasoned)
+    )
 
 
 _AVRO_JSON = (
