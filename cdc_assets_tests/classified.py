@@ -24,6 +24,7 @@ from cdc_assets.cdc.changes.written import (
 )
 from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.schemas import LANDING
+from cdc_assets.cdc.sqltext import local_frame
 from cdc_assets_tests.lakes import Row, config_of, plain, source_config
 from cdc_assets_tests.model import Landed, Record
 
@@ -80,7 +81,7 @@ def landing_rows(spark: SparkSession, landed: Landed) -> DataFrame:
     rows = [_landing_row(day, record) for day, records in landed.items() for record in records]
     # Kafka's timestamps may be of years that Python has no datetime for.
     fields = [f"`{f.name}` {f.dataType.simpleString()}" for f in LANDING if f.name != "timestamp"]
-    frame = spark.createDataFrame(rows, ", ".join([*fields, "timestamp_ms bigint"]))
+    frame = local_frame(spark, rows, ", ".join([*fields, "timestamp_ms bigint"]))
     return frame.withColumn("timestamp", F.timestamp_millis("timestamp_ms")).select(*LANDING.names)
 
 

@@ -21,7 +21,7 @@ from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.json_reader import object_of, overlay, read, values_at
-from cdc_assets.cdc.sqltext import Query, Sql, case, get, is_one_of, literal, literals
+from cdc_assets.cdc.sqltext import Query, Sql, case, get, is_one_of, literal, literals, local_frame
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.json_value import itself
 from cdc_assets.cdc.values.placeholders import placeholder_forms
@@ -135,7 +135,7 @@ def protect(
     if not settings.is_protected:
         return records
     if salt is not None:  # joined as a row: Spark shows and logs the literals of plans
-        row = records.sparkSession.createDataFrame([(salt,)], "_salt string")
+        row = local_frame(records.sparkSession, [(salt,)], "_salt string")
         records = records.crossJoin(F.broadcast(row))
     tables = {name: table for name, table in settings.tables.items() if table.is_protected}
     plans = {name: _plans(name, table, days, schema_ids, schemas) for name, table in tables.items()}
