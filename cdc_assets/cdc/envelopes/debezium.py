@@ -26,7 +26,7 @@ from cdc_assets.cdc.envelopes.envelope import (
 )
 from cdc_assets.cdc.envelopes.images import with_values
 from cdc_assets.cdc.envelopes.statements import kind_of
-from cdc_assets.cdc.json_reader import names_in, values_at
+from cdc_assets.cdc.json_reader import names_in, value_at, values_at
 from cdc_assets.cdc.names import TableName, namespace_of_database_sql, table_name_sql
 from cdc_assets.cdc.sqltext import (
     Query,
@@ -117,8 +117,7 @@ def _is_cell(value: Sql) -> Sql:
 
 
 def _value_of_cell(cell: Sql) -> Sql:
-    value = values_at(cell, "array('value')")
-    return f"get({value}, 0)"
+    return value_at(cell, "'value'")
 
 
 def _has_cells(image: Sql) -> Sql:

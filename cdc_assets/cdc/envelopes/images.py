@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cdc_assets.cdc.json_reader import object_of, overlay, values_at
+from cdc_assets.cdc.json_reader import object_of, overlay, value_at, values_at
 from cdc_assets.cdc.sqltext import Sql, case, literal, literals
 
 
@@ -37,7 +37,7 @@ def with_values(image: Sql, value: Sql, other: Sql | None = None) -> Sql:
         other: the other image.
     """
     names = f"json_object_keys({image})"
-    own = f"get({values_at(other, 'array(name)')}, 0)" if other else "CAST(NULL AS string)"
+    own = value_at(other, "name") if other else "CAST(NULL AS string)"
     given = f"get(transform(array({own}), o -> {value}), 0)"
     new = f"zip_with({names}, {values_at(image, names)}, (name, v) -> {given})"
     return case((f"{image} IS NOT NULL", object_of(names, new)))

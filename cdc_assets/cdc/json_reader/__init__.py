@@ -62,6 +62,11 @@ def values_at(document: Sql, names: Sql) -> Sql:
     return f"{CATALOG}.values_at({document}, {names})"
 
 
+def value_at(document: Sql, name: Sql) -> Sql:
+    """The canonical JSON of an object's member, null where it has none of this name."""
+    return f"get({values_at(document, f'array({name})')}, 0)"
+
+
 def pick(names: Sql, objects: Sql, ignored: Sql) -> Sql:
     """The JSON object of some names; null where one of them has no value, or null.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.json_reader import Wanted, read, values_at
+from cdc_assets.cdc.json_reader import Wanted, read, value_at
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Query, Sql, case, get, literal
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
@@ -47,7 +47,7 @@ def with_typed_columns(
             value = case((f"NOT {c.unsent}", value))
             fills[c.fill] = _fill(columns, unsent, c)
         values[c.work] = value
-        json_sent = f"get({values_at('after', f'array({literal(c.name)})')}, 0)"
+        json_sent = value_at("after", literal(c.name))
         unfit[c.unfit] = case((f"{c.work} IS NULL AND {is_sent}", json_sent))
     # What was sent is asked for where there is no value alone, and so a step later.
     opened = Query(rows).extend({"image": read("after", **image.wanted)})
