@@ -134,6 +134,38 @@ class TablePattern(NamedTuple):
         return cls(_DATABASE_SEPARATOR.join(namespace), table, literals, is_exact)
 
 
+class TablePath(NamedTuple):
+    """A table of any catalog, or the tables of a namespace whose names match a pattern."""
+
+    namespace: tuple[str, ...]  # the catalog may be its first part
+    table: str
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether the last part has a ``*``, which stands for any text."""
+        return "*" in self.table
+
+    def matches(self, table: str) -> bool:
+        """Whether the last part is this name, or its pattern matches it."""
+        pattern = ".*".join(map(re.escape, self.table.split("*")))
+        return re.fullmatch(pattern, table, re.DOTALL) is not None
+
+    @classmethod
+    def parse(cls, text: str) -> TablePath:
+        """Read ``[catalog.]namespace.table``; a part with a dot is in double quotes.
+
+        Raises:
+            ValueError: the text has fewer than two parts, or an empty one.
+        """
+        *namespace, table = [part.text for part in _split(text)] or [""]
+        if not namespace or not all((*namespace, table)):
+            raise ValueError(
+                f"got {text!r}; expected [catalog.]namespace.table, a part that holds a dot in "
+                'quotes, as in lake.bronze."a.b"'
+            )
+        return cls(tuple(namespace), table)
+
+
 def is_table_pattern(text: str) -> bool:
     """True for a name with ``*`` or ``?`` outside quotes."""
     return any(part.is_wild for part in _split(text))

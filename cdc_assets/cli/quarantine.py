@@ -255,13 +255,14 @@ def _inspect_advice(source: str, file: str) -> list[str]:
 
 
 def _kafka_advice(config: Config, source: str, file: str) -> list[str]:
+    of = "in a table" if config.source(source).landing.table else "in Kafka"
     return [
         "",
         "Next, where the messages are wrong:",
         f"1. Correct key and value in {file}; delete the lines that stay in quarantine.",
         *_inspect_advice(source, file),
         "2. Send each message to its topic again, with key, value and headers, with your own "
-        "producer. It gets a new offset and lands in the open day. A source in Kafka "
+        f"producer. It gets a new offset and lands in the open day. A source {of} "
         "does not land files.",
         f"3. {_run(source, config.today())}",
         "",

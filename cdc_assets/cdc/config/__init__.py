@@ -6,7 +6,12 @@ A wrong file gives one readable line per fault, each with its path inside the fi
 
 from cdc_assets.cdc.config.alerts import AlertsConfig, EmailConfig, SlackConfig, WebhookConfig
 from cdc_assets.cdc.config.fields import local_path
-from cdc_assets.cdc.config.landing import KafkaConfig, LandingConfig, RegistryConfig
+from cdc_assets.cdc.config.landing import (
+    KAFKA_COLUMNS,
+    KafkaConfig,
+    LandingConfig,
+    RegistryConfig,
+)
 from cdc_assets.cdc.config.loading import config_path, load_config, parse_config
 from cdc_assets.cdc.config.model import AutomationConfig, Config, LakeConfig, MaintenanceConfig
 from cdc_assets.cdc.config.sources import FORMATS, SourceConfig
@@ -15,6 +20,7 @@ from cdc_assets.cdc.envelopes.declared import PLACEHOLDER
 
 __all__ = [
     "FORMATS",
+    "KAFKA_COLUMNS",
     "PLACEHOLDER",
     "RESERVED_PREFIX",
     "AlertsConfig",

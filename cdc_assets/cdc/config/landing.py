@@ -1,14 +1,15 @@
-"""`landing:` — where a source's records come from: files, or Kafka; with a schema registry."""
+"""`landing:` — where a source's records come from: files, Kafka, a table; with a registry."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from cdc_assets.cdc.config.fields import Settings, conf_text, empty_mapping
+from cdc_assets.cdc.names import TablePath
 
 # Options that the landing sets itself; Spark refuses most of them too.
 _OWN_KAFKA_OPTIONS = {
@@ -126,19 +127,65 @@ class RegistryConfig(Settings):
         return self
 
 
+# The columns of Spark's Kafka source, by which a table of records is read.
+KAFKA_COLUMNS = (
+    "topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers"
+)  # fmt: skip
+
+
 class LandingConfig(Settings):
-    """Where a source's records come from: landed files, or Kafka.
+    """Where a source's records come from: landed files, Kafka, or a table that has a copy of it.
 
     The schemas of a `registry` decode them.
     """
 
     files: str | None = None
     kafka: KafkaConfig | None = None
+    table: str | None = Field(
+        default=None,
+        description="[catalog.]namespace.table; * in its last part stands for any text.",
+    )
+    columns: Annotated[dict[str, str], BeforeValidator(empty_mapping)] = Field(
+        default_factory=dict,
+        description="The table's own names, by those of Spark's Kafka source.",
+    )
+    layout: Literal["kafka", "redpanda"] | None = Field(
+        default=None, description="Of a table; redpanda: Redpanda's Iceberg topics, one table each."
+    )
+    settle_minutes: int = Field(
+        default=30, ge=0, description="How long after its end a table's day waits for late records."
+    )
     registry: RegistryConfig | None = None
+
+    @property
+    def table_path(self) -> TablePath | None:
+        """The name of the table, or of several, in parts."""
+        return None if self.table is None else TablePath.parse(self.table)
+
+    @field_validator("table")
+    @classmethod
+    def _name(cls, value: str | None) -> str | None:
+        if value is not None:
+            TablePath.parse(value)
+        return value
+
+    @field_validator("columns")
+    @classmethod
+    def _known(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if name not in KAFKA_COLUMNS:
+                raise ValueError(f"{name}: expected one of {', '.join(KAFKA_COLUMNS)}")
+        return value
 
     @model_validator(mode="after")
     def _one_way(self) -> LandingConfig:
-        if (self.files is None) == (self.kafka is None):
-            got = "neither" if self.files is None else "both"
-            raise ValueError(f"got {got} of files and kafka; name one of them")
+        given = [name for name in ("files", "kafka", "table") if getattr(self, name) is not None]
+        if len(given) != 1:
+            got = " and ".join(given) or "none"
+            raise ValueError(f"got {got} of files, kafka and table; name one of them")
+        if self.table is None:
+            for name in sorted({"columns", "layout", "settle_minutes"} & self.model_fields_set):
+                raise ValueError(f"{name}: it belongs to table; {given[0]} has none")
+        if self.layout == "redpanda" and self.columns:
+            raise ValueError("columns: Redpanda's tables have columns of fixed names")
         return self

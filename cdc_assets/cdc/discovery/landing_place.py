@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -38,8 +39,11 @@ from cdc_assets.cdc.landing.files import (
 )
 from cdc_assets.cdc.landing.kafka import read_latest
 from cdc_assets.cdc.landing.kafka_client import failed
+from cdc_assets.cdc.landing.source_tables import SourceTable, source_tables
+from cdc_assets.cdc.landing.table_records import TableRecords
 
 KAFKA_RECORDS = 1000
+TABLE_RECORDS = 20_000
 REGISTRY = "--registry"
 _ENCODED = "registry_encoded"
 _SHOWN = {"url", "files", "ca"}  # of a registry
@@ -56,6 +60,7 @@ class Place:
     day: date | None = None  # only this day
     settings: SourceConfig | None = None  # where cdc.yaml has the source already
     named_registry: RegistryConfig | None = None  # replaces the source's own
+    tables: Sequence[SourceTable] | None = None  # where the source's records are, if in tables
 
     @property
     def kafka(self) -> KafkaConfig | None:
@@ -71,8 +76,11 @@ class Place:
     @property
     def landing_block(self) -> dict[str, Any]:
         """The `landing:` block; options of Kafka and logins, secret or not, stay in cdc.yaml."""
-        if self.kafka is None:
-            block: dict[str, Any] = {"files": self.landing}
+        if self.settings is not None and self.tables is not None:
+            written = self.settings.landing.model_fields_set - {"registry"}
+            block: dict[str, Any] = self.settings.landing.model_dump(mode="json", include=written)
+        elif self.kafka is None:
+            block = {"files": self.landing}
         else:
             kafka = self.kafka.model_dump(mode="json", exclude={"options"}, exclude_unset=True)
             block = {"kafka": kafka}
@@ -97,6 +105,7 @@ def resolve(
     Raises:
         ConfigError: it is neither a source nor a path, `name` can't be a source's, or `registry`
             no registry's.
+        LandingError: a table of the source can't be opened.
     """
     place, config = _resolve(text, config_file, name)
     return replace(place, named_registry=_registry_at(registry)), config
@@ -128,7 +137,10 @@ def _resolve(text: str, config_file: str | None, name: str | None) -> tuple[Plac
         settings = config.sources[text]
         folder = settings.landing.files
         if folder is None:
-            return Place(name or text, _topics(settings), None, settings=settings), config
+            table = settings.landing.table
+            tables = source_tables(config, text) if table else None
+            shown = table or _topics(settings)
+            return Place(name or text, shown, None, settings=settings, tables=tables), config
         return Place(name or text, _as_written(folder), folder, settings=settings), config
     path = Path(text)
     if not path.exists():
@@ -177,13 +189,17 @@ def _as_written(folder: str) -> str:
 def read_place(spark: SparkSession, place: Place, days: int | None) -> DataFrame:
     """The landing rows of a place (`LANDING`), from its newest `days` days or from all.
 
-    Kafka gives the newest `KAFKA_RECORDS` of each partition.
+    Kafka gives the newest `KAFKA_RECORDS` of each partition, a table some `TABLE_RECORDS`.
 
     Raises:
         LandingError: there is nothing to read, or a file is of another kind.
     """
     if place.kafka is not None:
         return read_latest(spark, place.source, place.kafka, KAFKA_RECORDS)
+    if place.tables is not None:
+        assert place.settings is not None  # which names them
+        records = TableRecords(spark, place.source, place.settings.landing, place.tables)
+        return records.some(TABLE_RECORDS)
     if place.file is not None:
         return read_file(spark, place.file, place.source)
     folder = str(place.folder)

@@ -19,6 +19,7 @@ from cdc_assets.cdc.lake.tables import LakeTable
 from cdc_assets.cdc.places import CATALOG
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
 _HAS_TABLES = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'iceberg_tables'"
@@ -147,19 +148,62 @@ def catalog_properties(config: Config) -> dict[str, str]:
     Raises:
         ConfigError: PyIceberg has no such catalog.
     """
-    own = dict(config.lake.catalog)
+    return _as_pyiceberg(config.lake.catalog, config.lake.warehouse, "lake.catalog.type")
+
+
+def any_catalog(config: Config, name: str) -> Catalog:
+    """The lake's catalog, or another one that the settings of Spark name.
+
+    Raises:
+        ConfigError: there is no such catalog, or PyIceberg can't read its kind.
+    """
+    from pyiceberg.catalog import load_catalog
+
+    if name == CATALOG and config.lake.catalog:
+        return load_catalog(name, **catalog_properties(config))
+    if name == CATALOG:
+        # A lake without tables yet: opening the catalog would make its file.
+        if not config.lake.sqlite_file.exists():
+            raise _no_lake(config)
+        uri = f"sqlite:///{config.lake.sqlite_file}?timeout=60"
+        return load_catalog(name, type="sql", uri=uri, init_catalog_tables="false")
+    own = catalog_settings(config, name)
+    if not own:
+        setting = f"spark.sql.catalog.{name}"
+        raise ConfigError([f"spark: has no {setting}; the catalog {name} is not configured"])
+    warehouse = own.pop("warehouse", "")
+    return load_catalog(
+        name, **_as_pyiceberg(own, warehouse, f"spark: spark.sql.catalog.{name}.type")
+    )
+
+
+def catalog_settings(config: Config, name: str) -> dict[str, str]:
+    """The settings of a catalog under `spark:`, by the end of their names; empty without any."""
+    prefix = f"spark.sql.catalog.{name}"
+    whole = {
+        key if key.startswith("spark.") else f"spark.{key}": v for key, v in config.spark.items()
+    }
+    return {
+        key[len(prefix) + 1 :]: v for key, v in whole.items() if f"{key}.".startswith(f"{prefix}.")
+    }
+
+
+def _as_pyiceberg(
+    spark_settings: Mapping[str, str], warehouse: str, setting: str
+) -> dict[str, str]:
+    own = {key: value for key, value in spark_settings.items() if key}
     kind = own.pop("type", "")
     implementation = own.pop("catalog-impl", "").rpartition(".")[2].lower()
     kind = kind or implementation.removesuffix("catalog")
     if kind not in _CATALOG_TYPES:
         raise ConfigError(
             [
-                f"lake.catalog.type: got {kind or 'nothing'}; without Spark only "
+                f"{setting}: got {kind or 'nothing'}; without Spark only "
                 f"{', '.join(_CATALOG_TYPES)} can be read. Query the tables in Spark instead"
             ]
         )
     own.pop("io-impl", None)  # a Java class; PyIceberg chooses by the location
-    own.setdefault("warehouse", config.lake.warehouse)
+    own.setdefault("warehouse", warehouse)
     own["type"] = _CATALOG_TYPES[kind]
     if kind == "jdbc":
         own["uri"] = _sqlalchemy_uri(own)

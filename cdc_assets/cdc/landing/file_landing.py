@@ -26,7 +26,7 @@ from cdc_assets.cdc.landing.files import (
     unreadable,
 )
 from cdc_assets.cdc.landing.long_lines import as_rows, without_long_lines
-from cdc_assets.cdc.landing.source import LANDING, LOST, LandingSource, stale_days
+from cdc_assets.cdc.landing.source import LANDING, LOST, WatchedLanding, stale_days
 
 _RECORD_BYTES = 500  # rough size of a landed record, to tell small days from large ones
 
@@ -34,7 +34,7 @@ Landed = Mapping[date, DayCommit]
 Lost = dict[date, dict[str, list[int]]]  # file → records that landed before, records now
 
 
-class FileLanding(LandingSource[LandedDay]):
+class FileLanding(WatchedLanding[LandedDay]):
     """Folders ``<files>/<YYYY-MM-DD>/``; a day lands again when its files have changed."""
 
     kind = "file"
@@ -45,23 +45,20 @@ class FileLanding(LandingSource[LandedDay]):
         assert self.settings.landing.files is not None
         return self.settings.landing.files
 
+    @property
+    def place(self) -> str:
+        return self.folder
+
     def inputs(self, days: Sequence[date]) -> dict[date, Mapping[str, Any]]:
         """The fingerprint of each day's files, see :meth:`LandingSource.inputs`."""
         seen = see_days(self.source, self.folder)
         return {day: _inputs(seen[day].fingerprint if day in seen else NONE) for day in days}
 
-    def changed_files(self, landed: Landed, before_ms: float) -> dict[date, str]:
+    def changed_days(self, landed: Landed, before_ms: float) -> dict[date, str]:
         """The fingerprints of days whose files differ from the landed ones.
 
-        Deleted files are no change: landed records stay.
-
-        Args:
-            landed: the days of `landing`.
-            before_ms: days with a newer file are left out; it may still be written.
-
-        Raises:
-            OSError: the folder can't be listed.
-            LandingError: the folder has entries, but none of a day.
+        Deleted files are no change: landed records stay. Days with a newer file than `before_ms`
+        are left out.
         """
         found = {
             day: seen.fingerprint

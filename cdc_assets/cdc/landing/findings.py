@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 
 from pyspark.sql import Row
 
-from cdc_assets.cdc.findings import Check, Finding, fault_finding
+from cdc_assets.cdc.findings import Check, Finding, Severity, fault_finding
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.figures import LandedFigures, Offsets
 from cdc_assets.cdc.landing.kafka_plan import ONE_DAY, KafkaDay, TopicPartition
-from cdc_assets.cdc.landing.source import LOST
+from cdc_assets.cdc.landing.source import LOST, TABLE
 
 CHECKS = (
     Check(
@@ -37,14 +38,39 @@ def landing_findings(
     findings = {}
     for day in days:
         day_before, offsets = day - ONE_DAY, landed.get(day, {})
+        gaps: list[str] = []
         if (kafka_day := recorded.get(day)) is not None:
             faults = _kafka_faults(kafka_day, recorded.get(day_before), offsets)
+            if TABLE in commits[day].inputs:
+                gaps = _gaps(kafka_day, offsets)
         else:
             faults = _file_faults(offsets, landed.get(day_before, {}))
             if day in commits:
                 faults += _given_up(commits[day].inputs.get(LOST, {}))
-        findings[day] = [fault_finding("offsets_contiguous", faults)]
+        findings[day] = [_finding(faults, gaps)]
     return findings
+
+
+def _finding(faults: Sequence[str], gaps: Sequence[str]) -> Finding:
+    """Gaps of a copy are a warning: a transaction's mark looks the same as a lost record."""
+    found = fault_finding("offsets_contiguous", [*faults, *gaps])
+    if faults or not gaps:
+        return found
+    return replace(
+        found,
+        severity=Severity.WARN,
+        description="Offsets have no record in the table: lost, compacted, or of transactions.",
+    )
+
+
+def _gaps(day: KafkaDay, offsets: Offsets) -> list[str]:
+    """The partitions in which a copy lacks offsets."""
+    found = []
+    for place, (start, end) in sorted(day.ranges.items()):
+        has = offsets[place].offsets if place in offsets else 0
+        if missing := end - start - has:
+            found.append(f"{_text(place)}: {missing} of the offsets {start} to {end - 1} missing")
+    return found
 
 
 def _file_faults(offsets: Offsets, before: Offsets) -> list[str]:

@@ -168,7 +168,8 @@ class KafkaLanding(LandingSource[KafkaDay]):
             rows = self._rows(lake, head, new, recorded, found)
             if refuses_less:
                 rows = checkpoints.add(rows)
-                self._refuse_less(lake.spark.table(identifier), rows, list(new))
+                stored = lake.spark.table(identifier)
+                refuse_fewer(self.source, "Kafka", stored, rows, list(new))
             inputs = {day: planned.to_inputs() for day, planned in new.items()}
             lake.overwrite_days(identifier, rows, inputs, head)
 
@@ -197,20 +198,31 @@ class KafkaLanding(LandingSource[KafkaDay]):
             rows = rows.unionByName(frame)
         return rows
 
-    def _refuse_less(self, stored: DataFrame, rows: DataFrame, days: Sequence[date]) -> None:
-        """Refuse days with fewer records than landed, as after compaction."""
-        landed, again = _count_by_day(stored, days), _count_by_day(rows, days)
-        less = [
-            f"{d}: {landed[d]} landed, {again.get(d, 0)} left"
-            for d in days
-            if landed.get(d, 0) > again.get(d, 0)
-        ]
-        if less:
-            raise LandingError(
-                self.source,
-                f"Kafka has fewer records than were landed ({'; '.join(less)}), as after "
-                "compaction; the landed days stay as they are. --allow-loss replaces them",
-            )
+
+def refuse_fewer(
+    source: str, origin: str, stored: DataFrame, rows: DataFrame, days: Sequence[date]
+) -> None:
+    """Refuse days with fewer records than landed, as after compaction; a job each.
+
+    Args:
+        source: the source.
+        origin: what has the records, for the message.
+        stored: the landing.
+        rows: its rows as they would be.
+        days: the days to compare.
+    """
+    landed, again = _count_by_day(stored, days), _count_by_day(rows, days)
+    less = [
+        f"{d}: {landed[d]} landed, {again.get(d, 0)} left"
+        for d in days
+        if landed.get(d, 0) > again.get(d, 0)
+    ]
+    if less:
+        raise LandingError(
+            source,
+            f"{origin} has fewer records than were landed ({'; '.join(less)}), as after "
+            "compaction; the landed days stay as they are. --allow-loss replaces them",
+        )
 
 
 Places = dict[TopicPartition, tuple[int, int]]  # offset and timestamp of a record

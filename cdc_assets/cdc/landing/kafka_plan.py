@@ -118,6 +118,8 @@ class DayRequest:
     is_over: bool
     is_first: bool  # the configuration's first day includes all earlier records
     recorded: Mapping[date, KafkaDay]
+    # From a copy of the topics, which may begin with any offset, and get records late.
+    is_copy: bool = False
 
     @property
     def own(self) -> KafkaDay | None:
@@ -149,7 +151,7 @@ def plan(source: str, request: DayRequest, found: Found, allow_loss: bool) -> Ka
                 f"landed (retention, or deleted); the first one left is {found.first[place]}"
             )
             lost.setdefault(place[0], {})[place[1]] = (read_from, gone)
-        elif fault := _nothing_left(request, place, topic_id, found):
+        elif not request.is_copy and (fault := _nothing_left(request, place, topic_id, found)):
             faults.append(fault)
         offsets[place[0]][place[1]] = (start, end)
     if faults and not allow_loss:
@@ -245,7 +247,7 @@ def _start(request: DayRequest, place: TopicPartition, topic_id: str, found: Fou
 
 def _end(request: DayRequest, place: TopicPartition, topic_id: str, found: Found) -> int:
     own = request.own.range_of(place, topic_id) if request.own else None
-    if own is not None and request.own is not None and request.own.closed:
+    if own is not None and request.own is not None and request.own.closed and not request.is_copy:
         return own[1]
     after = request.recorded.get(request.day + ONE_DAY)
     if after is not None and (known := after.range_of(place, topic_id)):
@@ -259,9 +261,11 @@ def _end(request: DayRequest, place: TopicPartition, topic_id: str, found: Found
 
 
 def _read_from(request: DayRequest, place: TopicPartition, topic_id: str, start: int) -> int:
-    """The first offset to read: rows that landed while the day was open are not read again."""
+    """The first offset to read: rows that landed while the day was open are not read again, nor
+    are those of a copy, whose landed days only grow."""
     own = request.own
-    known = own.range_of(place, topic_id) if own is not None and not own.closed else None
+    keeps = own is not None and (request.is_copy or not own.closed)
+    known = own.range_of(place, topic_id) if own is not None and keeps else None
     return max(start, known[1]) if known is not None else start
 
 

@@ -12,6 +12,7 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
 
 LOST = "lost"  # input of a landed day: records that its files lacked, given up by `--allow-loss`
+TABLE = "table"  # input of a landed day: the snapshot of each table that it was read from
 LANDING = "landing"
 _NOT_LANDED = DayCommit(0)
 
@@ -19,14 +20,14 @@ LandedT = TypeVar("LandedT")  # the files or offsets of a landed day
 
 
 class LandingSource(ABC, Generic[LandedT]):
-    """The landing of a source: files or Kafka.
+    """The landing of a source: files, Kafka or a table.
 
     Args:
         config: cdc.yaml.
         source: the source's name.
     """
 
-    kind: ClassVar[str]  # shown by Dagster: `file`, `kafka`
+    kind: ClassVar[str]  # shown by Dagster: `file`, `kafka`, `iceberg`
 
     def __init__(self, config: Config, source: str) -> None:
         self.config, self.source = config, source
@@ -40,6 +41,14 @@ class LandingSource(ABC, Generic[LandedT]):
             OSError: a folder can't be listed.
             LandingError: the folder has entries, but none of a day.
         """
+
+    def stale(self, landed: Mapping[date, DayCommit], days: Sequence[date]) -> list[date]:
+        """The days that have not landed, or landed from something else, found without Spark.
+
+        Raises:
+            As :meth:`inputs`.
+        """
+        return stale_days(landed, self.inputs(days))
 
     @abstractmethod
     def land(
@@ -64,6 +73,28 @@ class LandingSource(ABC, Generic[LandedT]):
 
         Raises:
             LandingError: the source can't be read, or has lost records of a landed day.
+        """
+
+
+class WatchedLanding(LandingSource[LandedT]):
+    """A landing that a sensor watches: landed days may change after their end."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where it is, for messages."""
+
+    @abstractmethod
+    def changed_days(self, landed: Mapping[date, DayCommit], before_ms: float) -> dict[date, str]:
+        """Days to land for what is there now, with a text that differs where that does.
+
+        Args:
+            landed: the days of `landing`.
+            before_ms: what is newer may still be written, and waits.
+
+        Raises:
+            OSError: a folder can't be listed.
+            LandingError: there is nothing to land from.
         """
 
 

@@ -8,9 +8,12 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.landing.file_landing import FileLanding
 from cdc_assets.cdc.landing.kafka_landing import KafkaLanding
 from cdc_assets.cdc.landing.source import LandingSource
+from cdc_assets.cdc.landing.table_landing import TableLanding
 
 
 def landing_source(config: Config, source: str) -> LandingSource[Any]:
-    """Files or Kafka, as `sources.<source>.landing` says."""
-    is_kafka = config.source(source).landing.kafka is not None
-    return KafkaLanding(config, source) if is_kafka else FileLanding(config, source)
+    """Files, Kafka or a table, as `sources.<source>.landing` says."""
+    landing = config.source(source).landing
+    if landing.kafka is not None:
+        return KafkaLanding(config, source)
+    return FileLanding(config, source) if landing.table is None else TableLanding(config, source)

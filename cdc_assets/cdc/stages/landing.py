@@ -19,7 +19,7 @@ from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.findings import CHECKS, landing_findings
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
 from cdc_assets.cdc.landing.metadata import landing_day
-from cdc_assets.cdc.landing.source import LANDING, stale_days
+from cdc_assets.cdc.landing.source import LANDING
 from cdc_assets.cdc.landing.sources import landing_source
 from cdc_assets.cdc.stages.contract import (
     AS_USUAL,
@@ -60,8 +60,8 @@ class LandingStage(StageOfTables[LandingFigures]):
         return self.landing.inputs([day])[day]
 
     def stale(self, lake: LakeMetadata, days: Sequence[date]) -> list[date]:
-        """The days whose files have changed, or that landed from Kafka before their end."""
-        return stale_days(lake.day_commits(self.source, LANDING), self.landing.inputs(days))
+        """The days whose files have changed, that landed before their end, or got late records."""
+        return self.landing.stale(lake.day_commits(self.source, LANDING), days)
 
     def is_complete(self, lake: LakeMetadata, day: date) -> bool:
         """False for a day that landed from Kafka before its end; files have no mark of an end."""

@@ -79,6 +79,8 @@ def discover(
         bounds = [
             f"only the newest {landing_place.KAFKA_RECORDS} offsets of each partition were read"
         ]
+    elif found_place.tables is not None:
+        bounds = [f"at most {landing_place.TABLE_RECORDS} records of the table were read"]
     else:
         bounds = [f"only the newest {days} days were read"] if days else []
     bounds += [f"only {limit} records were read"] if limit else []

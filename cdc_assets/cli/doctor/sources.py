@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from cdc_assets.cdc.config import Config, KafkaConfig, RegistryConfig, local_path
 from cdc_assets.cdc.discovery.columns import table_columns
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored, no_day, see_days
+from cdc_assets.cdc.landing.source_tables import source_tables
 from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, run_check
 from cdc_assets.orchestration.execution.interrupts import interruptible
 
@@ -25,6 +26,8 @@ def landings(context: Context) -> Iterator[Finding]:
         check: Check = partial(_files, title, source)
         if landing.kafka is not None:
             check = partial(_kafka, title, source, landing.kafka)
+        elif landing.table is not None:
+            check = partial(_tables, title, source)
         yield from run_check(title, check, context)
         if landing.registry is not None:
             title = f"landing of {source}, schema registry"
@@ -97,6 +100,24 @@ def _remote_days(check: str, source: str, place: str, config: Config) -> Finding
     remedy = "" if usable else f"land files into {place}/YYYY-MM-DD/, or change start_date"
     status = Status.ok if usable else Status.warning
     return Finding(check, status, f"{place}: {len(usable)} days{newest}", remedy)
+
+
+def _tables(check: str, source: str, context: Context) -> Iterator[Finding]:
+    """Whether the tables can be opened, and tell the times of their records without being read."""
+    tables = source_tables(_config(context), source)
+    rows = sum(table.records for table in tables)
+    listed = ", ".join(table.name for table in tables[:3])
+    more = f" and {len(tables) - 3} more" if tables[3:] else ""
+    found = f"{listed}{more}: {rows} records"
+    if without := [table.name for table in tables if not table.has_times]:
+        remedy = (
+            f"write the table with metrics for {tables[0].timestamp} (write.metadata.metrics."
+            "default: truncate(16) or full): late records of landed days can't be found without"
+        )
+        found += f"; {without[0]} has files without statistics of {tables[0].timestamp}"
+        yield Finding(check, Status.warning, found, remedy)
+        return
+    yield Finding(check, Status.ok, found)
 
 
 def _kafka(check: str, source: str, kafka: KafkaConfig, context: Context) -> Iterator[Finding]:

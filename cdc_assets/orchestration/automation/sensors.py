@@ -6,13 +6,14 @@ import hashlib
 import time
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 import dagster as dg
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import CdcError
 from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
-from cdc_assets.cdc.landing.file_landing import FileLanding
+from cdc_assets.cdc.landing.source import WatchedLanding
 from cdc_assets.cdc.landing.sources import landing_source
 from cdc_assets.cdc.redaction import without_secrets
 from cdc_assets.cdc.stages.changes import ChangesStage
@@ -46,7 +47,7 @@ def build_sensors(config: Config) -> list[dg.SensorDefinition]:
         "again.",
         default_status=_status(config.automation.conditions),
     )
-    files = [_landed_files(config)] if _file_landings(config) else []
+    files = [_landed_files(config)] if _watched_landings(config) else []
     watching = [build_health_sensor(config), build_alerts_sensor(config)]
     return [*files, conditions, *(sensor for sensor in watching if sensor is not None)]
 
@@ -55,17 +56,18 @@ def _status(is_on: bool) -> dg.DefaultSensorStatus:
     return dg.DefaultSensorStatus.RUNNING if is_on else dg.DefaultSensorStatus.STOPPED
 
 
-def _file_landings(config: Config) -> list[FileLanding]:
-    """The landings of the sources that land files."""
+def _watched_landings(config: Config) -> list[WatchedLanding[Any]]:
+    """The landings whose days may change after their end: files and tables."""
     landings = (landing_source(config, source) for source in config.sources)
-    return [landing for landing in landings if isinstance(landing, FileLanding)]
+    return [landing for landing in landings if isinstance(landing, WatchedLanding)]
 
 
 @dataclass(frozen=True)
 class RequestedDays:
-    """The days of a source to make because of its landed files.
+    """The days of a source to make because of its landing.
 
-    `changed` days have other files than have landed, or changes older than their landing.
+    `changed` days have other files than have landed, or records that came since, or changes older
+    than their landing.
     """
 
     first: date
@@ -74,7 +76,7 @@ class RequestedDays:
     fingerprint: str
 
 
-def days_to_request(landing: FileLanding, now: float | None = None) -> RequestedDays | None:
+def days_to_request(landing: WatchedLanding[Any], now: float | None = None) -> RequestedDays | None:
     """The days from the first one with new or changed files to the newest day that landed.
 
     Landed days without changes made of them are requested as well. Days after a changed one are
@@ -96,7 +98,7 @@ def days_to_request(landing: FileLanding, now: float | None = None) -> Requested
     settled_ms = ((time.time() if now is None else now) - _SETTLED_SECONDS) * 1000
     changed = {
         day: fingerprint
-        for day, fingerprint in landing.changed_files(landed, settled_ms).items()
+        for day, fingerprint in landing.changed_days(landed, settled_ms).items()
         if config.start_date <= day <= config.today()
     }
     outdated = ChangesStage(config, source).outdated(lake)
@@ -120,14 +122,15 @@ def _landed_files(config: Config) -> dg.SensorDefinition:
         name="landed_files",
         minimum_interval_seconds=60,
         description=(
-            "Requests the days whose landed files are new, changed or late, or did not reach the "
-            "changes, and every day after them, in one run per source."
+            "Requests the days whose landed files are new, changed or late, whose tables got late "
+            "records, or which did not reach the changes, and every day after them, in one run per "
+            "source."
         ),
         default_status=_status(config.automation.new_files),
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         requests, busy, faults = [], [], []
-        for landing in _file_landings(config):
+        for landing in _watched_landings(config):
             source = landing.source
             if is_unfinished(context.instance, **{SOURCE: source}):
                 busy.append(source)
@@ -135,7 +138,7 @@ def _landed_files(config: Config) -> dg.SensorDefinition:
             try:
                 requested = days_to_request(landing)
             except OSError as error:
-                faults.append(f"{source}: {landing.folder} can't be listed: {error}")
+                faults.append(f"{source}: {landing.place} can't be listed: {error}")
                 continue
             except CdcError as error:
                 faults.append(f"{source}: {error}")

@@ -1,0 +1,143 @@
+"""The same records at rest in the shapes of other writers land as each shape's README says (shared
+cases): the last state of every table equals that of the records in the project's own shape."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets_tests import lakes
+from cdc_assets_tests.conftest import LakeOf
+from cdc_assets_tests.paths import CASES
+
+SHAPES = CASES / "landings"
+DAYS = [date(2026, 11, 4), date(2026, 11, 5)]
+TABLES = ("public.teas", "public.orders")
+
+pytestmark = [pytest.mark.slow, pytest.mark.cases]
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The script that writes the shapes; it writes below its `HERE`."""
+    spec = importlib.util.spec_from_file_location("shapes", SHAPES / "make.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.HERE = tmp_path_factory.mktemp("shapes")
+    return module
+
+
+def _source(landing: dict[str, Any]) -> dict[str, Any]:
+    raw = yaml.safe_load((SHAPES / "reference" / "cdc.yaml").read_text(encoding="utf-8"))
+    return {**raw["sources"]["teashop"], "landing": landing}
+
+
+def _final(lake: Lake, source: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each table at the end of the last day, without what the project adds."""
+    return {
+        table: sorted(
+            (
+                {name: value for name, value in row.items() if not name.startswith("_cdc_")}
+                for row in lakes.rows_of(lake, source, table, DAYS[-1])
+            ),
+            key=repr,
+        )
+        for table in TABLES
+    }
+
+
+@pytest.fixture(scope="module")
+def reference(lake_of: LakeOf) -> dict[str, list[dict[str, Any]]]:
+    source = "landing_cases_reference"
+    lake = lake_of({source: _source({"files": str(SHAPES / "reference")})}, DAYS[0])
+    lakes.run_all(lake, source, DAYS)
+    return _final(lake, source)
+
+
+def _expected(file: Path) -> list[tuple[Any, ...]]:
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return sorted(
+        (
+            date.fromisoformat(row["landing_date"]),
+            *(row[name] for name in ("topic", "partition", "offset", "timestamp")),
+            *(None if row[name] is None else row[name].encode() for name in ("key", "value")),
+            repr([(h["key"], h["value"].encode()) for h in row["headers"]]),
+        )
+        for row in rows
+    )
+
+
+def _landed(lake: Lake, source: str) -> list[tuple[Any, ...]]:
+    return sorted(
+        (
+            row["landing_date"],
+            *(row[name] for name in ("topic", "partition", "offset")),
+            round(row["timestamp"].timestamp() * 1000),
+            *(row[name] for name in ("key", "value")),
+            repr([(h["key"], h["value"]) for h in row["headers"]]),
+        )
+        for row in lakes.stage_rows(lake, source, "landing")
+    )
+
+
+def _catalog(name: str, folder: Path) -> dict[str, str]:
+    """A catalog of its own, as `spark:` of cdc.yaml has it."""
+    return {
+        f"spark.sql.catalog.{name}": "org.apache.iceberg.spark.SparkCatalog",
+        f"spark.sql.catalog.{name}.type": "jdbc",
+        f"spark.sql.catalog.{name}.uri": f"jdbc:sqlite:{folder}/catalog.db",
+        f"spark.sql.catalog.{name}.warehouse": f"file://{folder}/warehouse",
+        f"spark.sql.catalog.{name}.jdbc.schema-version": "V1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "folder", "landing"),
+    [
+        (
+            lambda shapes: shapes.bronze(),
+            "bronze-iceberg",
+            {"table": "teashop.bronze.kafka_raw", "columns": {"timestamp": "kafka_timestamp"}},
+        ),
+        (
+            lambda shapes: shapes.redpanda(),
+            "more/redpanda-iceberg",
+            {"table": 'teashop.redpanda."teashop.public.*"', "layout": "redpanda"},
+        ),
+    ],
+    ids=["bronze", "redpanda"],
+)
+def test_tables_land_as_their_readme_says(
+    lake_of: LakeOf,
+    name: str,
+    shapes: ModuleType,
+    reference: dict[str, Any],
+    make: Callable[[ModuleType], None],
+    folder: str,
+    landing: dict[str, Any],
+) -> None:
+    make(shapes)
+    at = shapes.HERE / folder
+    # The name of the catalog is in its rows.
+    settings = _catalog("teashop", at)
+    lake = lake_of({name: _source(landing)}, DAYS[0], spark=settings)
+    session = lake.spark.newSession()  # a session opens a catalog of a name once
+    for key, value in settings.items():
+        session.conf.set(key, value)
+    lake = Lake(session, lake.config)
+
+    lakes.run_all(lake, name, DAYS)
+
+    assert _landed(lake, name) == _expected(at / "expected.jsonl")
+    assert _final(lake, name) == reference
