@@ -40,6 +40,7 @@ from cdc_assets_tests.lakes import land
 DAY_1, DAY_2 = date(2026, 11, 1), date(2026, 11, 2)
 TABLES = ("orders", "items", "payments", "visits")
 SOURCE = "shop"
+COPY = "shop_copy"  # the same records from an Iceberg table, as a stream would write it
 FILES = 4  # landed files a day
 LARGE_DAY_ROWS = 100_000
 LARGE_DAY_EVENTS = 600_000  # 2 GB
@@ -500,10 +501,16 @@ def _merges_both_ways(lake: Lake, table: str, times: int) -> dict[str, Any]:
 
 def _configuration(folder: Path) -> dict[str, Any]:
     tables = {f"public.{t}": {"key": ["id"], "columns": COLUMNS} for t in TABLES}
-    landing = {"files": str(folder / "landing")}
+    landings = {
+        SOURCE: {"files": str(folder / "landing")},
+        COPY: {"table": "lake.naive.kafka_raw"},
+    }
     return {
         "start_date": DAY_1,
-        "sources": {SOURCE: {"format": "debezium", "landing": landing, "tables": tables}},
+        "sources": {
+            source: {"format": "debezium", "landing": landing, "tables": tables}
+            for source, landing in landings.items()
+        },
     }
 
 
@@ -543,8 +550,26 @@ def _stages(
         naive.append(timed(lambda: naive_landing(spark, files / str(DAY_2), "lake.naive.landing")))
     figures["landing, events/s"] = round(events / min(own))
     figures["naive landing, events/s"] = round(events / min(naive))
+    tell("day 2: landing from a table")
+    figures |= _landing_both_ways(lake, events)
+    tell("day 2: changes")
     figures |= _changes_both_ways(lake, events)
     return figures | _merges_both_ways(lake, big, times=8)
+
+
+def _landing_both_ways(lake: Lake, events: int) -> dict[str, Any]:
+    """The same records from a table and from files in turn, the better of two times of each."""
+    rows = lake.spark.table(lake.stage(SOURCE, "landing"))
+    rows = rows.where(F.col("landing_date") == F.lit(DAY_2)).drop("landing_date", "file")
+    rows.writeTo("lake.naive.kafka_raw").createOrReplace()
+    files, table = [], []
+    for _ in range(2):
+        files.append(timed(lambda: land(lake, SOURCE, [DAY_2], force=True)))
+        table.append(timed(lambda: land(lake, COPY, [DAY_2], force=True)))
+    return {
+        "landing from a table, events/s": round(events / min(table)),
+        "landing_table_ratio": round(min(files) / min(table), 2),
+    }
 
 
 def _changes_both_ways(lake: Lake, events: int) -> dict[str, Any]:

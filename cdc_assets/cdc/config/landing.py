@@ -149,8 +149,9 @@ class LandingConfig(Settings):
         default_factory=dict,
         description="The table's own names, by those of Spark's Kafka source.",
     )
-    layout: Literal["kafka", "redpanda"] | None = Field(
-        default=None, description="Of a table; redpanda: Redpanda's Iceberg topics, one table each."
+    layout: Literal["kafka", "redpanda"] = Field(
+        default="kafka",
+        description="Of a table; redpanda: Redpanda's Iceberg topics, one table each.",
     )
     settle_minutes: int = Field(
         default=30, ge=0, description="How long after its end a table's day waits for late records."

@@ -156,7 +156,7 @@ class TableLanding(WatchedLanding[KafkaDay]):
                 self.source,
                 f"{row.file} has a record without its place in Kafka: topic {row.topic}, partition "
                 f"{row.partition}, offset {row.offset}, timestamp {row.timestamp}. No day can be "
-                "told for it. Remove such rows, or have a view leave them out",
+                "told for it. Remove such rows from the table",
             )
 
     def _window(self, days: Sequence[date]) -> Window:
