@@ -221,7 +221,7 @@ class TableLanding(WatchedLanding[KafkaDay]):
             first.setdefault(place, landed)
         # Where records seem to be gone, or a partition is new, the whole table says how it begins.
         asked = {p: o for p, o in first.items() if o > before.get(p, 0)}
-        if asked and window.first_ms is not None:
+        if before and asked and window.first_ms is not None:
             first |= records.collect_lowest(asked)
         at = {
             instant: {

@@ -270,6 +270,24 @@ def test_a_topic_created_anew_is_an_error(lake_of: LakeOf, name: str) -> None:
         land(lake, name, [DAY_2])
 
 
+@pytest.mark.parametrize("partitioned", ["", "PARTITIONED BY (days(timestamp))"])
+def test_a_day_reads_the_files_around_it_alone(
+    lake_of: LakeOf, name: str, partitioned: str
+) -> None:
+    lake = lake_with(lake_of, name)
+    bronze = Bronze(lake, name, partitioned=partitioned)
+    for n in range(9):
+        bronze.put(record(n, at(DAY_1 - timedelta(days=20 - n))))
+    for row in lake.spark.sql(f"SELECT file_path FROM {bronze.identifier}.files").collect():
+        Path(row.file_path.removeprefix("file:")).unlink()
+    lake = lake_of({name: table_source(name)}, DAY_1 - timedelta(days=30))
+    bronze.put(record(9, at(DAY_1)), record(10, at(DAY_2)))
+    bronze.put(record(11, at(DAY_3)))
+    for day in (DAY_1, DAY_2):  # the second one stands on the first
+        land(lake, name, [day])
+    assert offsets(lake, name) == {DAY_1: [9], DAY_2: [10]}
+
+
 def test_columns_may_have_other_names_and_hold_text(lake_of: LakeOf, name: str) -> None:
     lake = lake_with(
         lake_of, name, columns={"timestamp": "kafka_ts", "value": "payload", "offset": "o"}
