@@ -60,7 +60,10 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def spark(warehouse: Path) -> Iterator[SparkSession]:
-    config = config_of({"none": source_config(warehouse)}, warehouse, spark=SPARK)
+    # Delta's module can only be there from the start.
+    delta = {"table": {"path": str(warehouse), "format": "delta"}}
+    sources = {"none": source_config(warehouse), "delta": {"format": "debezium", "landing": delta}}
+    config = config_of(sources, warehouse, spark=SPARK)
     session = build_session(config)
     session.sparkContext.setLogLevel("ERROR")
     yield session

@@ -27,7 +27,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc import json_reader
-from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.config import Config, PathTableConfig
 from cdc_assets.cdc.errors import ConfigError, JavaError, LakeError
 from cdc_assets.cdc.jars import check_jars, fetched_jar, ivy_folder
 from cdc_assets.cdc.java import class_archive_options, first_failure, require_java
@@ -49,6 +49,7 @@ KAFKA_PACKAGES = (
 )
 # Spark's own module; the newest of its minor line that every repository has.
 AVRO_PACKAGES = ("org.apache.spark:spark-avro_2.13:4.1.1",)
+DELTA_PACKAGES = ("io.delta:delta-storage:4.2.0", "io.delta:delta-spark_4.1_2.13:4.2.0")
 # Up to this number of rows, planning and compiling take longer than reading.
 SMALL_ROWS = 5_000
 # One task, interpreted instead of compiled: halves the time on the sample.
@@ -144,6 +145,24 @@ _FIXED = {
 }
 
 
+# Reading needs none of the extensions that Delta asks a session for.
+_READ_DELTA = {"spark.databricks.delta.requiredSparkConfsCheck.enabled": "false"}
+
+
+def packages_of(config: Config) -> tuple[str, ...]:
+    """The packages that a session with a lake starts with: Delta's only where a source needs it.
+
+    Other than Kafka's and Avro's, its classes can't be added to a running session: Spark would load
+    them once for the driver and once for executors in the same JVM, which Delta refuses.
+    """
+    return (*PACKAGES, *DELTA_PACKAGES) if _reads_delta(config) else PACKAGES
+
+
+def _reads_delta(config: Config) -> bool:
+    tables = (settings.landing.table for settings in config.sources.values())
+    return any(isinstance(of, PathTableConfig) and of.format == "delta" for of in tables)
+
+
 def spark_conf(config: Config, with_lake: bool = True) -> dict[str, str]:
     """All Spark settings: the defaults, then those under `spark` and `lake.catalog` in cdc.yaml.
 
@@ -162,8 +181,9 @@ def spark_conf(config: Config, with_lake: bool = True) -> dict[str, str]:
         **(_LOOPBACK if master.startswith("local") else {}),
         **_DEFAULTS,
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
-        **_jars(PACKAGES if with_lake else (), own.pop("spark.jars.packages", "")),
+        **_jars(packages_of(config) if with_lake else (), own.pop("spark.jars.packages", "")),
         **(_lake_conf(config) if with_lake else {}),
+        **(_READ_DELTA if _reads_delta(config) else {}),
         **own,
         **json_reader.CATALOG_SETTINGS,
         **_FIXED,
@@ -299,7 +319,9 @@ def _own_jars(settings: Mapping[str, str]) -> tuple[list[Path], list[Path]]:
     if folder := os.environ.get("CDC_SPARK_JARS"):
         return sorted(Path(folder).glob("*.jar")), []
     ivy = ivy_folder(settings)
-    jars = [fetched_jar(package, ivy) for package in PACKAGES]
+    asked = settings.get("spark.jars.packages", "").split(",")
+    packages = [package for package in (*PACKAGES, *DELTA_PACKAGES) if package in asked]
+    jars = [fetched_jar(package, ivy) for package in packages]
     return [j for j in jars if j.exists()], [j for j in jars if not j.exists()]
 
 

@@ -15,7 +15,13 @@ from pyspark.sql import SparkSession
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.jars import SHA256, artifact_of, check_jars
 from cdc_assets.cdc.java import class_archive, class_archive_options, find_java
-from cdc_assets.cdc.spark import AVRO_PACKAGES, KAFKA_PACKAGES, PACKAGES, spark_conf
+from cdc_assets.cdc.spark import (
+    AVRO_PACKAGES,
+    DELTA_PACKAGES,
+    KAFKA_PACKAGES,
+    PACKAGES,
+    spark_conf,
+)
 from cdc_assets_tests import lakes
 
 OPTIONS = "spark.driver.extraJavaOptions"
@@ -113,7 +119,7 @@ def _children(process: Path) -> list[Path]:
 
 
 def test_the_sum_of_every_package_is_known() -> None:
-    packages = (*PACKAGES, *KAFKA_PACKAGES, *AVRO_PACKAGES)
+    packages = (*PACKAGES, *KAFKA_PACKAGES, *AVRO_PACKAGES, *DELTA_PACKAGES)
     assert {artifact_of(package) for package in packages} == SHA256.keys()
 
 

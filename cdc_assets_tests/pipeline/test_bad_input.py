@@ -132,7 +132,11 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
     ),
     "no_start": ("start_date: 2026-11-04", "", ["start_date: is missing"]),
     "no_date": ("2026-11-04", "yesterday", ["start_date: ", "yesterday"]),
-    "no_files": ("{files: files}", "{}", ["sources.shop.landing: got neither of files and kafka"]),
+    "no_files": (
+        "{files: files}",
+        "{}",
+        ["sources.shop.landing: got none of files, kafka and table"],
+    ),
     "unknown_format": ("debezium", "bottledwater", ["sources.shop.format: ", "bottledwater"]),
     "key_no_list": ("[id]", "id", ["public.customers.key: got 'id'; expected a list"]),
     "key_empty": ("[id]", "[]", ["public.customers.key: got []"]),

@@ -115,8 +115,13 @@ def _catalog(name: str, folder: Path) -> dict[str, str]:
             "more/redpanda-iceberg",
             {"table": 'teashop.redpanda."teashop.public.*"', "layout": "redpanda"},
         ),
+        (
+            lambda shapes: None,  # written with the first
+            "bronze-iceberg",
+            {"table": {"path": "{}/bronze-iceberg/parquet", "format": "parquet"}},
+        ),
     ],
-    ids=["bronze", "redpanda"],
+    ids=["bronze", "redpanda", "parquet"],
 )
 def test_tables_land_as_their_readme_says(
     lake_of: LakeOf,
@@ -129,6 +134,9 @@ def test_tables_land_as_their_readme_says(
 ) -> None:
     make(shapes)
     at = shapes.HERE / folder
+    if isinstance(landing["table"], dict):
+        path = landing["table"]["path"].format(shapes.HERE)
+        landing = {"table": {**landing["table"], "path": path}}
     # The name of the catalog is in its rows.
     settings = _catalog("teashop", at)
     lake = lake_of({name: _source(landing)}, DAYS[0], spark=settings)

@@ -10,6 +10,7 @@ from cdc_assets.cdc.config.landing import (
     KAFKA_COLUMNS,
     KafkaConfig,
     LandingConfig,
+    PathTableConfig,
     RegistryConfig,
 )
 from cdc_assets.cdc.config.loading import config_path, load_config, parse_config
@@ -31,6 +32,7 @@ __all__ = [
     "LakeConfig",
     "LandingConfig",
     "MaintenanceConfig",
+    "PathTableConfig",
     "RegistryConfig",
     "SlackConfig",
     "SourceConfig",

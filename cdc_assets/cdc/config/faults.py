@@ -37,7 +37,10 @@ _EXPECTED = {
     "literal_error": "{expected}",
 }
 _EXAMPLES = {
-    "LandingConfig": "{files: <folder>} or {kafka: {bootstrap_servers: …, topics: […]}}",
+    "LandingConfig": (
+        "{files: <folder>}, {table: <name>} or {kafka: {bootstrap_servers: …, topics: […]}}"
+    ),
+    "PathTableConfig": "{path: <folder>, format: parquet | delta}",
     "KafkaConfig": "{bootstrap_servers: …, topics: […]}",
     "SourceConfig": "format, landing and tables",
     "TableConfig": "{key: [id]}, {} for a table without settings, or false for none",
@@ -56,7 +59,9 @@ def in_words(fault: Any, written: Mapping[YamlPath, str]) -> str:
     """
     kind, context, value = fault["type"], fault.get("ctx", {}), fault["input"]
     # pydantic adds the branch of a union to the place; the file has none.
-    place = tuple(p for p in fault["loc"] if not re.match(r"(tuple\[|literal\[|function-)", str(p)))
+    place = tuple(
+        p for p in fault["loc"] if not re.match(r"(tuple\[|literal\[|function-|branch-)", str(p))
+    )
     if kind == "key_column":
         kind, place, value = "string_type", (*place, context["index"]), value[context["index"]]
     path = path_of(place)

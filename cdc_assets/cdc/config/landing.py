@@ -6,7 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from cdc_assets.cdc.config.fields import Settings, conf_text, empty_mapping
 from cdc_assets.cdc.names import TablePath
@@ -133,6 +140,20 @@ KAFKA_COLUMNS = (
 )  # fmt: skip
 
 
+class PathTableConfig(Settings):
+    """A table that no catalog has, by its folder."""
+
+    path: str = Field(min_length=1, description="The folder, or its URL.")
+    format: Literal["parquet", "delta"]
+
+
+# A name or a folder; faults name the settings of the one that is written.
+_Table = Annotated[
+    Annotated[str, Tag("branch-name")] | Annotated[PathTableConfig, Tag("branch-folder")],
+    Discriminator(lambda v: "branch-name" if isinstance(v, str) else "branch-folder"),
+]
+
+
 class LandingConfig(Settings):
     """Where a source's records come from: landed files, Kafka, or a table that has a copy of it.
 
@@ -141,9 +162,10 @@ class LandingConfig(Settings):
 
     files: str | None = None
     kafka: KafkaConfig | None = None
-    table: str | None = Field(
+    table: _Table | None = Field(
         default=None,
-        description="[catalog.]namespace.table; * in its last part stands for any text.",
+        description="[catalog.]namespace.table, * in its last part stands for any text; or a "
+        "folder and its format.",
     )
     columns: Annotated[dict[str, str], BeforeValidator(empty_mapping)] = Field(
         default_factory=dict,
@@ -161,12 +183,17 @@ class LandingConfig(Settings):
     @property
     def table_path(self) -> TablePath | None:
         """The name of the table, or of several, in parts."""
-        return None if self.table is None else TablePath.parse(self.table)
+        return TablePath.parse(self.table) if isinstance(self.table, str) else None
+
+    @property
+    def table_name(self) -> str | None:
+        """The table, as messages name it."""
+        return self.table.path if isinstance(self.table, PathTableConfig) else self.table
 
     @field_validator("table")
     @classmethod
-    def _name(cls, value: str | None) -> str | None:
-        if value is not None:
+    def _name(cls, value: str | PathTableConfig | None) -> str | PathTableConfig | None:
+        if isinstance(value, str):
             TablePath.parse(value)
         return value
 
@@ -187,6 +214,8 @@ class LandingConfig(Settings):
         if self.table is None:
             for name in sorted({"columns", "layout", "settle_minutes"} & self.model_fields_set):
                 raise ValueError(f"{name}: it belongs to table; {given[0]} has none")
+        if self.layout == "redpanda" and isinstance(self.table, PathTableConfig):
+            raise ValueError("layout: Redpanda's tables are in a catalog; name them in table")
         if self.layout == "redpanda" and self.columns:
             raise ValueError("columns: Redpanda's tables have columns of fixed names")
         return self

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from cdc_assets.cdc.config.faults import in_words
-from cdc_assets.cdc.config.landing import LandingConfig
+from cdc_assets.cdc.config.landing import LandingConfig, PathTableConfig
 from cdc_assets.cdc.config.model import Config, LakeConfig
 from cdc_assets.cdc.config.strict_yaml import YamlPath, read_yaml
 from cdc_assets.cdc.errors import ConfigError
@@ -123,6 +123,9 @@ def _anchored_landing(landing: LandingConfig, base: Path) -> LandingConfig:
     found: dict[str, Any] = {}
     if landing.files is not None:
         found["files"] = _location(landing.files, base)
+    if isinstance(landing.table, PathTableConfig):
+        path = _location(landing.table.path, base)
+        found["table"] = landing.table.model_copy(update={"path": path})
     if (registry := landing.registry) is not None:
         local: dict[str, Any] = {}
         if registry.files is not None:

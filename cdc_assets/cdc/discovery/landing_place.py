@@ -39,7 +39,8 @@ from cdc_assets.cdc.landing.files import (
 )
 from cdc_assets.cdc.landing.kafka import read_latest
 from cdc_assets.cdc.landing.kafka_client import failed
-from cdc_assets.cdc.landing.source_tables import SourceTable, source_tables
+from cdc_assets.cdc.landing.open_tables import open_tables
+from cdc_assets.cdc.landing.source_tables import SourceTable
 from cdc_assets.cdc.landing.table_records import TableRecords
 
 KAFKA_RECORDS = 1000
@@ -137,8 +138,8 @@ def _resolve(text: str, config_file: str | None, name: str | None) -> tuple[Plac
         settings = config.sources[text]
         folder = settings.landing.files
         if folder is None:
-            table = settings.landing.table
-            tables = source_tables(config, text) if table else None
+            table = settings.landing.table_name
+            tables = open_tables(config, text) if table else None
             shown = table or _topics(settings)
             return Place(name or text, shown, None, settings=settings, tables=tables), config
         return Place(name or text, _as_written(folder), folder, settings=settings), config

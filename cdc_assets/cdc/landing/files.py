@@ -163,7 +163,7 @@ def see_days(source: str, folder: str) -> dict[date, SeenDay]:
     """
     from pyarrow import fs
 
-    system, root = fs.FileSystem.from_uri(_as_uri(folder))
+    system, root = fs.FileSystem.from_uri(as_uri(folder))
     files: dict[date, list[tuple[str, int, int]]] = {}
     has_days, others = False, set[str]()
     for info in system.get_file_info(fs.FileSelector(root, recursive=True)):
@@ -187,11 +187,12 @@ def open_landed(path: str) -> Any:
     """A landed file as a stream of its bytes, without Spark; a context manager."""
     from pyarrow import fs
 
-    system, place = fs.FileSystem.from_uri(_as_uri(path))
+    system, place = fs.FileSystem.from_uri(as_uri(path))
     return system.open_input_stream(place, compression=None)
 
 
-def _as_uri(place: str) -> str:
+def as_uri(place: str) -> str:
+    """A folder or URL as PyArrow's file systems take it."""
     if "://" not in place:
         return local_path(place).absolute().as_uri()
     # s3a and s3n are schemes of Hadoop only.

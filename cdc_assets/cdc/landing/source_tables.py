@@ -1,30 +1,23 @@
-"""Iceberg tables that have a copy of Kafka's records: their names and metadata, without Spark."""
+"""The tables with a copy of Kafka's records that a source lands: what is known without Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import CdcError, LandingError, first_line
-from cdc_assets.cdc.lake.pyiceberg_catalog import any_catalog, catalog_settings
-from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.places import CATALOG
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
 
 REDPANDA = "redpanda"  # the layout of its Iceberg topics, and the column that has a record's place
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The snapshot of a table that was read."""
+    """The state of a table that was read."""
 
-    snapshot: int | None  # None: the table has no rows yet
-    sequence: int  # its number in the table's history, 0 in tables of Iceberg's version 1
+    snapshot: int | None  # None: the table has no rows yet, or no snapshots
+    sequence: int  # its number in the table's history, 0 in tables without one
     committed_ms: int
 
     @classmethod
@@ -37,6 +30,13 @@ class Seen:
         """What a day's commit records."""
         return [self.snapshot, self.sequence, self.committed_ms]
 
+    def is_newer(self, other: Seen) -> bool:
+        """Whether this state came after another one."""
+        return self.sequence > other.sequence or self.committed_ms > other.committed_ms
+
+
+NEVER = Seen(None, 0, 0)
+
 
 @dataclass(frozen=True)
 class Appended:
@@ -47,157 +47,57 @@ class Appended:
     last_ms: int
 
 
-@dataclass(frozen=True)
-class SourceTable:
-    """A table that records are read from, as of its newest snapshot."""
-
-    parts: tuple[str, ...]  # the catalog first
-    opened: Table
-    timestamp: str  # the column of Kafka's timestamp, with dots where it is in a struct
-
-    @property
-    def identifier(self) -> str:
-        """Its name in SQL."""
-        return quote(*self.parts)
+class SourceTable(Protocol):
+    """A table that records are read from, as of the state that it had when it was opened."""
 
     @property
     def name(self) -> str:
-        """Its name as it is shown, and recorded."""
-        return ".".join(self.parts)
+        """Its name or folder, as it is shown and recorded."""
+        ...
 
     @property
     def topic(self) -> str:
         """Its last part, which is the topic where each topic has a table."""
-        return self.parts[-1]
+        ...
+
+    @property
+    def timestamp(self) -> str:
+        """The column of Kafka's timestamp, with a dot where it is in a struct."""
+        ...
 
     @property
     def seen(self) -> Seen:
-        """The newest snapshot."""
-        found = self.opened.current_snapshot()
-        if found is None:
-            return Seen(None, 0, 0)
-        return Seen(found.snapshot_id, found.sequence_number or 0, found.timestamp_ms)
+        """Its state."""
+        ...
 
     @property
-    def records(self) -> int:
-        """How many rows it has, by its newest snapshot."""
-        found = self.opened.current_snapshot()
-        said = found.summary.additional_properties if found and found.summary else {}
-        return int(said.get("total-records", 0))
+    def records(self) -> int | None:
+        """How many rows it has; None where that is not known without reading it."""
+        ...
 
     @property
     def has_times(self) -> bool:
         """Whether the statistics of all files say the times of their records."""
-        found = self.opened.current_snapshot()
-        field = self.opened.schema().find_field(self.timestamp).field_id
-        return found is None or all(
-            field in entry.data_file.lower_bounds
-            for manifest in found.manifests(self.opened.io)
-            if manifest.content == 0
-            for entry in manifest.fetch_manifest_entry(self.opened.io)
-            if entry.data_file.record_count
-        )
+        ...
 
     def appended_since(self, seen: Seen) -> Iterator[Appended]:
-        """The files that were added after a snapshot, by the statistics of their records' times.
+        """The files that were added after a state, by the statistics of their records' times.
 
-        Files that only hold what others held, as compaction writes them, are left out, as are
-        files without statistics.
+        Files that only hold what others held, as compaction writes them, are left out where the
+        table's format can tell, as are files without statistics.
         """
-        from pyiceberg.conversions import from_bytes
-        from pyiceberg.table.snapshots import Operation
-        from pyiceberg.types import PrimitiveType
+        ...
 
-        current = self.opened.current_snapshot()
-        if current is None or current.snapshot_id == seen.snapshot:
-            return
-        field = self.opened.schema().find_field(self.timestamp)
-        assert isinstance(field.field_type, PrimitiveType)
-        snapshots = {s.snapshot_id: s for s in self.opened.snapshots()}
-        for manifest in current.manifests(self.opened.io):
-            if manifest.content != 0 or 0 < manifest.sequence_number <= seen.sequence:
-                continue
-            for entry in manifest.fetch_manifest_entry(self.opened.io):
-                by = snapshots.get(entry.snapshot_id or 0)
-                sequence = entry.sequence_number or 0
-                committed_ms = by.timestamp_ms if by else 0
-                if by and by.summary and by.summary.operation == Operation.REPLACE:
-                    continue
-                if sequence <= seen.sequence and committed_ms <= seen.committed_ms:
-                    continue
-                low = entry.data_file.lower_bounds.get(field.field_id)
-                high = entry.data_file.upper_bounds.get(field.field_id)
-                if low is None or high is None:
-                    continue
-                first, last = (int(from_bytes(field.field_type, b)) // 1000 for b in (low, high))
-                yield Appended(Seen(entry.snapshot_id, sequence, committed_ms), first, last)
+    def read(self, spark: SparkSession, since_ms: int | None) -> DataFrame | None:
+        """Its rows; None without any.
 
-
-def source_tables(config: Config, source: str) -> list[SourceTable]:
-    """The tables that `landing.table` of a source names, in the order of their names.
-
-    Raises:
-        LandingError: there is none, its catalog can't be read, or it lacks the timestamp.
-    """
-    landing = config.source(source).landing
-    path = landing.table_path
-    assert path is not None
-    named = path.namespace[0]
-    is_catalog = named == CATALOG or bool(catalog_settings(config, named))
-    catalog_name = named if is_catalog else CATALOG
-    namespace = path.namespace[1:] if is_catalog else path.namespace
-    try:
-        catalog = any_catalog(config, catalog_name)
-        listed = sorted(_names(catalog, namespace) if path.is_pattern else [path.table])
-        names = [name for name in listed if path.matches(name)]
-        opened = {name: catalog.load_table((*namespace, name)) for name in names}
-    except CdcError:
-        raise
-    except Exception as error:  # each catalog has a library and errors of its own
-        raise LandingError(
-            source,
-            f"the table {landing.table} can't be opened: {type(error).__name__}: "
-            f"{first_line(error)}. See sources.{source}.landing.table, and that its catalog "
-            f"({catalog_name}) is up",
-        ) from error
-    if not opened:
-        raise LandingError(
-            source,
-            f"no table matches {landing.table}; the namespace has {', '.join(listed) or 'none'}. "
-            f"Correct sources.{source}.landing.table",
-        )
-    column = timestamp_column(landing.layout == REDPANDA, landing.columns)
-    found = [
-        SourceTable((catalog_name, *namespace, name), table, column)
-        for name, table in opened.items()
-    ]
-    for table in found:
-        _refuse_without(source, table)
-    return found
+        Args:
+            spark: the session.
+            since_ms: rows that came before may be left out; None: none.
+        """
+        ...
 
 
 def timestamp_column(is_redpanda: bool, columns: Mapping[str, str]) -> str:
-    """The column of Kafka's timestamp in a table."""
+    """The column of Kafka's timestamp in a table, with a dot where it is in a struct."""
     return f"{REDPANDA}.timestamp" if is_redpanda else columns.get("timestamp", "timestamp")
-
-
-def _names(catalog: Catalog, namespace: tuple[str, ...]) -> list[str]:
-    return [identifier[-1] for identifier in catalog.list_tables(namespace)]
-
-
-def _refuse_without(source: str, table: SourceTable) -> None:
-    """Refuse a table without the timestamp by which its days are cut."""
-    from pyiceberg.types import TimestampType, TimestamptzType
-
-    names = [field.name for field in table.opened.schema().fields]
-    try:
-        kind = table.opened.schema().find_type(table.timestamp)
-    except ValueError:
-        kind = None
-    if not isinstance(kind, (TimestampType, TimestamptzType)):
-        got = "is missing" if kind is None else f"is {kind}, expected timestamp"
-        raise LandingError(
-            source,
-            f"{table.name}: the column {table.timestamp} {got}; it has {', '.join(names)}. Say "
-            "which column has Kafka's timestamp: landing: {table: …, columns: {timestamp: <name>}}",
-        )

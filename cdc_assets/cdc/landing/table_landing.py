@@ -30,8 +30,9 @@ from cdc_assets.cdc.landing.kafka_plan import (
     TopicPartition,
     plan,
 )
+from cdc_assets.cdc.landing.open_tables import open_tables
 from cdc_assets.cdc.landing.source import LANDING, TABLE, WatchedLanding, stale_days
-from cdc_assets.cdc.landing.source_tables import Seen, SourceTable, source_tables
+from cdc_assets.cdc.landing.source_tables import NEVER, Seen, SourceTable
 from cdc_assets.cdc.landing.table_records import Ranges, TableRecords, Window
 from cdc_assets.cdc.reading_progress import expect
 
@@ -53,11 +54,11 @@ class TableLanding(WatchedLanding[KafkaDay]):
 
     @property
     def place(self) -> str:
-        return str(self.settings.landing.table)
+        return str(self.settings.landing.table_name)
 
     def changed_days(self, landed: Mapping[date, DayCommit], before_ms: float) -> dict[date, str]:
         """The landed days that got records since; schedules ask for days that have not landed."""
-        tables = source_tables(self.config, self.source)
+        tables = open_tables(self.config, self.source)
         days = [day for day, commit in landed.items() if commit.inputs.get("closed")]
         late = self._stale(landed, days, tables)
         return dict.fromkeys(late, repr([table.seen.values for table in tables]))
@@ -84,11 +85,14 @@ class TableLanding(WatchedLanding[KafkaDay]):
         closed = {
             day: seen
             for day in days
-            if day not in stale and (seen := _seen(landed[day])) is not None
+            if day not in stale
+            # Maintenance has removed the records of days that are too old.
+            and landed[day].removed is None
+            and (seen := _seen(landed[day])) is not None
         }
         if not closed:
             return stale
-        tables = source_tables(self.config, self.source) if tables is None else tables
+        tables = open_tables(self.config, self.source) if tables is None else tables
         late = {day for table in tables for day in self._late(table, closed)}
         return [day for day in days if day in stale or day in late]
 
@@ -96,8 +100,7 @@ class TableLanding(WatchedLanding[KafkaDay]):
         self, table: SourceTable, closed: Mapping[date, Mapping[str, Seen]]
     ) -> Iterable[date]:
         """The days that a table got records of since they were read from it."""
-        never = Seen(None, 0, 0)
-        seen = {day: tables.get(table.name, never) for day, tables in closed.items()}
+        seen = {day: tables.get(table.name, NEVER) for day, tables in closed.items()}
         oldest = min(seen.values(), key=lambda s: (s.sequence, s.committed_ms))
         for added in table.appended_since(oldest):
             for day, last in seen.items():
@@ -105,7 +108,7 @@ class TableLanding(WatchedLanding[KafkaDay]):
                 is_within = added.first_ms < _millis(self.config.end_of(day)) and (
                     added.last_ms >= starts or day == self.config.start_date
                 )
-                if is_within and _is_newer(added.seen, last):
+                if is_within and added.seen.is_newer(last):
                     yield day
 
     def land(
@@ -125,14 +128,16 @@ class TableLanding(WatchedLanding[KafkaDay]):
         recorded = {
             d: known for d, c in landed.items() if (known := KafkaDay.from_inputs(d, c.inputs))
         }
-        tables = source_tables(self.config, self.source)
+        tables = open_tables(self.config, self.source)
         wanted = list(days) if force else self._stale(landed, days, tables)
         if not allow_loss:
             self._refuse_landed_files([d for d in wanted if d in landed and d not in recorded])
         if wanted:
-            records = TableRecords(lake.spark, self.source, self.settings.landing, tables)
-            self._refuse_unplaced(records)
             window = self._window(wanted)
+            records = TableRecords(
+                lake.spark, self.source, self.settings.landing, tables, window.first_ms
+            )
+            self._refuse_unplaced(records)
             planned = self._plan_days(records, window, wanted, recorded, allow_loss)
             seen = {TABLE: {table.name: table.seen.values for table in tables}}
             kept = {} if force else {d: k for d in wanted if (k := recorded.get(d))}
@@ -219,6 +224,11 @@ class TableLanding(WatchedLanding[KafkaDay]):
             else:
                 end[place] = max(end.get(place, 0), landed)
             first.setdefault(place, landed)
+        # What has landed of the days themselves may be gone from the table.
+        for day in days:
+            for place, (start, landed) in recorded[day].ranges.items() if day in recorded else ():
+                first.setdefault(place, start)
+                end[place] = max(end.get(place, 0), landed)
         # Where records seem to be gone, or a partition is new, the whole table says how it begins.
         asked = {p: o for p, o in first.items() if o > before.get(p, 0)}
         if before and asked and window.first_ms is not None:
@@ -289,7 +299,7 @@ class TableLanding(WatchedLanding[KafkaDay]):
 
 
 def _before(days: Sequence[date], recorded: Recorded) -> dict[TopicPartition, int]:
-    """The offset that each partition had landed up to before the first day, and within the days."""
+    """The offset that each partition had landed up to before the first of these days."""
     ends: dict[TopicPartition, int] = {}
     for day, known in recorded.items():
         if day < days[0]:
@@ -304,10 +314,6 @@ def _seen(commit: DayCommit) -> dict[str, Seen] | None:
     if recorded is None:
         return None
     return {name: Seen.recorded(values) for name, values in recorded.items()}
-
-
-def _is_newer(one: Seen, other: Seen) -> bool:
-    return one.sequence > other.sequence or one.committed_ms > other.committed_ms
 
 
 def _millis(instant: datetime) -> int:

@@ -50,6 +50,7 @@ class TableRecords:
         source: the source.
         landing: how the columns are named.
         tables: where the records are.
+        since_ms: records that came before may be left out; None: none.
 
     Raises:
         LandingError: a column is missing, or of another type.
@@ -61,12 +62,13 @@ class TableRecords:
         source: str,
         landing: LandingConfig,
         tables: Sequence[SourceTable],
+        since_ms: int | None = None,
     ) -> None:
         self._spark = spark
         self._frames = [
             _with_landing_columns(frame, source, landing, table)
             for table in tables
-            if (frame := _at(spark, table)) is not None
+            if (frame := table.read(spark, since_ms)) is not None
         ]
 
     def collect_places(
@@ -183,13 +185,6 @@ def _instant(ms: int) -> Sql:
     """An instant as SQL; a TIMESTAMP without a zone counts as UTC, the session's zone."""
     at = datetime.fromtimestamp(ms / 1000, timezone.utc)
     return f"TIMESTAMP'{at:%Y-%m-%d %H:%M:%S}.{ms % 1000:03}Z'"
-
-
-def _at(spark: SparkSession, table: SourceTable) -> DataFrame | None:
-    snapshot = table.seen.snapshot
-    if snapshot is None:
-        return None
-    return spark.read.option("versionAsOf", str(snapshot)).table(table.identifier)
 
 
 def _with_landing_columns(

@@ -18,7 +18,7 @@ from cdc_assets.cdc.config import config_path
 from cdc_assets.cdc.errors import JavaError
 from cdc_assets.cdc.jars import artifact_of, check_jars, fetched_jar, ivy_folder
 from cdc_assets.cdc.java import class_archive, require_java
-from cdc_assets.cdc.spark import AVRO_PACKAGES, KAFKA_PACKAGES, PACKAGES
+from cdc_assets.cdc.spark import AVRO_PACKAGES, KAFKA_PACKAGES, PACKAGES, packages_of
 from cdc_assets.cli.doctor.findings import Context, Finding, Status, finding
 from cdc_assets.orchestration.runs.instance import (
     HOME,
@@ -94,7 +94,8 @@ def _output(*command: str) -> str:
 def jars(context: Context) -> Iterator[Finding]:
     """Spark has its jars, unmodified, or can download them."""
     folder = os.environ.get("CDC_SPARK_JARS")
-    names = [f"{artifact_of(p)}.jar" for p in PACKAGES]
+    packages = packages_of(context.config) if context.config else PACKAGES
+    names = [f"{artifact_of(p)}.jar" for p in packages]
     if folder:
         check_jars(Path(folder).glob("*.jar"))
         present = {jar.name for jar in Path(folder).glob("*.jar")}
@@ -108,8 +109,8 @@ def jars(context: Context) -> Iterator[Finding]:
             yield Finding("jars", Status.ok, found)
         return
     ivy = ivy_folder(context.config.spark if context.config else {})
-    missing = [p for p in PACKAGES if not fetched_jar(p, ivy).exists()]
-    check_jars(fetched_jar(p, ivy) for p in (*PACKAGES, *KAFKA_PACKAGES, *AVRO_PACKAGES))
+    missing = [p for p in packages if not fetched_jar(p, ivy).exists()]
+    check_jars(fetched_jar(p, ivy) for p in (*packages, *KAFKA_PACKAGES, *AVRO_PACKAGES))
     if missing:
         yield Finding(
             "jars",

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from cdc_assets.cdc.config import Config, KafkaConfig, RegistryConfig, local_path
 from cdc_assets.cdc.discovery.columns import table_columns
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored, no_day, see_days
-from cdc_assets.cdc.landing.source_tables import source_tables
+from cdc_assets.cdc.landing.open_tables import open_tables
 from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, run_check
 from cdc_assets.orchestration.execution.interrupts import interruptible
 
@@ -104,11 +104,12 @@ def _remote_days(check: str, source: str, place: str, config: Config) -> Finding
 
 def _tables(check: str, source: str, context: Context) -> Iterator[Finding]:
     """Whether the tables can be opened, and tell the times of their records without being read."""
-    tables = source_tables(_config(context), source)
-    rows = sum(table.records for table in tables)
+    tables = open_tables(_config(context), source)
+    counts = [table.records for table in tables]
+    rows = None if None in counts else sum(filter(None, counts))
     listed = ", ".join(table.name for table in tables[:3])
     more = f" and {len(tables) - 3} more" if tables[3:] else ""
-    found = f"{listed}{more}: {rows} records"
+    found = f"{listed}{more}" + ("" if rows is None else f": {rows} records")
     if without := [table.name for table in tables if not table.has_times]:
         remedy = (
             f"write the table with metrics for {tables[0].timestamp} (write.metadata.metrics."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
+from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.discovery import landing_place, sources_block
-from cdc_assets.cdc.errors import LandingError
+from cdc_assets.cdc.errors import ConfigError, LandingError
 from cdc_assets.cdc.findings import Severity
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
@@ -250,14 +252,15 @@ def test_rows_removed_from_the_table_stay_landed(lake_of: LakeOf, name: str) -> 
     bronze = Bronze(lake, name)
     bronze.put(record(0, at(DAY_1)), record(1, at(DAY_1)), record(3, at(DAY_1)))
     land(lake, name, [DAY_1])
-    lake.spark.sql(f"DELETE FROM {bronze.identifier} WHERE offset = 0")
+    lake.spark.sql(f"DELETE FROM {bronze.identifier}")
     bronze.put(record(2, at(DAY_1)))
     land(lake, name, [DAY_1])
     assert offsets(lake, name) == {DAY_1: [0, 1, 2, 3]}
+    assert verdicts(lake, name, [DAY_1]) == {DAY_1: (True, None)}
     with pytest.raises(LandingError, match="has fewer records than were landed"):
         land(lake, name, [DAY_1], force=True)
     land(lake, name, [DAY_1], force=True, allow_loss=True)
-    assert offsets(lake, name) == {DAY_1: [1, 2, 3]}
+    assert offsets(lake, name) == {DAY_1: [2]}
 
 
 def test_a_topic_created_anew_is_an_error(lake_of: LakeOf, name: str) -> None:
@@ -452,3 +455,76 @@ def test_doctor_says_what_the_table_has(lake_of: LakeOf, name: str) -> None:
     (finding,) = found()
     assert finding.status == Status.warning
     assert "has files without statistics of timestamp" in finding.found
+
+
+class Folder:
+    """A table in a folder, as Spark writes it; Hive's folders have the day of the ingestion."""
+
+    def __init__(self, lake: Lake, path: Path, form: str) -> None:
+        self.lake, self.path, self.form = lake, path, form
+
+    def put(self, *records: tuple[Any, ...], on: date = DAY_1) -> None:
+        rows = local_frame(self.lake.spark, records, COLUMNS).withColumn("ingest_date", F.lit(on))
+        writer = rows.write.format(self.form).mode("append")
+        writer.partitionBy("ingest_date").save(str(self.path))
+        time.sleep(2.1)  # files of the last two seconds may have company yet
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_a_folder_lands_as_a_table_does(
+    lake_of: LakeOf, name: str, tmp_path: Path, form: str
+) -> None:
+    place = tmp_path / "kafka raw"
+    landing = {"table": {"path": str(place), "format": form}}
+    lake = lake_of({name: {"format": "debezium", "landing": landing}}, DAY_1)
+    folder = Folder(lake, place, form)
+    folder.put(record(0, at(DAY_1)), record(2, at(DAY_1, 23)))
+    folder.put(record(3, at(DAY_2)), record(2, at(DAY_1, 23)), on=DAY_2)
+    land(lake, name, [DAY_1, DAY_2])
+    assert offsets(lake, name) == {DAY_1: [0, 2], DAY_2: [3]}
+    assert {row["file"] for row in stage_rows(lake, name, "landing")} == {str(place)}
+    assert stale(lake, name, [DAY_1, DAY_2]) == []
+
+    folder.put(record(1, at(DAY_1)), on=DAY_3)
+    assert stale(lake, name, [DAY_1, DAY_2]) == [DAY_1]
+    land(lake, name, [DAY_1, DAY_2])
+    assert offsets(lake, name) == {DAY_1: [0, 1, 2], DAY_2: [3]}
+    assert stale(lake, name, [DAY_1, DAY_2]) == []
+    (finding,) = landings(Context(config=lake.config))
+    assert (finding.status, finding.found) == (Status.ok, str(place))
+
+
+def test_a_folder_that_is_no_delta_table_is_refused(
+    lake_of: LakeOf, name: str, tmp_path: Path
+) -> None:
+    landing = {"table": {"path": str(tmp_path), "format": "delta"}}
+    lake = lake_of({name: {"format": "debezium", "landing": landing}}, DAY_1)
+    with pytest.raises(LandingError, match="is no Delta table: it has no commit in _delta_log"):
+        land(lake, name, [DAY_1])
+    missing = {"table": {"path": str(tmp_path / "none"), "format": "parquet"}}
+    lake = lake_of({name: {"format": "debezium", "landing": missing}}, DAY_1)
+    with pytest.raises(LandingError, match="can't be listed"):
+        land(lake, name, [DAY_1])
+
+
+@pytest.mark.parametrize(
+    ("landing", "message"),
+    [
+        ({"table": "kafka_raw"}, "landing.table: got 'kafka_raw'; expected [catalog.]namespace"),
+        ({"table": {"path": "x"}}, "landing.table.format: is missing"),
+        ({"table": {"path": "x", "format": "orc"}}, "landing.table.format: got 'orc'; expected"),
+        ({"table": 7}, "landing.table: got 7; expected a mapping"),
+        ({"table": "a.b", "columns": {"time": "x"}}, "columns: time: expected one of topic, part"),
+        ({"files": "x", "columns": {"key": "x"}}, "columns: it belongs to table; files has none"),
+        ({"files": "x", "table": "a.b"}, "landing: got files and table of files, kafka and table"),
+        ({"table": "a.b", "layout": "redpanda", "columns": {"key": "k"}}, "columns of fixed names"),
+        ({"table": {"path": "x", "format": "delta"}, "layout": "redpanda"}, "are in a catalog"),
+    ],
+)
+def test_what_is_wrong_about_a_table_is_said_with_its_place(
+    tmp_path: Path, landing: dict[str, Any], message: str
+) -> None:
+    source = {"format": "debezium", "landing": landing}
+    with pytest.raises(ConfigError) as error:
+        lakes.config_of({"shop": source}, tmp_path)
+    assert message in str(error.value)
