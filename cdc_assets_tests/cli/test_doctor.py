@@ -141,13 +141,13 @@ def test_a_folder_with_entries_and_no_day_is_a_problem_that_shows_them(
     write_config(project, {"landing": {"files": "topics"}})
     (local,) = findings("landing")
     # A store of objects that is listed as one.
-    monkeypatch.setattr(files, "_as_uri", lambda _: (project / "topics").as_uri())
+    monkeypatch.setattr(files, "as_uri", lambda _: (project / "topics").as_uri())
     write_config(project, {"landing": {"files": "s3://bucket/topics"}})
     (remote,) = findings("landing")
     for found in (local, remote):
         assert found.status is Status.problem
         assert "no folder of a day, but shop.public.customers" in found.found
-    monkeypatch.setattr(files, "_as_uri", lambda _: (project / "landing").as_uri())
+    monkeypatch.setattr(files, "as_uri", lambda _: (project / "landing").as_uri())
     (good,) = findings("landing")
     assert (good.status, "1 days, the newest 2026-11-01" in good.found) == (Status.ok, True)
 
