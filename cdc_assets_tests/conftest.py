@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +19,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc import spark as cdc_spark
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.jars import fetched_jar, ivy_folder
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.spark import SMALL_WORK, build_session
+from cdc_assets.cdc.spark import SMALL_WORK, build_session, packages_of
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.lakes import config_of, source_config
 from cdc_assets_tests.paths import CASES
@@ -64,10 +69,21 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
     delta = {"table": {"path": str(warehouse), "format": "delta"}}
     sources = {"none": source_config(warehouse), "delta": {"format": "debezium", "landing": delta}}
     config = config_of(sources, warehouse, spark=SPARK)
-    session = build_session(config)
+    with _fetching_alone(config):
+        session = build_session(config)
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@contextmanager
+def _fetching_alone(config: Config) -> Iterator[None]:
+    """One process at a time fetches jars: Ivy's folder has no lock, and workers begin together."""
+    ivy = ivy_folder(config.spark)
+    with (Path(tempfile.gettempdir()) / "cdc-assets-jars.lock").open("w") as lock:
+        if not all(fetched_jar(package, ivy).exists() for package in packages_of(config)):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")
