@@ -1,1 +1,1 @@
-"""Landings: the unchanged records of a day, from files or Kafka."""
+"""Landings: the unchanged records of a day, from files, Kafka or tables."""

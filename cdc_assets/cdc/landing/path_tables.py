@@ -25,17 +25,12 @@ _SETTLED_MS = 2_000
 
 
 @dataclass(frozen=True)
-class ParquetFolder:
-    """Parquet files below a folder. It has no history: a file's time says when it was added.
-
-    A file is written once, as Spark does; the days of a file that is written again are not stale.
-    """
+class _Folder:
+    """What tables in a folder have in common; their rows are not counted."""
 
     path: str
     timestamp: str
     system: FileSystem
-    files: tuple[FileInfo, ...]
-    listed_ms: int  # when they were listed
 
     @property
     def name(self) -> str:
@@ -46,15 +41,26 @@ class ParquetFolder:
         return self.path.rstrip("/").rpartition("/")[2]
 
     @property
+    def records(self) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class ParquetFolder(_Folder):
+    """Parquet files below a folder. It has no history: a file's time says when it was added.
+
+    So a file that is written again makes the days of its records stale.
+    """
+
+    files: tuple[FileInfo, ...]
+    listed_ms: int  # when they were listed
+
+    @property
     def seen(self) -> Seen:
         # Stores keep times in seconds: a file may yet come with the time of the newest ones.
         times = (_modified_ms(info) for info in self.files)
         settled = [ms for ms in times if ms < self.listed_ms - _SETTLED_MS]
         return Seen(None, 0, max(settled)) if settled else NEVER
-
-    @property
-    def records(self) -> None:
-        return None
 
     @property
     def has_times(self) -> bool:
@@ -94,31 +100,16 @@ class ParquetFolder:
 
 
 @dataclass(frozen=True)
-class DeltaTable:
+class DeltaTable(_Folder):
     """A Delta table; its log says what each version added."""
 
-    path: str
-    timestamp: str
-    system: FileSystem
     version: int
     committed_ms: int
-
-    @property
-    def name(self) -> str:
-        return self.path
-
-    @property
-    def topic(self) -> str:
-        return self.path.rstrip("/").rpartition("/")[2]
 
     @property
     def seen(self) -> Seen:
         # The first version is 0, as is the sequence of a table that was never read.
         return Seen(self.version, self.version + 1, self.committed_ms)
-
-    @property
-    def records(self) -> None:
-        return None
 
     @property
     def has_times(self) -> bool:
