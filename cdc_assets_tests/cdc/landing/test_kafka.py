@@ -16,7 +16,7 @@ import yaml
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.discovery import landing_place, sources_block
-from cdc_assets.cdc.errors import ConfigError, LandingError
+from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
 from cdc_assets.cdc.landing.kafka import read_latest
@@ -25,7 +25,7 @@ from cdc_assets.cdc.stages.landing import LandingStage
 from cdc_assets_tests import events as ev
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.e2e.stack import PASSWORD, USER, free_port, wait_for
-from cdc_assets_tests.lakes import config_of, land, landing_found, stage_rows
+from cdc_assets_tests.lakes import land, landing_found, stage_rows
 from cdc_assets_tests.paths import REPOSITORY
 from cdc_assets_tests.topics import Topic, at, kafka_source
 
@@ -605,32 +605,3 @@ def test_the_doctor_looks_at_topics_and_credentials(
         assert says in found[source][1]
     assert PASSWORD not in done.stdout + done.stderr
     assert "guessed" not in done.stdout + done.stderr
-
-
-@pytest.mark.parametrize(
-    ("landing", "says"),
-    [
-        ({"files": "x", "kafka": {"bootstrap_servers": "b", "topics": ["t"]}}, "got both of files"),
-        ({"kafka": {"bootstrap_servers": "b"}}, "got neither of topics and topic_pattern"),
-        ({"kafka": {"bootstrap_servers": "b", "topic_pattern": "("}}, "not a regular expression"),
-        (
-            {"kafka": {"bootstrap_servers": "b", "topics": ["t"], "options": {"sasl.x": 1}}},
-            "write it as kafka.sasl.x",
-        ),
-        (
-            {
-                "kafka": {
-                    "bootstrap_servers": "b",
-                    "topics": ["t"],
-                    "options": {"kafka.isolation.level": "read_uncommitted"},
-                }
-            },
-            "never read",
-        ),
-    ],
-)
-def test_a_wrong_kafka_landing_is_refused(
-    landing: dict[str, Any], says: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=says):
-        config_of({"shop": {"format": "debezium", "landing": landing}}, tmp_path)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.discovery import landing_place, sources_block
-from cdc_assets.cdc.errors import ConfigError, LandingError
+from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.findings import Severity
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.metadata import PyIcebergMetadata
@@ -505,26 +505,3 @@ def test_a_folder_that_is_no_delta_table_is_refused(
     lake = lake_of({name: {"format": "debezium", "landing": missing}}, DAY_1)
     with pytest.raises(LandingError, match="can't be listed"):
         land(lake, name, [DAY_1])
-
-
-@pytest.mark.parametrize(
-    ("landing", "message"),
-    [
-        ({"table": "kafka_raw"}, "landing.table: got 'kafka_raw'; expected [catalog.]namespace"),
-        ({"table": {"path": "x"}}, "landing.table.format: is missing"),
-        ({"table": {"path": "x", "format": "orc"}}, "landing.table.format: got 'orc'; expected"),
-        ({"table": 7}, "landing.table: got 7; expected a mapping"),
-        ({"table": "a.b", "columns": {"time": "x"}}, "columns: time: expected one of topic, part"),
-        ({"files": "x", "columns": {"key": "x"}}, "columns: it belongs to table; files has none"),
-        ({"files": "x", "table": "a.b"}, "landing: got files and table of files, kafka and table"),
-        ({"table": "a.b", "layout": "redpanda", "columns": {"key": "k"}}, "columns of fixed names"),
-        ({"table": {"path": "x", "format": "delta"}, "layout": "redpanda"}, "are in a catalog"),
-    ],
-)
-def test_what_is_wrong_about_a_table_is_said_with_its_place(
-    tmp_path: Path, landing: dict[str, Any], message: str
-) -> None:
-    source = {"format": "debezium", "landing": landing}
-    with pytest.raises(ConfigError) as error:
-        lakes.config_of({"shop": source}, tmp_path)
-    assert message in str(error.value)
