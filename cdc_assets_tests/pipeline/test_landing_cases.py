@@ -149,3 +149,69 @@ def test_tables_land_as_their_readme_says(
 
     assert _landed(lake, name) == _expected(at / "expected.jsonl")
     assert _final(lake, name) == reference
+
+
+def _values(lake: Lake, source: str) -> list[tuple[Any, ...]]:
+    """The landed records; values are compared as JSON, as sinks do not keep their bytes."""
+    return sorted(
+        (
+            row["landing_date"],
+            *(row[name] for name in ("topic", "partition", "offset")),
+            None if row["timestamp"] is None else round(row["timestamp"].timestamp() * 1000),
+            *(_as_json(row[name]) for name in ("key", "value")),
+            repr([(h["key"], h["value"]) for h in row["headers"] or ()]),
+        )
+        for row in lakes.stage_rows(lake, source, "landing")
+    )
+
+
+def _as_json(sent: bytes | str | None) -> str | None:
+    return None if sent is None else json.dumps(json.loads(sent), sort_keys=True)
+
+
+def _expected_values(file: Path, **differs: Any) -> list[tuple[Any, ...]]:
+    """The rows of `expected.jsonl`, without those that have no day; `differs` replaces members."""
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return sorted(
+        (
+            date.fromisoformat(row["landing_date"]),
+            *(row[name] for name in ("topic", "partition", "offset", "timestamp")),
+            *(_as_json(row[name]) for name in ("key", "value")),
+            repr([(h["key"], h["value"].encode()) for h in row["headers"] or ()]),
+        )
+        for row in ({**row, **differs} for row in rows)
+        if row["landing_date"] is not None
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "files", "landing", "left_out", "differs"),
+    [
+        ("confluent-json", "topics", {"layout": "confluent"}, 0, {}),
+        (
+            "aiven",
+            "jsonl",
+            {"layout": "aiven", "path": "{yyyy}-{MM}-{dd}/{topic}-{partition}-{offset}*"},
+            0,
+            {},
+        ),
+    ],
+    ids=["confluent_json", "aiven_jsonl"],
+)
+def test_files_of_sinks_land_as_their_readme_says(
+    lake_of: LakeOf,
+    name: str,
+    reference: dict[str, Any],
+    shape: str,
+    files: str,
+    landing: dict[str, Any],
+    left_out: int,
+    differs: dict[str, Any],
+) -> None:
+    source = _source({"files": str(SHAPES / shape / files), **landing})
+    lake = lake_of({name: source}, DAYS[0])
+    landed = lakes.land(lake, name, DAYS)
+    lakes.run_all(lake, name, DAYS)
+    assert _values(lake, name) == _expected_values(SHAPES / shape / "expected.jsonl", **differs)
+    assert sum(day.left_out for day in landed) == left_out
+    assert _final(lake, name) == reference

@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from cdc_assets.cdc.config.fields import Settings, conf_text, empty_mapping
+from cdc_assets.cdc.config.file_layouts import FileLayoutConfig
 from cdc_assets.cdc.names import TablePath
 
 # Options that the landing sets itself; Spark refuses most of them too.
@@ -140,6 +141,10 @@ KAFKA_COLUMNS = (
 )  # fmt: skip
 
 
+TABLE_LAYOUTS = ("kafka", "redpanda")
+_OF_FILES = FileLayoutConfig.model_fields.keys() - {"layout"}
+
+
 class PathTableConfig(Settings):
     """A table that no catalog has, by its folder."""
 
@@ -154,7 +159,7 @@ _Table = Annotated[
 ]
 
 
-class LandingConfig(Settings):
+class LandingConfig(FileLayoutConfig):
     """Where a source's records come from: landed files, Kafka, or a table that has a copy of it.
 
     The schemas of a `registry` decode them.
@@ -170,10 +175,6 @@ class LandingConfig(Settings):
     columns: Annotated[dict[str, str], BeforeValidator(empty_mapping)] = Field(
         default_factory=dict,
         description="The table's own names, by those of Spark's Kafka source.",
-    )
-    layout: Literal["kafka", "redpanda"] = Field(
-        default="kafka",
-        description="Of a table; redpanda: Redpanda's Iceberg topics, one table each.",
     )
     settle_minutes: int = Field(
         default=30, ge=0, description="How long after its end a table's day waits for late records."
@@ -212,8 +213,18 @@ class LandingConfig(Settings):
             got = " and ".join(given) or "none"
             raise ValueError(f"got {got} of files, kafka and table; name one of them")
         if self.table is None:
-            for name in sorted({"columns", "layout", "settle_minutes"} & self.model_fields_set):
+            for name in sorted({"columns", "settle_minutes"} & self.model_fields_set):
                 raise ValueError(f"{name}: it belongs to table; {given[0]} has none")
+        if self.files is None:
+            for name in sorted(_OF_FILES & self.model_fields_set):
+                raise ValueError(f"{name}: it belongs to files; {given[0]} has none")
+        if self.kafka is not None and self.layout is not None:
+            raise ValueError("layout: it belongs to files and table; kafka has none")
+        if self.table is not None and self.layout not in (None, *TABLE_LAYOUTS):
+            listed = " and ".join(TABLE_LAYOUTS)
+            raise ValueError(f"layout: {self.layout} is of files; those of a table are {listed}")
+        if self.files is not None:
+            _ = self.file_layout  # raises for settings that do not go together
         if self.layout == "redpanda" and isinstance(self.table, PathTableConfig):
             raise ValueError("layout: Redpanda's tables are in a catalog; name them in table")
         if self.layout == "redpanda" and self.columns:

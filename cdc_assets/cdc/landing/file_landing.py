@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -17,6 +18,7 @@ from cdc_assets.cdc.lake.errors import is_landing_read
 from cdc_assets.cdc.landing.files import (
     NONE,
     LandedDay,
+    SeenDay,
     day_of,
     list_day,
     list_names,
@@ -51,8 +53,16 @@ class FileLanding(WatchedLanding[LandedDay]):
 
     def inputs(self, days: Sequence[date]) -> dict[date, Mapping[str, Any]]:
         """The fingerprint of each day's files, see :meth:`LandingSource.inputs`."""
-        seen = see_days(self.source, self.folder)
-        return {day: _inputs(seen[day].fingerprint if day in seen else NONE) for day in days}
+        seen = self._see(days)
+        return {day: self._made_of(seen[day].fingerprint if day in seen else NONE) for day in days}
+
+    def _see(self, days: Sequence[date] | None) -> Mapping[date, SeenDay]:
+        """The days that have files: at least those of `days` (None: all), found without Spark."""
+        return see_days(self.source, self.folder)
+
+    def _made_of(self, fingerprint: str) -> dict[str, Any]:
+        """The inputs of a day whose files have this fingerprint."""
+        return {"files": fingerprint}
 
     def changed_days(self, landed: Landed, before_ms: float) -> dict[date, str]:
         """The fingerprints of days whose files differ from the landed ones.
@@ -62,10 +72,10 @@ class FileLanding(WatchedLanding[LandedDay]):
         """
         found = {
             day: seen.fingerprint
-            for day, seen in see_days(self.source, self.folder).items()
+            for day, seen in self._see(None).items()
             if seen.modified_ms <= before_ms
         }
-        stale = stale_days(landed, {day: _inputs(files) for day, files in found.items()})
+        stale = stale_days(landed, {day: self._made_of(files) for day, files in found.items()})
         return {day: found[day] for day in stale}
 
     def land(
@@ -82,18 +92,19 @@ class FileLanding(WatchedLanding[LandedDay]):
             LandingError: a file can't be read, the folder holds no day but something else, or a
                 landed day has lost records and `allow_loss` is false.
         """
-        found = self._list(lake, days)
+        found = list(self._list(lake, days))
         self._refuse_kafka_days(landed, days)
         self._refuse_other_layout(lake, found)
-        changed = stale_days(landed, {day.day: _inputs(day.fingerprint) for day in found})
+        changed = stale_days(landed, {day.day: self._made_of(day.fingerprint) for day in found})
         new = [day for day in found if force or day.day in changed]
         if new:
             lake = lake.for_rows(sum(day.bytes for day in new) // _RECORD_BYTES)
             with self._naming_unreadable_file():
-                self._write(lake, landed, new, changed, allow_loss)
+                left_out = self._write(lake, landed, new, changed, allow_loss)
+            found = [replace(day, left_out=left_out.get(day.day)) for day in found]
         return found
 
-    def _list(self, lake: Lake, days: Sequence[date]) -> list[LandedDay]:
+    def _list(self, lake: Lake, days: Sequence[date]) -> Sequence[LandedDay]:
         try:
             return [list_day(lake.spark, self.source, self.folder, day) for day in days]
         except JAVA_ERRORS as error:
@@ -140,7 +151,8 @@ class FileLanding(WatchedLanding[LandedDay]):
         new: Sequence[LandedDay],
         changed: Sequence[date],
         allow_loss: bool,
-    ) -> None:
+    ) -> Mapping[date, int]:
+        """Land the days; returns how many records of each were left out, where it is counted."""
         identifier = lake.stage(self.source, LANDING)
         again = [day.day for day in new if day.day in landed]
         # Unchanged files have lost only what was given up when they landed.
@@ -151,23 +163,32 @@ class FileLanding(WatchedLanding[LandedDay]):
         }
         # Maintenance has removed the landed records of the other days.
         to_compare = [d for d in again if d in changed and landed[d].removed is None]
-        most = self.settings.max_record_mb << 20
-        with without_long_lines(lake.spark, self.source, new, most) as (to_read, long_lines):
-            rows = read_days(lake.spark, self.source, to_read)
-            if long_lines:
-                rows = rows.unionByName(as_rows(lake.spark, long_lines))
+        with self._reading(lake, new) as (rows, left_out):
             if to_compare:
                 assert landed.head is not None  # landed days have a commit
                 stored = lake.at(identifier, landed.head)
                 given_up |= self._lost(landed, stored, rows, to_compare, allow_loss)
             inputs = {
                 day.day: {
-                    **_inputs(day.fingerprint),
+                    **self._made_of(day.fingerprint),
                     **({LOST: given_up[day.day]} if day.day in given_up else {}),
                 }
                 for day in new
             }
             lake.overwrite_days(identifier, rows, inputs, landed.head)
+            return left_out()
+
+    @contextmanager
+    def _reading(
+        self, lake: Lake, days: Sequence[LandedDay]
+    ) -> Iterator[tuple[DataFrame, Callable[[], Mapping[date, int]]]]:
+        """The records of the days, and what to ask, once written, for those that were left out."""
+        most = self.settings.max_record_mb << 20
+        with without_long_lines(lake.spark, self.source, days, most) as (to_read, long_lines):
+            rows = read_days(lake.spark, self.source, to_read)
+            if long_lines:
+                rows = rows.unionByName(as_rows(lake.spark, long_lines))
+            yield rows, dict
 
     def _lost(
         self,
@@ -203,10 +224,6 @@ class FileLanding(WatchedLanding[LandedDay]):
             "leave these days out, or give the records up with --allow-loss",
             self.folder,
         )
-
-
-def _inputs(fingerprint: str) -> dict[str, Any]:
-    return {"files": fingerprint}
 
 
 def _lost_records(

@@ -1,8 +1,6 @@
 """Landed files: ``<files>/<YYYY-MM-DD>/*.jsonl | .jsonl.gz | .parquet`` become landing rows.
 
-A line is a record as ``kcat -J`` writes it or with the names of Spark's Kafka source. Other lines
-land too: `value` has the line's bytes, `topic` and `offset` are null. A line with a partition,
-offset or timestamp that is impossible in Kafka is not a record.
+What a line is, see :mod:`~cdc_assets.cdc.landing.record_lines`.
 """
 
 from __future__ import annotations
@@ -22,10 +20,10 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.config import Config, local_path
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
-from cdc_assets.cdc.json_reader import Wanted, read
 from cdc_assets.cdc.lake.schemas import LANDING
+from cdc_assets.cdc.landing.record_lines import END_OF_TIME_MS, NO_TIMESTAMP, from_lines
 from cdc_assets.cdc.reading_progress import expect
-from cdc_assets.cdc.sqltext import Query, Sql, case, local_frame, whole
+from cdc_assets.cdc.sqltext import local_frame
 
 _GLOB = re.compile(r"([\\\[\]{}*?,])")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -34,8 +32,6 @@ _TEXTS = (".jsonl", ".jsonl.gz")
 LANDED = (*_TEXTS, ".parquet")  # endings of landed files
 NO_DAY = date(1970, 1, 1)  # the day of a file outside a day's folder
 _PARQUET_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
-_NO_TIMESTAMP = -1  # of a record without timestamp in Kafka's clients
-_END_OF_TIME_MS = 253_402_300_800_000  # year 10000, out of range for DATE and Python's datetime
 
 
 def is_ignored(name: str) -> bool:
@@ -61,6 +57,7 @@ class LandedDay:
     fingerprint: str  # changes when a file is added, removed, grown or touched
     bytes: int = 0
     sizes: tuple[int, ...] = ()  # of the texts
+    left_out: int | None = None  # records without key and value; None where it was not counted
 
     @property
     def files(self) -> int:
@@ -106,7 +103,7 @@ def list_day(spark: SparkSession, source: str, folder: str, day: date) -> Landed
             )
         seen.append((name, status.getLen(), status.getModificationTime()))
     size = sum(length for _, length, _ in seen)
-    return LandedDay(day, tuple(texts), tuple(parquets), _fingerprint(seen), size, tuple(sizes))
+    return LandedDay(day, tuple(texts), tuple(parquets), fingerprint_of(seen), size, tuple(sizes))
 
 
 def _hadoop_folder(spark: SparkSession, folder: str) -> tuple[Any, Any]:
@@ -137,13 +134,13 @@ def no_day(source: str, folder: str, entries: Sequence[str]) -> LandingError:
     )
 
 
-def _fingerprint(files: Iterable[tuple[str, int, int]]) -> str:
+def fingerprint_of(files: Iterable[tuple[str, int, int]]) -> str:
     """A hash of (name, bytes, modified in ms)."""
     lines = (f"{name}\0{size}\0{modified}\n" for name, size, modified in sorted(files))
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:32]
 
 
-NONE = _fingerprint(())  # the fingerprint of a day without files
+NONE = fingerprint_of(())  # the fingerprint of a day without files
 
 
 @dataclass(frozen=True)
@@ -178,7 +175,7 @@ def see_days(source: str, folder: str) -> dict[date, SeenDay]:
     if others and not has_days:
         raise no_day(source, folder, sorted(others))
     return {
-        day: SeenDay(_fingerprint(listed), max(modified for *_, modified in listed))
+        day: SeenDay(fingerprint_of(listed), max(modified for *_, modified in listed))
         for day, listed in files.items()
     }
 
@@ -238,162 +235,14 @@ def _where_from(frame: DataFrame) -> tuple[Column, Column]:
     )
 
 
-# The members of a line.
-_BYTES = ("payload", "value", "key")
-_LINE: dict[str, Wanted] = {
-    **{name: ("text", name) for name in ("topic", "partition", "offset", "ts", "timestamp")},
-    **{name: ("text", name) for name in ("tstype", "timestampType")},
-    **{name: ("text", name) for name in _BYTES},
-    **{f"{name}_kind": ("kind", name) for name in _BYTES},
-    **{f"{name}_base64": ("text", f"{name}_base64") for name in _BYTES},
-    "headers": ("kind", "headers"),
-    "header_texts": ("texts", "headers"),
-    "header_items": ("items", "headers"),
-}
-_HEADER: dict[str, Wanted] = {name: ("text", name) for name in ("key", "value", "value_base64")}
-
-
-def from_lines(lines: DataFrame) -> DataFrame:
-    """Landing rows of text lines.
-
-    Args:
-        lines: `value` (the line's bytes as text), `landing_date`, `file`.
-    """
-    key, value = _bytes("key"), _bytes("payload", "value")
-    columns = {
-        "topic": "_topic",
-        "partition": "_partition",
-        "offset": "_offset",
-        "timestamp": "_timestamp",
-        "timestamp_type": _TIMESTAMP_TYPE,
-        "key": key,
-    }
-    return (
-        _with_is_record(_parsed(lines))
-        .select(
-            *(f"CASE WHEN is_record THEN {sql} END AS {name}" for name, sql in columns.items()),
-            f"CASE WHEN is_record THEN {value} ELSE CAST(value AS binary) END AS value",
-            f"CASE WHEN is_record THEN {_headers()} END AS headers",
-            "landing_date",
-            "file",
-        )
-        .plan()
-    )
-
-
-def _parsed(lines: DataFrame) -> Query:
-    """Add the line's members as `l`, and candidates of its columns; empty lines are left out."""
-    # The first character is tested first: a regular expression scans the whole line.
-    is_empty = (
-        f"ascii(value) IN (0, {ord(' ')}, {ord(chr(13))}) AND value RLIKE '^ *\\\\r{{0,2}}\\\\z'"
-    )
-    filled = Query(lines).where(f"NOT ({is_empty})")
-    parsed = filled.extend({"l": read("value", **_LINE)})
-    sent = "coalesce(l.ts, l.timestamp)"
-    millis = case((f"{sent} RLIKE '^-?[0-9]+$'", whole(sent)))
-    return parsed.extend(
-        {
-            "_topic": "l.topic",
-            "_partition": _count("l.partition", "int"),
-            "_offset": _count("l.offset", "bigint"),
-            "_sent": sent,
-            "_millis": millis,
-            **{f"_{name}_bytes": _coded(f"l.{name}_base64") for name in _BYTES},
-            "_pairs": _header_pairs(),
-        }
-    )
-
-
-def _with_is_record(parsed: Query) -> Query:
-    """Add `_timestamp`, and `is_record`: the line has a valid place in Kafka, and no bytes lost."""
-    timed = parsed.extend(
-        {
-            "_timestamp": "coalesce("
-            f"CASE WHEN _millis >= 0 AND _millis < {_END_OF_TIME_MS} "
-            "THEN timestamp_millis(_millis) END, "
-            "CASE WHEN NOT _sent RLIKE '^[-+]?[0-9.]+$' "
-            f"AND try_cast(_sent AS timestamp) < timestamp_millis({_END_OF_TIME_MS}) "
-            "THEN try_cast(_sent AS timestamp) END)",
-            "_fits": " AND ".join([*map(_is_text_or_null, _BYTES), _HEADERS_FIT]),
-        }
-    )
-    is_time = f"(_sent IS NULL OR _timestamp IS NOT NULL OR _millis <=> {_NO_TIMESTAMP}L)"
-    return timed.extend(
-        {
-            "is_record": "coalesce(_topic IS NOT NULL AND _offset IS NOT NULL "
-            f"AND _partition IS NOT NULL AND {is_time} AND _fits, false)"
-        }
-    )
-
-
-# 0 CreateTime, 1 LogAppendTime, as in Spark's Kafka source.
-_TIMESTAMP_TYPE = (
-    "coalesce(try_cast(l.timestampType AS int), "
-    "CASE l.tstype WHEN 'create' THEN 0 WHEN 'logappend' THEN 1 END)"
-)
-
-
-def _count(digits: Sql, kind: str) -> Sql:
-    """A non-negative number; null for a fraction, a sign or an overflow."""
-    return f"CASE WHEN {digits} RLIKE '^[0-9]+$' THEN try_cast({digits} AS {kind}) END"
-
-
-def _coded(text: Sql) -> Sql:
-    return f"try_to_binary({text}, 'base64')"
-
-
-def _bytes(*names: str) -> Sql:
-    """The bytes of a text member, or of its ``_base64`` twin."""
-    coded = [f"_{name}_bytes" for name in names]
-    plain = [f"CAST(l.{name} AS binary)" for name in names]
-    return f"coalesce({', '.join([*coded, *plain])})"
-
-
-def _is_text_or_null(name: str) -> Sql:
-    """False if a member is an object, a list or a number: its bytes are lost."""
-    is_coded = f"l.{name}_base64 IS NULL OR _{name}_bytes IS NOT NULL"
-    return f"coalesce(l.{name}_kind IN ('string', 'null'), true) AND ({is_coded})"
-
-
-def _headers() -> Sql:
-    """kcat's flat list ``[k, v, …]`` or Spark's ``[{key, value}, …]`` as one array of pairs."""
-    flat = "l.header_texts"
-    from_flat = (
-        f"transform(sequence(0, CAST(size({flat}) / 2 AS int) - 1), i -> named_struct("
-        f"'key', get({flat}, i * 2), 'value', CAST(get({flat}, i * 2 + 1) AS binary)))"
-    )
-    from_pairs = (
-        "transform(_pairs, h -> named_struct('key', h.key, 'value', "
-        f"coalesce({_coded('h.value_base64')}, CAST(h.value AS binary))))"
-    )
-    return case(("_pairs IS NOT NULL", from_pairs), (f"size({flat}) >= 2", from_flat))
-
-
-def _header_pairs() -> Sql:
-    """Headers as a list of objects; null for kcat's flat list and without headers."""
-    are_pairs = (
-        "exists(l.header_items, h -> startswith(h, '{')) "
-        "AND forall(l.header_items, h -> h IS NULL OR startswith(h, '{') OR h = 'null')"
-    )
-    pairs = f"transform(l.header_items, h -> {read('h', **_HEADER)})"
-    return case(("l.headers = 'array'", case((are_pairs, pairs))))
-
-
-# False if the bytes of a header's value are lost.
-_HEADERS_FIT = (
-    "(_pairs IS NULL OR NOT exists(_pairs, h -> "
-    f"h.value_base64 IS NOT NULL AND {_coded('h.value_base64')} IS NULL))"
-)
-
-
 def _from_millis(millis: Column) -> Column:
     """Null outside the years 1970 to 9999, where Spark or its readers overflow."""
-    is_time = (millis >= 0) & (millis < _END_OF_TIME_MS)
+    is_time = (millis >= 0) & (millis < END_OF_TIME_MS)
     return F.when(is_time, F.timestamp_millis(millis))
 
 
 def _until_end_of_time(timestamp: Column) -> Column:
-    return F.when(timestamp < F.timestamp_millis(F.lit(_END_OF_TIME_MS)), timestamp)
+    return F.when(timestamp < F.timestamp_millis(F.lit(END_OF_TIME_MS)), timestamp)
 
 
 def _check_parquet_columns(source: str, path: str, frame: DataFrame) -> None:
@@ -416,7 +265,7 @@ def _from_parquet(spark: SparkSession, source: str, path: str) -> DataFrame:
     present = set(frame.columns)
     sent = F.col("timestamp")
     if dict(frame.dtypes)["timestamp"] == "bigint":
-        timestamp, is_no_timestamp = _from_millis(sent), sent == _NO_TIMESTAMP
+        timestamp, is_no_timestamp = _from_millis(sent), sent == NO_TIMESTAMP
     else:
         timestamp, is_no_timestamp = _until_end_of_time(sent.cast("timestamp")), F.lit(False)
     partition = F.col("partition").try_cast("int")

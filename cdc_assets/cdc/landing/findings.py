@@ -12,7 +12,7 @@ from cdc_assets.cdc.findings import Check, Finding, Severity, fault_finding
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.figures import LandedFigures, Offsets
 from cdc_assets.cdc.landing.kafka_plan import ONE_DAY, KafkaDay, TopicPartition
-from cdc_assets.cdc.landing.source import LOST, TABLE
+from cdc_assets.cdc.landing.source import DERIVED_OFFSETS, LOST, TABLE
 
 CHECKS = (
     Check(
@@ -38,28 +38,31 @@ def landing_findings(
     findings = {}
     for day in days:
         day_before, offsets = day - ONE_DAY, landed.get(day, {})
-        gaps: list[str] = []
+        warnings: list[str] = []
         if (kafka_day := recorded.get(day)) is not None:
             faults = _kafka_faults(kafka_day, recorded.get(day_before), offsets)
             if TABLE in commits[day].inputs:
-                gaps = _gaps(kafka_day, offsets)
+                warnings = _gaps(kafka_day, offsets)
+        elif day in commits and DERIVED_OFFSETS in commits[day].inputs:
+            faults, warnings = [], _overlaps(offsets)
         else:
             faults = _file_faults(offsets, landed.get(day_before, {}))
-            if day in commits:
-                faults += _given_up(commits[day].inputs.get(LOST, {}))
-        findings[day] = [_finding(faults, gaps)]
+        if recorded.get(day) is None and day in commits:
+            faults += _given_up(commits[day].inputs.get(LOST, {}))
+        findings[day] = [_finding(faults, warnings)]
     return findings
 
 
-def _finding(faults: Sequence[str], gaps: Sequence[str]) -> Finding:
-    """Gaps of a copy are a warning: a transaction's mark looks the same as a lost record."""
-    found = fault_finding("offsets_contiguous", [*faults, *gaps])
-    if faults or not gaps:
+def _finding(faults: Sequence[str], warnings: Sequence[str]) -> Finding:
+    """What a copy of Kafka can't tell from a fault is a warning."""
+    found = fault_finding("offsets_contiguous", [*faults, *warnings])
+    if faults or not warnings:
         return found
     return replace(
         found,
         severity=Severity.WARN,
-        description="Offsets have no record in the table: lost, compacted, or of transactions.",
+        description="Offsets of a copy: a gap may be a lost record, a compacted one or a "
+        "transaction's mark; an overlap of files may be the same records twice.",
     )
 
 
@@ -71,6 +74,18 @@ def _gaps(day: KafkaDay, offsets: Offsets) -> list[str]:
         if missing := end - start - has:
             found.append(f"{_text(place)}: {missing} of the offsets {start} to {end - 1} missing")
     return found
+
+
+def _overlaps(offsets: Offsets) -> list[str]:
+    """The partitions in which files overlap, by offsets that are counted from their starts.
+
+    Gaps say nothing: offsets without a record, such as tombstones, are not in the files.
+    """
+    return [
+        f"{_text(place)}: {row.with_offset - row.offsets} offsets are in two files or more"
+        for place, row in sorted(offsets.items())
+        if row.with_offset > row.offsets
+    ]
 
 
 def _file_faults(offsets: Offsets, before: Offsets) -> list[str]:

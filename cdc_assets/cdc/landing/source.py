@@ -13,6 +13,8 @@ from cdc_assets.cdc.lake.commits import DayCommit, DayCommits
 
 LOST = "lost"  # input of a landed day: records that its files lacked, given up by `--allow-loss`
 TABLE = "table"  # input of a landed day: the snapshot of each table that it was read from
+LAYOUT = "layout"  # input of a landed day: how its files are named and read
+DERIVED_OFFSETS = "derived_offsets"  # input: offsets are counted from where files begin
 LANDING = "landing"
 _NOT_LANDED = DayCommit(0)
 

@@ -7,6 +7,7 @@ from typing import Any
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.landing.file_landing import FileLanding
 from cdc_assets.cdc.landing.kafka_landing import KafkaLanding
+from cdc_assets.cdc.landing.sink_landing import SinkLanding
 from cdc_assets.cdc.landing.source import LandingSource
 from cdc_assets.cdc.landing.table_landing import TableLanding
 
@@ -16,4 +17,6 @@ def landing_source(config: Config, source: str) -> LandingSource[Any]:
     landing = config.source(source).landing
     if landing.kafka is not None:
         return KafkaLanding(config, source)
-    return FileLanding(config, source) if landing.table is None else TableLanding(config, source)
+    if landing.table is not None:
+        return TableLanding(config, source)
+    return SinkLanding(config, source) if landing.file_layout else FileLanding(config, source)

@@ -1,0 +1,216 @@
+"""The files that a sink left in a folder or bucket, by the day that they are of; without Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from functools import cached_property
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.config.file_layouts import FileLayout
+from cdc_assets.cdc.errors import LandingError
+from cdc_assets.cdc.landing.files import (
+    LandedDay,
+    SeenDay,
+    as_uri,
+    fingerprint_of,
+    is_ignored,
+)
+from cdc_assets.cdc.path_templates import PathPlace, PathTemplate
+
+# Beside `_` and `.`: what the HDFS sink still writes, and indexes of its offsets.
+_UNFINISHED = "+tmp"
+_NO_RECORDS = (".index",)
+_COMPANION = re.compile(r"\.(keys|headers)(?=\.(?:json|avro)\b)")
+
+
+@dataclass(frozen=True)
+class SinkFile:
+    """A file with records, and those that belong to it line by line."""
+
+    path: str  # below the landing folder
+    bytes: int
+    modified_ms: int
+    place: PathPlace
+    is_tombstones: bool = False
+    keys: str | None = None
+    headers: str | None = None
+
+
+@dataclass(frozen=True)
+class SinkDay(LandedDay):
+    """The files of one day."""
+
+    found: tuple[SinkFile, ...] = ()
+
+
+class SinkFolder:
+    """The folder of a source whose files have another layout than days.
+
+    What it has listed it does not list again: each question of a run is asked of a new one.
+
+    Args:
+        config: cdc.yaml.
+        source: the source's name.
+    """
+
+    def __init__(self, config: Config, source: str) -> None:
+        landing = config.source(source).landing
+        assert landing.files is not None
+        assert landing.file_layout is not None
+        self.source, self.folder, self.settings = source, landing.files, landing
+        self.layout: FileLayout = landing.file_layout
+        self._zone = ZoneInfo(config.timezone)
+
+    def see_days(self, days: Sequence[date] | None = None) -> dict[date, SeenDay]:
+        """The days that have files: those of `days`, or all."""
+        listed = self._days(None).values() if days is None else self.list_days(days)
+        return {
+            found.day: SeenDay(found.fingerprint, max(f.modified_ms for f in found.found))
+            for found in listed
+            if found.found
+        }
+
+    def list_days(self, days: Sequence[date]) -> list[SinkDay]:
+        """The files of some days; where paths name the day, only their folders are listed.
+
+        Raises:
+            OSError: the folder can't be listed.
+            LandingError: there are files, but none that has the name of the layout's.
+        """
+        if self.settings.day == "path" and self.settings.tombstones == "ignore":
+            listed = {day: self._days(day).get(day) for day in days}
+        else:
+            known = self._days(None)
+            listed = {day: known.get(day) for day in days}
+        return [listed[day] or SinkDay(day, (), (), fingerprint_of(())) for day in days]
+
+    def url(self, path: str) -> str:
+        """Where a file is, for Hadoop's file systems."""
+        return f"{self.folder.rstrip('/')}/{path}"
+
+    def refuse_other_layout(self) -> None:
+        """Refuse a folder with entries of which none can be read.
+
+        Raises:
+            LandingError: it lists what was seen, and what was expected.
+        """
+        if self._days(None):
+            return
+        seen = sorted(p for p in self._tree.files("", deep=True) if not _is_left_out(p))
+        if seen:
+            more = f" and {len(seen) - 3} more" if seen[3:] else ""
+            raise LandingError(
+                self.source,
+                f"{self.folder} has no file named {self.layout.template.text}, but "
+                f"{', '.join(seen[:3])}{more}. Correct sources.{self.source}.landing: files is the "
+                "folder in which such names begin, layout the sink that wrote them, path how they "
+                "are named",
+                self.folder,
+            )
+
+    def _days(self, day: date | None) -> dict[date, SinkDay]:
+        files: dict[date, list[SinkFile]] = {}
+        for file, of in self._files(self.layout.template, day, is_tombstones=False):
+            files.setdefault(of, []).append(file)
+        if self.layout.tombstones is not None and self.settings.tombstones == "modified":
+            for file, of in self._files(self.layout.tombstones, None, is_tombstones=True):
+                files.setdefault(of, []).append(file)
+        return {of: self._landed_day(of, found) for of, found in files.items()}
+
+    def _files(
+        self, template: PathTemplate, day: date | None, is_tombstones: bool
+    ) -> Iterator[tuple[SinkFile, date]]:
+        """The files of this name with their days; companions are members of theirs."""
+        by_modified = is_tombstones or self.settings.day == "modified"
+        companions: dict[str, dict[str, str]] = {}
+        own: list[SinkFile] = []
+        for path in template.paths(self._tree, None if by_modified else day):
+            place = None if _is_left_out(path) else template.match(path)
+            if place is None:
+                continue
+            kind = _COMPANION.search(path) if self.layout.has_companions else None
+            if kind is not None and not is_tombstones:
+                base = path[: kind.start()] + path[kind.end() :]
+                companions.setdefault(base, {})[kind[1]] = path
+                continue
+            size, modified_ms = self._tree.infos[path]
+            own.append(SinkFile(path, size, modified_ms, place, is_tombstones))
+        for file in own:
+            of = self._modified_on(file) if by_modified else file.place.day
+            if of is None or day not in (None, of):
+                continue
+            beside = companions.pop(file.path, {})
+            yield replace(file, keys=beside.get("keys"), headers=beside.get("headers")), of
+        if companions and day is not None:  # else the values may be about to arrive
+            self._refuse_alone(companions)
+
+    def _refuse_alone(self, companions: dict[str, dict[str, str]]) -> None:
+        values, others = min(companions.items())
+        raise LandingError(
+            self.source,
+            f"{min(others.values())} has no {values.rpartition('/')[2]} beside it, whose keys or "
+            "headers it has. Deliver that file again, or let the name of this one start with _",
+            values,
+        )
+
+    def _modified_on(self, file: SinkFile) -> date:
+        return datetime.fromtimestamp(file.modified_ms / 1000, self._zone).date()
+
+    def _landed_day(self, day: date, files: Sequence[SinkFile]) -> SinkDay:
+        found = tuple(sorted(files, key=lambda f: f.path))
+        seen = [
+            (path, *self._tree.infos[path])
+            for f in found
+            for path in (f.path, f.keys, f.headers)
+            if path is not None
+        ]
+        texts = tuple(self.url(f.path) for f in found)
+        size = sum(length for _, length, _ in seen)
+        return SinkDay(day, texts, (), fingerprint_of(seen), size, found=found)
+
+    @cached_property
+    def _tree(self) -> _Tree:
+        return _Tree(self.folder)
+
+
+class _Tree:
+    """A folder, or a bucket, as it is listed; `infos` has the size and time of each file met."""
+
+    def __init__(self, folder: str) -> None:
+        from pyarrow import fs
+
+        self._system, root = fs.FileSystem.from_uri(as_uri(folder))
+        self._root = root.rstrip("/")
+        self.infos: dict[str, tuple[int, int]] = {}
+        if self._system.get_file_info(self._root).type == fs.FileType.NotFound:
+            raise FileNotFoundError(f"{folder} is missing")
+
+    def names(self, folder: str) -> Iterator[str]:
+        for info in self._list(folder, deep=False):
+            if not info.is_file and not _is_left_out(info.base_name):
+                yield info.base_name
+
+    def files(self, folder: str, deep: bool) -> Iterator[str]:
+        for info in self._list(folder, deep):
+            if info.is_file:
+                path = info.path[len(self._root) :].lstrip("/")
+                self.infos[path] = (info.size or 0, info.mtime_ns // 1_000_000)
+                yield path
+
+    def _list(self, folder: str, deep: bool) -> Iterable[Any]:
+        from pyarrow import fs
+
+        place = f"{self._root}/{folder}".rstrip("/")
+        asked = fs.FileSelector(place, recursive=deep, allow_not_found=True)
+        found: list[Any] = self._system.get_file_info(asked)
+        return found
+
+
+def _is_left_out(path: str) -> bool:
+    parts = path.split("/")
+    return path.endswith(_NO_RECORDS) or any(is_ignored(p) or p == _UNFINISHED for p in parts)

@@ -1,0 +1,124 @@
+"""The records in the files of a sink, as Spark's frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from urllib.parse import quote as in_url
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.lake.schemas import LANDING
+from cdc_assets.cdc.landing.lines import KEPT_BYTES
+from cdc_assets.cdc.landing.record_lines import from_csv, from_envelopes, from_lines, from_values
+from cdc_assets.cdc.landing.sink_files import SinkDay, SinkFile, SinkFolder
+from cdc_assets.cdc.reading_progress import expect
+from cdc_assets.cdc.sqltext import Query, local_frame
+
+_LINES = "cdcassets.json.FileLines"
+# As Spark's own file sources have them.
+_MOST_BYTES, _OPEN_BYTES = 128 << 20, 4 << 20
+
+# Values without a place: offsets of a day are above those of the days before.
+_OFFSETS_OF_A_DAY = 1 << 32
+_FILES = (
+    "file int, path_topic string, path_partition int, path_offset bigint, landing_date date, "
+    "path string, is_tombstones boolean"
+)
+_EPOCH = date(1970, 1, 1)
+
+
+class SinkRecords:
+    """Reads files of a sink.
+
+    Args:
+        spark: the session.
+        folder: the folder that they were listed in.
+        most: the longest line that lands whole, in bytes.
+    """
+
+    def __init__(self, spark: SparkSession, folder: SinkFolder, most: int) -> None:
+        self.spark, self.folder, self.most = spark, folder, most
+
+    def read(self, days: Sequence[SinkDay]) -> DataFrame:
+        """The records of some days: the columns of `LANDING`.
+
+        Where paths say no offset, a job counts the lines of each file first.
+        """
+        expect(bytes=sum(day.bytes for day in days))
+        files = [(day.day, file) for day in days for file in day.found]
+        if not files:
+            return local_frame(self.spark, [], LANDING)
+        lines = self._lines([file for _, file in files])
+        return self._rows(lines.join(F.broadcast(self._places(files, lines)), "file"))
+
+    def _lines(self, files: Sequence[SinkFile]) -> DataFrame:
+        """The lines of files with those of their companions: `FileLines` of Java."""
+        total = sum(file.bytes for file in files)
+        share = total // self.spark.sparkContext.defaultParallelism
+        listed = [
+            " ".join([str(f.bytes), *map(self._option, (f.path, f.keys, f.headers))]) for f in files
+        ]
+        has_places = "offset" in self.folder.layout.template.variables
+        options = {
+            "files": "\n".join(listed),
+            "most": str(self.most),
+            "kept": str(KEPT_BYTES),
+            "partition_bytes": str(min(_MOST_BYTES, max(_OPEN_BYTES, share))),
+            "joined": str(self.folder.layout.reads == "value" and not has_places).lower(),
+        }
+        return self.spark.read.format(_LINES).options(**options).load()
+
+    def _option(self, path: str | None) -> str:
+        return "-" if path is None else in_url(self.folder.url(path), safe="/:")
+
+    def _places(self, files: Sequence[tuple[date, SinkFile]], lines: DataFrame) -> DataFrame:
+        """What each file's path says of its records: a row of `_FILES` each."""
+        if "offset" in self.folder.layout.template.variables or self.folder.layout.reads == "line":
+            starts = [file.place.offset or 0 for _, file in files]
+        else:
+            counted = {row.file: row["count"] for row in lines.groupBy("file").count().collect()}
+            starts, of_day = [], dict[date, int]()
+            for at, (day, _) in enumerate(files):
+                first = (day - _EPOCH).days * _OFFSETS_OF_A_DAY
+                starts.append(of_day.setdefault(day, first))
+                of_day[day] += counted.get(at, 0)
+        topic = self.folder.settings.topic
+        rows = [
+            (
+                at,
+                file.place.topic or topic,
+                file.place.partition or 0,
+                start,
+                day,
+                file.path,
+                file.is_tombstones,
+            )
+            for at, ((day, file), start) in enumerate(zip(files, starts, strict=True))
+        ]
+        return local_frame(self.spark, rows, _FILES)
+
+    def _rows(self, lines: DataFrame) -> DataFrame:
+        layout, settings = self.folder.layout, self.folder.settings
+        placed = Query(lines).select(
+            "CASE WHEN NOT is_tombstones THEN value END AS value",
+            "CASE WHEN is_tombstones THEN value ELSE first END AS key",
+            "second AS headers",
+            f"CASE WHEN bytes > {self.most}L THEN bytes END AS long_bytes",
+            "path_topic AS topic",
+            "path_partition AS partition",
+            "path_offset + line AS offset",
+            "landing_date",
+            "path AS file",
+        )
+        if layout.reads == "value":
+            rows = from_values(placed.plan())
+        elif layout.reads == "envelope":
+            rows = from_envelopes(placed.plan(), settings.encoding == "base64")
+        elif layout.reads == "csv":
+            rows = from_csv(placed.plan(), settings.fields, settings.encoding != "none")
+        else:
+            texts = placed.replace({"value": "CAST(value AS string)"}).plan()
+            rows = from_lines(texts, "long_bytes")
+        return rows.to(LANDING)
