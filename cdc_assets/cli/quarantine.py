@@ -197,7 +197,8 @@ def advice(config: Config, source: str, done: Exported, to: str) -> list[str]:
     if not done.records:
         return lines
     file = "FILE.jsonl" if to == STDOUT else to
-    if config.source(source).landing.files is None:
+    landing = config.source(source).landing
+    if landing.files is None or landing.file_layout is not None:
         return [*lines, *_kafka_advice(config, source, file)]
     return [*lines, *_files_advice(config, source, done, file)]
 

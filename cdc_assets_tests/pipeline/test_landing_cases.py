@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import shutil
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime, time, timezone
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 import yaml
 
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.paths import CASES
@@ -151,67 +154,143 @@ def test_tables_land_as_their_readme_says(
     assert _final(lake, name) == reference
 
 
-def _values(lake: Lake, source: str) -> list[tuple[Any, ...]]:
+def _values(lake: Lake, source: str, lacks: tuple[str, ...] = ()) -> list[str]:
     """The landed records; values are compared as JSON, as sinks do not keep their bytes."""
     return sorted(
-        (
-            row["landing_date"],
-            *(row[name] for name in ("topic", "partition", "offset")),
-            None if row["timestamp"] is None else round(row["timestamp"].timestamp() * 1000),
-            *(_as_json(row[name]) for name in ("key", "value")),
-            repr([(h["key"], h["value"]) for h in row["headers"] or ()]),
+        _shown(
+            {
+                **row,
+                "landing_date": str(row["landing_date"]),
+                "timestamp": row["timestamp"] and round(row["timestamp"].timestamp() * 1000),
+                "headers": [(h["key"], h["value"].decode()) for h in row["headers"] or ()],
+            },
+            lacks,
         )
         for row in lakes.stage_rows(lake, source, "landing")
     )
 
 
-def _as_json(sent: bytes | str | None) -> str | None:
-    return None if sent is None else json.dumps(json.loads(sent), sort_keys=True)
-
-
-def _expected_values(file: Path, **differs: Any) -> list[tuple[Any, ...]]:
-    """The rows of `expected.jsonl`, without those that have no day; `differs` replaces members."""
+def _expected_values(file: Path, lacks: tuple[str, ...] = ()) -> list[str]:
+    """The rows of `expected.jsonl`, without those that have no day or that would be empty."""
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     return sorted(
-        (
-            date.fromisoformat(row["landing_date"]),
-            *(row[name] for name in ("topic", "partition", "offset", "timestamp")),
-            *(_as_json(row[name]) for name in ("key", "value")),
-            repr([(h["key"], h["value"].encode()) for h in row["headers"] or ()]),
-        )
-        for row in ({**row, **differs} for row in rows)
+        _shown({**row, "headers": [(h["key"], h["value"]) for h in row["headers"] or ()]}, lacks)
+        for row in rows
         if row["landing_date"] is not None
+        and (row["value"] is not None or (row["key"] is not None and "key" not in lacks))
     )
 
 
+def _shown(row: dict[str, Any], lacks: tuple[str, ...]) -> str:
+    """A record as text, without what its shape lacks."""
+    document = {
+        name: None if row[name] is None else json.loads(row[name]) for name in ("key", "value")
+    }
+    names = ("landing_date", "topic", "partition", "offset", "timestamp", "headers")
+    shown = {name: row[name] for name in names} | document
+    return json.dumps({n: v for n, v in shown.items() if n not in lacks}, sort_keys=True)
+
+
+CONFLUENT = "confluent-json/topics"
+AIVEN = {"layout": "aiven", "path": "{yyyy}-{MM}-{dd}/{topic}-{partition}-{offset}*"}
+# Path and day of a file; the sink of this shape writes no day, the file's time says it.
+CSV_DAYS = {"-0-40": 0, "-0-45": 1, "-0-7": 0, "-0-10": 1, "-1-3": 0, "-1-4": 1}
+
+
+def _laid(folder: Path, *parts: tuple[str, str]) -> str:
+    """A folder with what some globs find in the shapes, as it lies there."""
+    for shape, glob in parts:
+        for file in (SHAPES / shape).glob(glob):
+            if file.is_file():
+                place = folder / file.relative_to(SHAPES / shape)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, place)
+    return str(folder)
+
+
 @pytest.mark.parametrize(
-    ("shape", "files", "landing", "left_out", "differs"),
+    ("parts", "landing", "expected", "left_out", "lacks"),
     [
-        ("confluent-json", "topics", {"layout": "confluent"}, 0, {}),
+        ([(CONFLUENT, "**/*")], {"layout": "confluent"}, "confluent-json", 0, ()),
         (
-            "aiven",
-            "jsonl",
-            {"layout": "aiven", "path": "{yyyy}-{MM}-{dd}/{topic}-{partition}-{offset}*"},
+            [("confluent-json/stringconverter/topics", "**/*"), (CONFLUENT, "*orders/**/*")],
+            {"layout": "confluent"},
+            "confluent-json",
             0,
-            {},
+            ("key",),
+        ),
+        ([("aiven/jsonl", "**/*")], AIVEN, "aiven", 0, ()),
+        (
+            [("aiven/csv-fields", "*")],
+            {
+                "layout": "aiven",
+                "fields": ["key", "value", "offset", "timestamp"],
+                "day": "modified",
+            },
+            "aiven",
+            0,
+            ("headers",),
+        ),
+        (
+            [("aiven/csv-default", "*")],
+            {"layout": "aiven", "fields": ["value"], "day": "modified"},
+            "aiven",
+            2,
+            ("headers", "key", "offset", "timestamp"),
+        ),
+        (
+            [("eventhubs-capture", "teashop-ns/**/*")],
+            {"layout": "eventhubs"},
+            "eventhubs-capture",
+            0,
+            (),
+        ),
+        (
+            [("values-only/firehose", "**/*")],
+            {"path": "{yyyy}/{MM}/{dd}/{HH}/*", "record": "value", "topic": "teashop"},
+            "values-only",
+            0,
+            ("topic", "partition", "offset"),
+        ),
+        (
+            [("values-only/firehose-newline", "**/*")],
+            {"path": "{yyyy}/{MM}/{dd}/{HH}/*", "record": "value", "topic": "teashop"},
+            "values-only",
+            2,
+            ("topic", "partition", "offset"),
         ),
     ],
-    ids=["confluent_json", "aiven_jsonl"],
-)
+    ids=[
+        "confluent_json", "string_converter", "aiven_jsonl", "aiven_csv", "aiven_csv_of_values",
+        "event_hubs", "firehose", "firehose_lines",
+    ],
+)  # fmt: skip
 def test_files_of_sinks_land_as_their_readme_says(
     lake_of: LakeOf,
     name: str,
+    tmp_path: Path,
     reference: dict[str, Any],
-    shape: str,
-    files: str,
+    parts: list[tuple[str, str]],
     landing: dict[str, Any],
+    expected: str,
     left_out: int,
-    differs: dict[str, Any],
+    lacks: tuple[str, ...],
 ) -> None:
-    source = _source({"files": str(SHAPES / shape / files), **landing})
+    folder = _laid(tmp_path / "files", *parts)
+    for file in Path(folder).glob("*.gz"):
+        day = next(day for end, day in CSV_DAYS.items() if file.stem.endswith(end))
+        noon = datetime.combine(DAYS[day], time(12), tzinfo=timezone.utc).timestamp()
+        os.utime(file, (noon, noon))
+    source = _source({"files": folder, **landing})
+    if "key" in lacks or expected == "values-only":
+        # Without keys of messages a delete's row is told by the whole row before it.
+        for table in source["tables"].values():
+            table["replica_identity"] = "full"
     lake = lake_of({name: source}, DAYS[0])
     landed = lakes.land(lake, name, DAYS)
     lakes.run_all(lake, name, DAYS)
-    assert _values(lake, name) == _expected_values(SHAPES / shape / "expected.jsonl", **differs)
-    assert sum(day.left_out for day in landed) == left_out
+    assert _values(lake, name, lacks) == _expected_values(
+        SHAPES / expected / "expected.jsonl", lacks
+    )
+    assert sum(day.left_out or 0 for day in landed if isinstance(day, LandedDay)) == left_out
     assert _final(lake, name) == reference

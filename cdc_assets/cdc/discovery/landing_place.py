@@ -40,6 +40,8 @@ from cdc_assets.cdc.landing.files import (
 from cdc_assets.cdc.landing.kafka import read_latest
 from cdc_assets.cdc.landing.kafka_client import failed
 from cdc_assets.cdc.landing.open_tables import open_tables
+from cdc_assets.cdc.landing.sink_files import SinkFolder
+from cdc_assets.cdc.landing.sink_records import SinkRecords
 from cdc_assets.cdc.landing.source_tables import SourceTable
 from cdc_assets.cdc.landing.table_records import TableRecords
 
@@ -62,6 +64,7 @@ class Place:
     settings: SourceConfig | None = None  # where cdc.yaml has the source already
     named_registry: RegistryConfig | None = None  # replaces the source's own
     tables: Sequence[SourceTable] | None = None  # where the source's records are, if in tables
+    sink: SinkFolder | None = None  # where they are, if in files that a sink wrote
 
     @property
     def kafka(self) -> KafkaConfig | None:
@@ -77,7 +80,7 @@ class Place:
     @property
     def landing_block(self) -> dict[str, Any]:
         """The `landing:` block; options of Kafka and logins, secret or not, stay in cdc.yaml."""
-        if self.settings is not None and self.tables is not None:
+        if self.settings is not None and (self.tables is not None or self.sink is not None):
             written = self.settings.landing.model_fields_set - {"registry"}
             block: dict[str, Any] = self.settings.landing.model_dump(mode="json", include=written)
         elif self.kafka is None:
@@ -142,7 +145,9 @@ def _resolve(text: str, config_file: str | None, name: str | None) -> tuple[Plac
             tables = open_tables(config, text) if table else None
             shown = table or _topics(settings)
             return Place(name or text, shown, None, settings=settings, tables=tables), config
-        return Place(name or text, _as_written(folder), folder, settings=settings), config
+        sink = SinkFolder(config, text) if settings.landing.file_layout else None
+        place = Place(name or text, _as_written(folder), folder, settings=settings, sink=sink)
+        return place, config
     path = Path(text)
     if not path.exists():
         known = f"no source: {fault}" if fault else f"no source of cdc.yaml ({_listed(config)})"
@@ -203,6 +208,8 @@ def read_place(spark: SparkSession, place: Place, days: int | None) -> DataFrame
         return records.some(TABLE_RECORDS)
     if place.file is not None:
         return read_file(spark, place.file, place.source)
+    if place.sink is not None:
+        return _read_sink(spark, place.sink, place.settings, days)
     folder = str(place.folder)
     wanted = [place.day] if place.day else landed_days(spark, folder)
     found = [list_day(spark, place.source, folder, day) for day in wanted[-(days or 0) :]]
@@ -215,6 +222,18 @@ def read_place(spark: SparkSession, place: Place, days: int | None) -> DataFrame
     return read_days(spark, place.source, found)
 
 
+def _read_sink(
+    spark: SparkSession, sink: SinkFolder, settings: SourceConfig | None, days: int | None
+) -> DataFrame:
+    assert settings is not None  # which names the layout
+    newest = sorted(sink.see_days())[-(days or 0) :]
+    if not newest:
+        sink.refuse_other_layout()
+        raise LandingError(sink.source, f"{sink.folder} holds no landed file", sink.folder)
+    records = SinkRecords(spark, sink, settings.max_record_mb << 20)
+    return records.read(sink.list_days(newest))
+
+
 def local_files(place: Place, days: int | None) -> list[Path] | None:
     """The files of a place that are read; None where they are not on this machine."""
     if place.file is not None:
@@ -222,6 +241,8 @@ def local_files(place: Place, days: int | None) -> list[Path] | None:
     if place.folder is None or ("://" in place.folder and not place.folder.startswith("file:")):
         return None
     folder = local_path(place.folder)
+    if place.sink is not None:
+        return [path for path in folder.rglob("*") if path.is_file()]
     landed = sorted(path for path in folder.glob("*/") if day_of(path.name))
     wanted = [folder / str(place.day)] if place.day else landed[-(days or 0) :]
     return [file for day in wanted for file in day.glob("*") if file.name.endswith(LANDED)]

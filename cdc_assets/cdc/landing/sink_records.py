@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from urllib.parse import quote as in_url
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.added_jars import add_avro
+from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.schemas import LANDING
+from cdc_assets.cdc.landing.avro_records import CaptureContainers, ConnectContainers
 from cdc_assets.cdc.landing.lines import KEPT_BYTES
 from cdc_assets.cdc.landing.record_lines import from_csv, from_envelopes, from_lines, from_values
 from cdc_assets.cdc.landing.sink_files import SinkDay, SinkFile, SinkFolder
 from cdc_assets.cdc.reading_progress import expect
+from cdc_assets.cdc.registry.avro import SchemaError
 from cdc_assets.cdc.sqltext import Query, local_frame
 
-_LINES = "cdcassets.json.FileLines"
+_LINES = "cdcassets.json.FileRecords"
 # As Spark's own file sources have them.
 _MOST_BYTES, _OPEN_BYTES = 128 << 20, 4 << 20
 
@@ -24,9 +29,20 @@ _MOST_BYTES, _OPEN_BYTES = 128 << 20, 4 << 20
 _OFFSETS_OF_A_DAY = 1 << 32
 _FILES = (
     "file int, path_topic string, path_partition int, path_offset bigint, landing_date date, "
-    "path string, is_tombstones boolean"
+    "path string, is_tombstones boolean, own_schema int, keys_schema int"
 )
 _EPOCH = date(1970, 1, 1)
+
+
+_AVRO = ".avro"
+
+
+@dataclass(frozen=True)
+class _Schemas:
+    """Avro's schemas, and the index of those of each file and its keys."""
+
+    of_files: Mapping[int, tuple[int | None, int | None]]
+    texts: tuple[str, ...]
 
 
 class SinkRecords:
@@ -44,17 +60,45 @@ class SinkRecords:
     def read(self, days: Sequence[SinkDay]) -> DataFrame:
         """The records of some days: the columns of `LANDING`.
 
-        Where paths say no offset, a job counts the lines of each file first.
+        Where paths say no offset, a job counts the lines of each file first; where files are Avro
+        containers, one reads their schemas.
+
+        Raises:
+            LandingError: a container's schema can't be read.
         """
         expect(bytes=sum(day.bytes for day in days))
         files = [(day.day, file) for day in days for file in day.found]
         if not files:
             return local_frame(self.spark, [], LANDING)
+        schemas = self._schemas([file for _, file in files])
         lines = self._lines([file for _, file in files])
-        return self._rows(lines.join(F.broadcast(self._places(files, lines)), "file"))
+        places = self._places(files, lines, schemas)
+        try:
+            return self._rows(lines.join(F.broadcast(places), "file"), schemas.texts)
+        except SchemaError as error:
+            raise LandingError(
+                self.folder.source,
+                f"{self.folder.folder} has Avro containers of a schema that can't be read: {error}",
+                self.folder.folder,
+            ) from error
 
-    def _lines(self, files: Sequence[SinkFile]) -> DataFrame:
-        """The lines of files with those of their companions: `FileLines` of Java."""
+    def _schemas(self, files: Sequence[SinkFile]) -> _Schemas:
+        """The schemas of the Avro containers among files: a job, where there are any."""
+        if not any(_AVRO in file.path for file in files):
+            return _Schemas({}, ())
+        add_avro(self.spark)
+        rows = self._lines(files, schemas="true").select("file", "value", "first").collect()
+        texts = sorted({bytes(s).decode() for row in rows for s in (row.value, row.first) if s})
+        numbers = {text: number for number, text in enumerate(texts)}
+
+        def number(schema: bytearray | None) -> int | None:
+            return None if schema is None else numbers[bytes(schema).decode()]
+
+        of_files = {row.file: (number(row.value), number(row.first)) for row in rows}
+        return _Schemas(of_files, tuple(texts))
+
+    def _lines(self, files: Sequence[SinkFile], schemas: str = "false") -> DataFrame:
+        """The lines of files with those of their companions: `FileRecords` of Java."""
         total = sum(file.bytes for file in files)
         share = total // self.spark.sparkContext.defaultParallelism
         listed = [
@@ -66,6 +110,7 @@ class SinkRecords:
             "most": str(self.most),
             "kept": str(KEPT_BYTES),
             "partition_bytes": str(min(_MOST_BYTES, max(_OPEN_BYTES, share))),
+            "schemas": schemas,
             "joined": str(self.folder.layout.reads == "value" and not has_places).lower(),
         }
         return self.spark.read.format(_LINES).options(**options).load()
@@ -73,9 +118,12 @@ class SinkRecords:
     def _option(self, path: str | None) -> str:
         return "-" if path is None else in_url(self.folder.url(path), safe="/:")
 
-    def _places(self, files: Sequence[tuple[date, SinkFile]], lines: DataFrame) -> DataFrame:
+    def _places(
+        self, files: Sequence[tuple[date, SinkFile]], lines: DataFrame, schemas: _Schemas
+    ) -> DataFrame:
         """What each file's path says of its records: a row of `_FILES` each."""
-        if "offset" in self.folder.layout.template.variables or self.folder.layout.reads == "line":
+        layout = self.folder.layout
+        if "offset" in layout.template.variables or layout.reads in ("line", "capture"):
             starts = [file.place.offset or 0 for _, file in files]
         else:
             counted = {row.file: row["count"] for row in lines.groupBy("file").count().collect()}
@@ -94,12 +142,13 @@ class SinkRecords:
                 day,
                 file.path,
                 file.is_tombstones,
+                *schemas.of_files.get(at, (None, None)),
             )
             for at, ((day, file), start) in enumerate(zip(files, starts, strict=True))
         ]
         return local_frame(self.spark, rows, _FILES)
 
-    def _rows(self, lines: DataFrame) -> DataFrame:
+    def _rows(self, lines: DataFrame, schemas: Sequence[str]) -> DataFrame:
         layout, settings = self.folder.layout, self.folder.settings
         placed = Query(lines).select(
             "CASE WHEN NOT is_tombstones THEN value END AS value",
@@ -111,7 +160,13 @@ class SinkRecords:
             "path_offset + line AS offset",
             "landing_date",
             "path AS file",
+            "own_schema AS value_schema",
+            "CASE WHEN is_tombstones THEN own_schema ELSE keys_schema END AS key_schema",
         )
+        if layout.reads == "capture":
+            return CaptureContainers(schemas).rows(placed).plan().to(LANDING)
+        if schemas:
+            placed = ConnectContainers(schemas).add_to(placed, ("value", "key"))
         if layout.reads == "value":
             rows = from_values(placed.plan())
         elif layout.reads == "envelope":

@@ -159,33 +159,33 @@ class Decoding:
             conditions.append(f"NOT {is_one_of('_value_id', known)}")
         return f"coalesce({' OR '.join(conditions) or 'false'}, false)"
 
-    def _by_id(self, part: Part, attribute: Callable[[_Reader], str], kind: str) -> Sql:
+    def _by_id(self, part: Part, attribute: Callable[[Reader], str], kind: str) -> Sql:
         """An attribute of the schema of each decoded key or value."""
         readers = self._readers_for(part)
         by_id = ((f"_{part}_id = {literal(r.id)}", literal(attribute(r))) for r in readers)
         return case((f"sent_{part} IS NOT NULL", f"CAST({case(*by_id)} AS {kind})"))
 
-    def _readers_for(self, part: Part) -> list[_Reader]:
+    def _readers_for(self, part: Part) -> list[Reader]:
         """The readers of keys or of values."""
         return [reader for reader in self._readers if reader.id in self.ids[part]]
 
-    def _avro(self, part: Part) -> list[tuple[str, _AvroReader]]:
+    def _avro(self, part: Part) -> list[tuple[str, AvroReader]]:
         """The Avro readers, each with the column of its decoded records."""
-        readers = [reader for reader in self._readers_for(part) if isinstance(reader, _AvroReader)]
+        readers = [reader for reader in self._readers_for(part) if isinstance(reader, AvroReader)]
         return [(f"_{part}_{number}", reader) for number, reader in enumerate(readers)]
 
     @cached_property
     def _in_json(self) -> dict[Part, list[str]]:
         """The ids of JSON Schemas of keys and of values; parts without any are left out."""
         ids = {
-            part: [r.id for r in self._readers_for(part) if not isinstance(r, _AvroReader)]
+            part: [r.id for r in self._readers_for(part) if not isinstance(r, AvroReader)]
             for part in PARTS
         }
         return {part: found for part, found in ids.items() if found}
 
     @cached_property
-    def _readers(self) -> list[_Reader]:
-        return [read for read in self._read.values() if isinstance(read, _Reader)]
+    def _readers(self) -> list[Reader]:
+        return [read for read in self._read.values() if isinstance(read, Reader)]
 
     @cached_property
     def _faults(self) -> dict[str, str]:
@@ -193,8 +193,8 @@ class Decoding:
         return {i: str(read) for i, read in self._read.items() if isinstance(read, SchemaError)}
 
     @cached_property
-    def _read(self) -> dict[str, _Reader | SchemaError]:
-        read: dict[str, _Reader | SchemaError] = {}
+    def _read(self) -> dict[str, Reader | SchemaError]:
+        read: dict[str, Reader | SchemaError] = {}
         for schema_id, schema in sorted(self.schemas.items()):
             try:
                 read[schema_id] = _reader_of(schema_id, schema)
@@ -223,7 +223,7 @@ _MORE = f"{_UNKNOWN}, or it is one of more ids than a run asks for (max_kinds)"
 
 
 @dataclass(frozen=True)
-class _Reader:
+class Reader:
     """Reads the values of one schema; `connect` is Kafka Connect's schema of them (JSON)."""
 
     id: str
@@ -236,7 +236,7 @@ class _Reader:
 
 
 @dataclass(frozen=True)
-class _AvroReader(_Reader):
+class AvroReader(Reader):
     avro: AvroSchema
 
     def decoded(self, part: Part) -> Sql:
@@ -259,20 +259,20 @@ class _AvroReader(_Reader):
         return is_read, _document(in_json(payload) if in_json else payload)
 
 
-def _reader_of(schema_id: str, schema: RegistrySchema) -> _Reader:
+def _reader_of(schema_id: str, schema: RegistrySchema) -> Reader:
     if schema.has_too_many_references:
         raise OverLimitError(
             f"the schema: refers to more than {MOST_REFERENCES} others, or {DEEPEST} in a row"
         )
     if schema.kind == JSON:
-        return _Reader(schema_id, _as_text(read_json_schema(schema.text)))
+        return Reader(schema_id, connect_text(read_json_schema(schema.text)))
     if schema.kind != AVRO:
         raise SchemaError(f"a schema of {schema.kind} is not read, only AVRO and JSON")
     avro = read_avro(schema.text, schema.references)
-    return _AvroReader(schema_id, _as_text(avro.connect), avro)
+    return AvroReader(schema_id, connect_text(avro.connect), avro)
 
 
-def _as_text(connect: Mapping[str, Any]) -> str:
+def connect_text(connect: Mapping[str, Any]) -> str:
     """Canonical JSON, as :mod:`cdc_assets.cdc.json_reader` writes it."""
     return json.dumps(connect, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 

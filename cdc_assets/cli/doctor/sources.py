@@ -14,6 +14,7 @@ from cdc_assets.cdc.config import Config, KafkaConfig, RegistryConfig, local_pat
 from cdc_assets.cdc.discovery.columns import table_columns
 from cdc_assets.cdc.landing.files import LANDED, day_of, is_ignored, no_day, see_days
 from cdc_assets.cdc.landing.open_tables import open_tables
+from cdc_assets.cdc.landing.sink_files import SinkFolder
 from cdc_assets.cli.doctor.findings import Check, Context, Finding, Status, run_check
 from cdc_assets.orchestration.execution.interrupts import interruptible
 
@@ -28,6 +29,8 @@ def landings(context: Context) -> Iterator[Finding]:
             check = partial(_kafka, title, source, landing.kafka)
         elif landing.table is not None:
             check = partial(_tables, title, source)
+        elif landing.file_layout is not None:
+            check = partial(_sink_files, title, source)
         yield from run_check(title, check, context)
         if landing.registry is not None:
             title = f"landing of {source}, schema registry"
@@ -91,6 +94,22 @@ def _files(check: str, source: str, context: Context) -> Iterator[Finding]:
         yield Finding(check, Status.problem, f"{found}, which holds {unknown[0]}", remedy)
     else:
         yield Finding(check, Status.ok, found)
+
+
+def _sink_files(check: str, source: str, context: Context) -> Iterator[Finding]:
+    """Whether there are files with names of the layout, and of which days."""
+    config = _config(context)
+    folder = SinkFolder(config, source)
+    seen = folder.see_days()
+    if not seen:
+        folder.refuse_other_layout()
+    usable = [day for day in seen if config.start_date <= day <= config.today()]
+    newest = f", the newest {max(usable)}" if usable else ""
+    found = f"{folder.folder}: {len(usable)} days{newest}"
+    if early := sum(day < config.start_date for day in seen):
+        found += f"; {early} before start_date are ignored"
+    remedy = "" if usable else "see that the sink writes there, or change start_date"
+    yield Finding(check, Status.ok if usable else Status.warning, found, remedy)
 
 
 def _remote_days(check: str, source: str, place: str, config: Config) -> Finding:

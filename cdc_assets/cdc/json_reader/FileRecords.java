@@ -1,17 +1,12 @@
 package cdcassets.json;
 
-import java.io.BufferedInputStream;
-import java.io.Closeable;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.Serializable;
 import java.net.URLDecoder;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.Map;
 import java.util.Set;
-import java.util.zip.GZIPInputStream;
-import com.github.luben.zstd.ZstdInputStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
@@ -32,23 +27,24 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.util.SerializableConfiguration;
-import org.xerial.snappy.SnappyFramedInputStream;
 
 /**
- * A data source of the lines of files, numbered, each file in order by one task.
+ * A data source of the records of files, numbered, each file in order by one task.
  *
- * A file may have companions, which are read line by line with it. How a file is compressed (gzip,
- * zstd, framed snappy, not at all) is told by its first bytes, since names don't say.
+ * Records are lines, or those of an Avro container; a file may have companions, which are read record
+ * by record with it. What a file is, and how it is compressed (gzip, zstd, framed snappy, not at all),
+ * is told by its first bytes, since names don't say.
  *
- * Columns: `file` (its place among the files), `line` (from 0), `value` (its bytes without the line
- * break, or the first `kept` of them where it has more than `most`), `bytes` (how many it has), and
- * `first` and `second`, the lines of the companions, null without one.
+ * Columns: `file` (its place among the files), `line` (from 0), `value` (a line without its line break,
+ * or a record's bytes in Avro; the first `kept` of them where there are more than `most`), `bytes` (how
+ * many there are), and `first` and `second`, the records of the companions, null without one.
  *
  * Options: `files`, a line each: its size, its path and those of its companions, each encoded as in a
  * URL, with spaces between (`-` for no companion); `most`; `kept`; `partition_bytes`; `joined`, if JSON
- * objects may follow one another on a line: each counts as a line then.
+ * objects may follow one another on a line: each counts as a line then; `schemas`, for one row a file
+ * that has Avro's schemas in the place of records, null of lines.
  */
-public class FileLines implements TableProvider {
+public class FileRecords implements TableProvider {
     public StructType inferSchema(CaseInsensitiveStringMap options) {
         return shape();
     }
@@ -132,7 +128,8 @@ public class FileLines implements TableProvider {
                 new SerializableConfiguration(hadoop),
                 Long.parseLong(options.get("most")),
                 Integer.parseInt(options.get("kept")),
-                options.getBoolean("joined", false));
+                options.getBoolean("joined", false),
+                options.getBoolean("schemas", false));
         }
     }
 
@@ -153,16 +150,18 @@ public class FileLines implements TableProvider {
         private final long most;
         private final int kept;
         private final boolean joined;
+        private final boolean schemas;
 
-        Factory(SerializableConfiguration hadoop, long most, int kept, boolean joined) {
+        Factory(SerializableConfiguration hadoop, long most, int kept, boolean joined, boolean schemas) {
             this.hadoop = hadoop;
             this.most = most;
             this.kept = kept;
             this.joined = joined;
+            this.schemas = schemas;
         }
 
         public PartitionReader createReader(InputPartition partition) {
-            return new Reader((Part) partition, hadoop.value(), most, kept, joined);
+            return new Reader((Part) partition, hadoop.value(), most, kept, joined, schemas);
         }
     }
 
@@ -173,18 +172,20 @@ public class FileLines implements TableProvider {
         private final long most;
         private final int kept;
         private final boolean joined;
+        private final boolean schemas;
         private int file = -1;
         private long line;
         private String[] paths = new String[0];
-        private Lines[] open = new Lines[0];
+        private Records[] open = new Records[0];
         private Object row;
 
-        Reader(Part part, Configuration hadoop, long most, int kept, boolean joined) {
+        Reader(Part part, Configuration hadoop, long most, int kept, boolean joined, boolean schemas) {
             this.part = part;
             this.hadoop = hadoop;
             this.most = most;
             this.kept = kept;
             this.joined = joined;
+            this.schemas = schemas;
         }
 
         public boolean next() throws IOException {
@@ -203,14 +204,20 @@ public class FileLines implements TableProvider {
                 return false;
             }
             try {
+                if (schemas) {
+                    row = new GenericInternalRow(
+                        new Object[] {part.first + file, 0L, schema(0), 0L, schema(1), schema(2)});
+                    close();
+                    return true;
+                }
                 boolean has = open[0].next();
                 Object[] values = {part.first + file, line, open[0].bytes(), open[0].size(), null, null};
                 for (int i = 1; i < open.length; i++) {
                     if (open[i] != null) {
                         if (open[i].next() != has) {
                             throw new IOException(
-                                "it has " + (has ? "fewer" : "more") + " lines than " + paths[0]
-                                + ", whose lines it belongs to: " + paths[i]);
+                                "it has " + (has ? "more" : "fewer") + " records than " + paths[i]
+                                + ", which belongs to it record by record");
                         }
                         values[3 + i] = open[i].bytes();
                     }
@@ -225,16 +232,20 @@ public class FileLines implements TableProvider {
             }
         }
 
+        private byte[] schema(int at) throws IOException {
+            return at < open.length && open[at] != null ? open[at].schema() : null;
+        }
+
         private void openFile(String[] asked) throws IOException {
             paths = new String[asked.length - 1];
-            open = new Lines[paths.length];
+            open = new Records[paths.length];
             line = 0;
             for (int i = 0; i < paths.length; i++) {
                 if (!asked[i + 1].equals("-")) {
                     paths[i] = URLDecoder.decode(asked[i + 1], "UTF-8");
                     Path path = new Path(paths[i]);
                     InputStream bytes = path.getFileSystem(hadoop).open(path);
-                    open[i] = new Lines(bytes, most, kept, joined && paths.length == 1);
+                    open[i] = Records.of(bytes, most, kept, joined);
                 }
             }
         }
@@ -249,161 +260,7 @@ public class FileLines implements TableProvider {
                     open[i].close();
                 }
             }
-            open = new Lines[0];
-        }
-    }
-
-    /** The lines of one stream. */
-    static final class Lines implements Closeable {
-        private final InputStream stream;
-        private final long most;
-        private final int kept;
-        private final boolean joined;
-        private final byte[] block = new byte[1 << 16];
-        private int at;
-        private int end;
-        private byte[] line = new byte[1 << 12];
-        private long size;
-        // Of JSON on this line: open objects and lists, and whether a text, or what a \ escapes, is read.
-        private int depth;
-        private boolean inText;
-        private boolean escaped;
-
-        Lines(InputStream bytes, long most, int kept, boolean joined) throws IOException {
-            this.stream = plain(new BufferedInputStream(bytes, 1 << 16));
-            this.most = most;
-            this.kept = kept;
-            this.joined = joined;
-        }
-
-        private static InputStream plain(BufferedInputStream bytes) throws IOException {
-            byte[] first = new byte[10];
-            bytes.mark(first.length);
-            int has = bytes.readNBytes(first, 0, first.length);
-            bytes.reset();
-            if (begins(first, has, new int[] {0x1f, 0x8b})) {
-                return new GZIPInputStream(bytes, 1 << 16);
-            }
-            if (begins(first, has, new int[] {0x28, 0xb5, 0x2f, 0xfd})) {
-                return new ZstdInputStream(bytes);
-            }
-            if (begins(first, has, new int[] {0xff, 6, 0, 0, 's', 'N', 'a', 'P', 'p', 'Y'})) {
-                return new SnappyFramedInputStream(bytes);
-            }
-            return bytes;
-        }
-
-        private static boolean begins(byte[] bytes, int has, int[] with) {
-            for (int i = 0; i < with.length; i++) {
-                if (i >= has || (bytes[i] & 0xff) != with[i]) {
-                    return false;
-                }
-            }
-            return true;
-        }
-
-        /** Read a line; false at the end, where a last line without a break has been given. */
-        boolean next() throws IOException {
-            size = 0;
-            depth = 0;
-            inText = false;
-            escaped = false;
-            while (fill()) {
-                int from = at;
-                boolean ends = joined ? scanJson() : scan();
-                keep(from, at);
-                if (ends) {
-                    if (joined && block[at - 1] != '\n') {
-                        skipSpace();
-                        return true;
-                    }
-                    size--;
-                    return true;
-                }
-            }
-            return size > 0;
-        }
-
-        /** Go on to behind a line break, or to the end of the block. */
-        private boolean scan() {
-            while (at < end) {
-                if (block[at++] == '\n') {
-                    return true;
-                }
-            }
-            return false;
-        }
-
-        /** As `scan`; the end of an object that nothing holds ends the line as well. */
-        private boolean scanJson() {
-            while (at < end) {
-                byte b = block[at++];
-                if (b == '\n') {
-                    return true;
-                }
-                if (escaped) {
-                    escaped = false;
-                } else if (inText) {
-                    escaped = b == '\\';
-                    inText = b != '"';
-                } else if (b == '"') {
-                    inText = true;
-                } else if (b == '{' || b == '[') {
-                    depth++;
-                } else if (b == ']') {
-                    depth--;
-                } else if (b == '}' && --depth == 0) {
-                    return true;
-                }
-            }
-            return false;
-        }
-
-        /** What follows an object on its line, but for another object, is no line of its own. */
-        private void skipSpace() throws IOException {
-            while (fill()) {
-                byte b = block[at];
-                if (b != ' ' && b != '\t' && b != '\r' && b != '\n') {
-                    return;
-                }
-                at++;
-                if (b == '\n') {
-                    return;
-                }
-            }
-        }
-
-        private boolean fill() throws IOException {
-            if (at == end) {
-                at = 0;
-                end = Math.max(0, stream.read(block));
-            }
-            return at < end;
-        }
-
-        /** Add bytes of the block to the line, as far as they may be asked for. */
-        private void keep(int from, int to) {
-            if (size <= most) {
-                int more = to - from;
-                int needed = (int) size + more;
-                if (needed > line.length) {
-                    line = (byte[]) Arrays.copyOf(line, (int) Math.max((long) needed, Math.min(needed * 2L, Integer.MAX_VALUE - 8L)));
-                }
-                System.arraycopy(block, from, line, (int) size, more);
-            }
-            size += to - from;
-        }
-
-        byte[] bytes() {
-            return Arrays.copyOf(line, (int) (size > most ? Math.min(kept, size) : size));
-        }
-
-        long size() {
-            return size;
-        }
-
-        public void close() throws IOException {
-            stream.close();
+            open = new Records[0];
         }
     }
 }
