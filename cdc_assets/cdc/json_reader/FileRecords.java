@@ -189,47 +189,47 @@ public class FileRecords implements TableProvider {
         }
 
         public boolean next() throws IOException {
-            while (!step()) {
-                close();
-                if (++file == part.files.length) {
-                    return false;
+            try {
+                while (!step()) {
+                    close();
+                    if (++file == part.files.length) {
+                        return false;
+                    }
+                    openFile(part.files[file].split(" "));
                 }
-                openFile(part.files[file].split(" "));
+                return true;
+            } catch (IOException error) {
+                throw new UnreadableFile(paths[0], error);
+            } catch (RuntimeException error) { // Avro's, of bytes that are none of its schema's
+                throw new UnreadableFile(paths[0], error);
             }
-            return true;
         }
 
         private boolean step() throws IOException {
             if (open.length == 0) {
                 return false;
             }
-            try {
-                if (schemas) {
-                    row = new GenericInternalRow(
-                        new Object[] {part.first + file, 0L, schema(0), 0L, schema(1), schema(2)});
-                    close();
-                    return true;
-                }
-                boolean has = open[0].next();
-                Object[] values = {part.first + file, line, open[0].bytes(), open[0].size(), null, null};
-                for (int i = 1; i < open.length; i++) {
-                    if (open[i] != null) {
-                        if (open[i].next() != has) {
-                            throw new IOException(
-                                "it has " + (has ? "more" : "fewer") + " records than " + paths[i]
-                                + ", which belongs to it record by record");
-                        }
-                        values[3 + i] = open[i].bytes();
-                    }
-                }
-                line++;
-                row = new GenericInternalRow(values);
-                return has;
-            } catch (IOException error) {
-                throw new IOException(paths[0] + ": " + error.getMessage(), error);
-            } catch (RuntimeException error) {
-                throw new IOException(paths[0] + ": " + error.getMessage(), error);
+            if (schemas) {
+                row = new GenericInternalRow(
+                    new Object[] {part.first + file, 0L, schema(0), 0L, schema(1), schema(2)});
+                close();
+                return true;
             }
+            boolean has = open[0].next();
+            Object[] values = {part.first + file, line, open[0].bytes(), open[0].size(), null, null};
+            for (int i = 1; i < open.length; i++) {
+                if (open[i] != null) {
+                    if (open[i].next() != has) {
+                        throw new IOException(
+                            "it has " + (has ? "more" : "fewer") + " records than " + paths[i]
+                            + ", which belongs to it record by record");
+                    }
+                    values[3 + i] = open[i].bytes();
+                }
+            }
+            line++;
+            row = new GenericInternalRow(values);
+            return has;
         }
 
         private byte[] schema(int at) throws IOException {

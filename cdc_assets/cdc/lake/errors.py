@@ -39,8 +39,13 @@ def is_conflict(error: BaseException) -> bool:
     return any(cause.is_a(conflict) for cause in causes(error))
 
 
+UNREADABLE_FILE = "cdcassets.json.UnreadableFile"  # its message is the path
+
+
 def is_landing_read(cause: Cause) -> bool:
     """True where Spark reads a landed file, or converts a value of one."""
+    if cause.is_a(UNREADABLE_FILE):
+        return True
     # 22 is the SQLSTATE class of data exceptions, such as a number out of its column's range.
     return cause.condition.startswith(("FAILED_READ_FILE", "PATH_NOT_FOUND")) or (
         bool(cause.condition) and cause.sql_state.startswith("22")

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.config import Config, local_path
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS, causes, root_cause
+from cdc_assets.cdc.lake.errors import UNREADABLE_FILE
 from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.landing.record_lines import END_OF_TIME_MS, NO_TIMESTAMP, from_lines
 from cdc_assets.cdc.reading_progress import expect
@@ -297,7 +298,10 @@ def unreadable(
 ) -> LandingError:
     """The error for a file that can't be read whole; names the file."""
     if path is None:
-        path = next((p for cause in causes(error) if (p := cause.parameters.get("path"))), None)
+        chain = causes(error)
+        paths = [cause.message for cause in chain if cause.is_a(UNREADABLE_FILE)]
+        path = next((p for cause in chain if (p := cause.parameters.get("path"))), None)
+        path = path or next(iter(paths), None)
     return LandingError(
         source,
         f"{path or 'a landed file'} can't be read whole ({root_cause(error, with_values)}); "
