@@ -14,7 +14,7 @@ from cdc_assets.cdc.path_templates import PathTemplate
 
 FileLayoutName = Literal["daily", "confluent", "aiven", "eventhubs"]
 Record = Literal["line", "value", "envelope"]
-RecordField = Literal["key", "value", "offset", "timestamp", "headers"]
+RecordField = Literal["key", "value", "offset", "timestamp"]
 
 DAILY: FileLayoutName = "daily"
 _FILE_LAYOUTS = ("daily", "confluent", "aiven", "eventhubs")

@@ -64,3 +64,52 @@ def test_what_is_wrong_about_a_table_is_said_with_its_place(
     with pytest.raises(ConfigError) as error:
         lakes.config_of({"shop": source}, tmp_path)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("landing", "message"),
+    [
+        ({"layout": "redpanda"}, "landing: layout: redpanda belongs to table; of files it is one"),
+        ({"layout": "parquet"}, "landing.layout: got 'parquet'; expected 'kafka', "),
+        ({"record": "value"}, "record: it belongs to path, or to the layout of a sink"),
+        ({"layout": "daily", "path": "x/*"}, "path: it belongs to a layout of sinks"),
+        ({"layout": "confluent", "fields": ["value"]}, "fields: it belongs to layout: aiven"),
+        ({"layout": "confluent", "record": "line"}, "record: layout confluent says it"),
+        ({"layout": "eventhubs", "tombstones": "modified"}, "tombstones: it belongs to layout: co"),
+        ({"path": "{day}/*"}, "path: got '{day}'; expected {topic}, {partition}"),
+        ({"path": "a/{topic}.json"}, "path: no path names its day ({yyyy}, {MM}, {dd}). Let the"),
+        ({"layout": "aiven"}, "path: no path names its day"),
+        ({"path": "{yyyy}{MM}{dd}/*", "record": "value"}, "topic: no path says it ({topic})"),
+        ({"layout": "aiven", "day": "modified", "fields": ["key"]}, "fields: expected value"),
+        ({"layout": "aiven", "day": "modified", "fields": ["headers"]}, "fields[0]: got 'headers'"),
+    ],
+)
+def test_what_is_wrong_about_files_of_sinks_is_said_with_its_place(
+    tmp_path: Path, landing: dict[str, Any], message: str
+) -> None:
+    source = {"format": "debezium", "landing": {"files": "x", **landing}}
+    with pytest.raises(ConfigError) as error:
+        lakes.config_of({"shop": source}, tmp_path)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("landing", "message"),
+    [
+        (
+            {"table": "a.b", "layout": "confluent"},
+            "layout: confluent is of files; those of a table",
+        ),
+        ({"table": "a.b", "path": "x/*"}, "path: it belongs to files; table has none"),
+        (
+            {"kafka": {"bootstrap_servers": "b", "topics": ["t"]}, "layout": "daily"},
+            "layout: it belongs to files and table; kafka has none",
+        ),
+    ],
+)
+def test_settings_of_files_are_refused_elsewhere(
+    tmp_path: Path, landing: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        lakes.config_of({"shop": {"format": "debezium", "landing": landing}}, tmp_path)
+    assert message in str(error.value)
