@@ -292,5 +292,54 @@ def test_files_of_sinks_land_as_their_readme_says(
     assert _values(lake, name, lacks) == _expected_values(
         SHAPES / expected / "expected.jsonl", lacks
     )
-    assert sum(day.left_out or 0 for day in landed if isinstance(day, LandedDay)) == left_out
+    days = [day for day in landed if isinstance(day, LandedDay)]
+    assert sum(day.counts["records_left_out"] for day in days) == left_out
+    assert _final(lake, name) == reference
+
+
+def test_avro_containers_without_days_land_by_the_time_in_their_values(
+    lake_of: LakeOf, name: str, reference: dict[str, Any]
+) -> None:
+    """Types survive: what lands has Connect's schema, so `columns` are not needed."""
+    landing = {"files": str(SHAPES / "confluent-avro" / "topics"), "layout": "confluent"}
+    source = _source({**landing, "day": "value"})
+    for table in source["tables"].values():
+        del table["columns"]
+    lake = lake_of({name: source}, DAYS[0])
+    lakes.run_all(lake, name, DAYS)
+    rows = lakes.stage_rows(lake, name, "landing")
+    expected = SHAPES / "confluent-avro" / "expected.jsonl"
+    documents = [json.loads(line) for line in expected.read_text(encoding="utf-8").splitlines()]
+    places = ("topic", "partition", "offset")
+    assert sorted(tuple(row[n] for n in places) for row in rows) == sorted(
+        tuple(row[n] for n in places) for row in documents
+    )
+    times = {tuple(row[n] for n in places): json.loads(row["value"])["ts_ms"] for row in documents}
+    for row in rows:
+        at = datetime.fromtimestamp(times[tuple(row[n] for n in places)] / 1000, timezone.utc)
+        assert row["landing_date"] == at.date()
+    assert _final(lake, name) == reference
+    assert lakes.land(lake, name, DAYS) is not None
+    assert not any(report.made for report in lakes.run_all(lake, name, DAYS).values())
+
+
+def test_envelopes_without_days_in_paths_land_by_their_timestamps(
+    lake_of: LakeOf, name: str, shapes: ModuleType, reference: dict[str, Any]
+) -> None:
+    shapes.lenses()
+    at = shapes.HERE / "more/lenses-envelope"
+    path = {"path": "{topic}/{partition}/*.json", "record": "envelope", "day": "timestamp"}
+    lake = lake_of({name: _source({"files": str(at), **path})}, DAYS[0])
+    lakes.run_all(lake, name, DAYS)
+    days = {
+        (r["topic"], r["partition"], r["offset"]): r["landing_date"]
+        for r in lakes.stage_rows(lake, name, "landing")
+    }
+    rows = [json.loads(line) for line in (at / "expected.jsonl").read_text("utf-8").splitlines()]
+    assert days == {
+        (r["topic"], r["partition"], r["offset"]): datetime.fromtimestamp(
+            r["timestamp"] / 1000, timezone.utc
+        ).date()
+        for r in rows
+    }
     assert _final(lake, name) == reference

@@ -23,8 +23,8 @@ _FILE_LAYOUTS = ("daily", "confluent", "aiven", "eventhubs")
 _NO_DAY = (
     "no path names its day ({yyyy}, {MM}, {dd}). Let the sink write days into its paths "
     "(Confluent: partitioner.class=…DailyPartitioner; Aiven: file.name.template with "
-    "{{timestamp:unit=yyyy}}, MM and dd) and give such a path, or say day: modified, the day on "
-    "which a file was last written"
+    "{{timestamp:unit=yyyy}}, MM and dd) and give such a path, or say day: value, timestamp (the "
+    "record's) or modified (when a file was last written)"
 )
 
 
@@ -75,8 +75,10 @@ class FileLayoutConfig(Settings):
     encoding: Literal["base64", "none"] | None = Field(
         default=None, description="How Aiven's sink wrote keys and values."
     )
-    day: Literal["path", "modified"] = Field(
-        default="path", description="What says a file's day: its path, or when it was last written."
+    day: Literal["path", "timestamp", "value", "modified"] = Field(
+        default="path",
+        description="What says the day: the file's path, or when it was last written; the record's "
+        "timestamp, or the time in its value.",
     )
     tombstones: Literal["ignore", "modified"] = Field(
         default="ignore",
@@ -141,6 +143,11 @@ class FileLayoutConfig(Settings):
         if self.layout == "eventhubs":
             return "capture"
         return "value" if self.layout == "confluent" else self.record or "line"
+
+    @property
+    def has_days_of_records(self) -> bool:
+        """Whether records say the day, not files."""
+        return self.day in ("timestamp", "value")
 
     @model_validator(mode="after")
     def _one_value(self) -> FileLayoutConfig:

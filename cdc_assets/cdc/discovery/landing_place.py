@@ -28,6 +28,7 @@ from cdc_assets.cdc.discovery.proposals import listed
 from cdc_assets.cdc.errors import ConfigError, LandingError, RegistryError
 from cdc_assets.cdc.java_errors import causes
 from cdc_assets.cdc.lake.errors import is_landing_read
+from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.landing.files import (
     LANDED,
     NO_DAY,
@@ -231,7 +232,7 @@ def _read_sink(
         sink.refuse_other_layout()
         raise LandingError(sink.source, f"{sink.folder} holds no landed file", sink.folder)
     records = SinkRecords(spark, sink, settings.max_record_mb << 20)
-    return records.read(sink.list_days(newest))
+    return records.read(sink.list_days(newest)).select(*LANDING.names)
 
 
 def local_files(place: Place, days: int | None) -> list[Path] | None:

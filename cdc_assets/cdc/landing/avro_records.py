@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from cdc_assets.cdc.landing.record_lines import END_OF_TIME_MS
+from cdc_assets.cdc.landing.record_lines import END_OF_TIME_MS, PLACE_IN_FILES
 from cdc_assets.cdc.registry.avro import read_avro
 from cdc_assets.cdc.registry.decode import AvroReader, connect_text
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
@@ -117,6 +117,7 @@ class CaptureContainers:
             f"CASE WHEN {is_record} THEN _event.headers END AS headers",
             "landing_date",
             "file",
+            *PLACE_IN_FILES,
         )
 
     def _fields(self, at: int, text: str) -> Sql:

@@ -33,6 +33,7 @@ from cdc_assets.cdc.landing.source import LANDING, LOST, WatchedLanding, stale_d
 _RECORD_BYTES = 500  # rough size of a landed record, to tell small days from large ones
 
 Landed = Mapping[date, DayCommit]
+Counts = Mapping[date, Mapping[str, int]]
 Lost = dict[date, dict[str, list[int]]]  # file → records that landed before, records now
 
 
@@ -53,10 +54,16 @@ class FileLanding(WatchedLanding[LandedDay]):
 
     def inputs(self, days: Sequence[date]) -> dict[date, Mapping[str, Any]]:
         """The fingerprint of each day's files, see :meth:`LandingSource.inputs`."""
-        seen = self._see(days)
+        return self._inputs(days, {})
+
+    def stale(self, landed: Landed, days: Sequence[date]) -> list[date]:
+        return stale_days(landed, self._inputs(days, landed))
+
+    def _inputs(self, days: Sequence[date], landed: Landed) -> dict[date, Mapping[str, Any]]:
+        seen = self._see(days, landed)
         return {day: self._made_of(seen[day].fingerprint if day in seen else NONE) for day in days}
 
-    def _see(self, days: Sequence[date] | None) -> Mapping[date, SeenDay]:
+    def _see(self, days: Sequence[date] | None, landed: Landed) -> Mapping[date, SeenDay]:
         """The days that have files: at least those of `days` (None: all), found without Spark."""
         return see_days(self.source, self.folder)
 
@@ -72,7 +79,7 @@ class FileLanding(WatchedLanding[LandedDay]):
         """
         found = {
             day: seen.fingerprint
-            for day, seen in self._see(None).items()
+            for day, seen in self._see(None, landed).items()
             if seen.modified_ms <= before_ms
         }
         stale = stale_days(landed, {day: self._made_of(files) for day, files in found.items()})
@@ -92,19 +99,20 @@ class FileLanding(WatchedLanding[LandedDay]):
             LandingError: a file can't be read, the folder holds no day but something else, or a
                 landed day has lost records and `allow_loss` is false.
         """
-        found = list(self._list(lake, days))
+        found = list(self._list(lake, landed, days))
         self._refuse_kafka_days(landed, days)
         self._refuse_other_layout(lake, found)
-        changed = stale_days(landed, {day.day: self._made_of(day.fingerprint) for day in found})
+        made_of = {d.day: {**self._made_of(d.fingerprint), **d.learned} for d in found}
+        changed = stale_days(landed, made_of)
         new = [day for day in found if force or day.day in changed]
         if new:
             lake = lake.for_rows(sum(day.bytes for day in new) // _RECORD_BYTES)
             with self._naming_unreadable_file():
-                left_out = self._write(lake, landed, new, changed, allow_loss)
-            found = [replace(day, left_out=left_out.get(day.day)) for day in found]
+                counts = self._write(lake, landed, new, changed, allow_loss)
+            found = [replace(day, counts=counts.get(day.day, {})) for day in found]
         return found
 
-    def _list(self, lake: Lake, days: Sequence[date]) -> Sequence[LandedDay]:
+    def _list(self, lake: Lake, landed: Landed, days: Sequence[date]) -> Sequence[LandedDay]:
         try:
             return [list_day(lake.spark, self.source, self.folder, day) for day in days]
         except JAVA_ERRORS as error:
@@ -151,8 +159,8 @@ class FileLanding(WatchedLanding[LandedDay]):
         new: Sequence[LandedDay],
         changed: Sequence[date],
         allow_loss: bool,
-    ) -> Mapping[date, int]:
-        """Land the days; returns how many records of each were left out, where it is counted."""
+    ) -> Counts:
+        """Land the days; returns what there is to count of their records."""
         identifier = lake.stage(self.source, LANDING)
         again = [day.day for day in new if day.day in landed]
         # Unchanged files have lost only what was given up when they landed.
@@ -163,7 +171,7 @@ class FileLanding(WatchedLanding[LandedDay]):
         }
         # Maintenance has removed the landed records of the other days.
         to_compare = [d for d in again if d in changed and landed[d].removed is None]
-        with self._reading(lake, new) as (rows, left_out):
+        with self._reading(lake, new) as (rows, counts):
             if to_compare:
                 assert landed.head is not None  # landed days have a commit
                 stored = lake.at(identifier, landed.head)
@@ -172,17 +180,18 @@ class FileLanding(WatchedLanding[LandedDay]):
                 day.day: {
                     **self._made_of(day.fingerprint),
                     **({LOST: given_up[day.day]} if day.day in given_up else {}),
+                    **day.learned,
                 }
                 for day in new
             }
             lake.overwrite_days(identifier, rows, inputs, landed.head)
-            return left_out()
+            return counts()
 
     @contextmanager
     def _reading(
         self, lake: Lake, days: Sequence[LandedDay]
-    ) -> Iterator[tuple[DataFrame, Callable[[], Mapping[date, int]]]]:
-        """The records of the days, and what to ask, once written, for those that were left out."""
+    ) -> Iterator[tuple[DataFrame, Callable[[], Counts]]]:
+        """The records of the days, and what to ask, once they are written, for counts of them."""
         most = self.settings.max_record_mb << 20
         with without_long_lines(lake.spark, self.source, days, most) as (to_read, long_lines):
             rows = read_days(lake.spark, self.source, to_read)

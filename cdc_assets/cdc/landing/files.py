@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from functools import reduce
 from pathlib import Path
@@ -58,7 +58,8 @@ class LandedDay:
     fingerprint: str  # changes when a file is added, removed, grown or touched
     bytes: int = 0
     sizes: tuple[int, ...] = ()  # of the texts
-    left_out: int | None = None  # records without key and value; None where it was not counted
+    counts: Mapping[str, int] = field(default_factory=dict)  # of what its records are, for people
+    learned: Mapping[str, Any] = field(default_factory=dict)  # what to record of files beside it
 
     @property
     def files(self) -> int:

@@ -32,6 +32,6 @@ def landing_day(landed: LandedDay | KafkaDay, records: int, is_open: bool) -> di
     return {
         "dagster/partition_row_count": records,
         "files": landed.files,
-        **({} if landed.left_out is None else {"records_left_out": landed.left_out}),
+        **landed.counts,
         "complete": not is_open,
     }

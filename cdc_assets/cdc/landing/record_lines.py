@@ -36,12 +36,15 @@ _LINE: dict[str, Wanted] = {
 _HEADER: dict[str, Wanted] = {name: ("text", name) for name in ("key", "value", "value_base64")}
 
 
-def from_lines(lines: DataFrame, long_bytes: Sql = "CAST(NULL AS bigint)") -> DataFrame:
+def from_lines(
+    lines: DataFrame, long_bytes: Sql = "CAST(NULL AS bigint)", kept: Sequence[Sql] = ()
+) -> DataFrame:
     """Landing rows of text lines.
 
     Args:
         lines: `value` (the line's bytes as text), `landing_date`, `file`.
         long_bytes: how long a line is of which `value` is the beginning alone; null for others.
+        kept: more columns of the lines to keep.
     """
     key, value = _bytes("key"), _bytes("payload", "value")
     columns = {
@@ -60,6 +63,7 @@ def from_lines(lines: DataFrame, long_bytes: Sql = "CAST(NULL AS bigint)") -> Da
             f"CASE WHEN is_record THEN {_headers()} ELSE {_line_bytes(long_bytes)} END AS headers",
             "landing_date",
             "file",
+            *kept,
         )
         .plan()
     )
@@ -188,6 +192,9 @@ _HEADERS_FIT = (
 
 # -- lines of sinks
 
+# The file's place among those that are read, and the line's in it: kept beside a landing's columns.
+PLACE_IN_FILES = ("file_number", "line")
+
 
 def from_values(lines: DataFrame) -> DataFrame:
     """Landing rows of lines that are values, or the keys and headers beside them.
@@ -197,7 +204,7 @@ def from_values(lines: DataFrame) -> DataFrame:
     Args:
         lines: `value`, `key`, `headers` (bytes of a line each; null without one), `long_bytes` (as
             of :func:`from_lines`), `topic`, `partition`, `offset` (as the path says; null if it
-            does not), `landing_date`, `file`.
+            does not), `landing_date`, `file`, and :data:`PLACE_IN_FILES`, which stay.
     """
     sent = Query(lines).extend(
         {
@@ -306,6 +313,7 @@ def _records(judged: Query, headers: Sql) -> Query:
         f"CASE WHEN is_record THEN {headers} ELSE {_line_bytes('long_bytes')} END AS headers",
         "landing_date",
         "file",
+        *PLACE_IN_FILES,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cached_property
@@ -28,6 +28,9 @@ _NO_RECORDS = (".index",)
 _COMPANION = re.compile(r"\.(keys|headers)(?=\.(?:json|avro)\b)")
 
 
+FileVersion = tuple[str, int, int]  # path, size, modified in ms
+
+
 @dataclass(frozen=True)
 class SinkFile:
     """A file with records, and those that belong to it line by line."""
@@ -39,6 +42,11 @@ class SinkFile:
     is_tombstones: bool = False
     keys: str | None = None
     headers: str | None = None
+
+    @property
+    def version(self) -> FileVersion:
+        """What tells it from the file of this name before it was written again."""
+        return self.path, self.bytes, self.modified_ms
 
 
 @dataclass(frozen=True)
@@ -56,15 +64,23 @@ class SinkFolder:
     Args:
         config: cdc.yaml.
         source: the source's name.
+        known: where records say the day, the days of the files that were read before. Others are
+            taken for those of the day on which they were written, until they are read.
     """
 
-    def __init__(self, config: Config, source: str) -> None:
+    def __init__(
+        self,
+        config: Config,
+        source: str,
+        known: Mapping[FileVersion, Collection[date]] | None = None,
+    ) -> None:
         landing = config.source(source).landing
         assert landing.files is not None
         assert landing.file_layout is not None
         self.source, self.folder, self.settings = source, landing.files, landing
         self.layout: FileLayout = landing.file_layout
-        self._zone = ZoneInfo(config.timezone)
+        self.known = known or {}
+        self._zone, self._start = ZoneInfo(config.timezone), config.start_date
 
     def see_days(self, days: Sequence[date] | None = None) -> dict[date, SeenDay]:
         """The days that have files: those of `days`, or all."""
@@ -88,6 +104,11 @@ class SinkFolder:
             known = self._days(None)
             listed = {day: known.get(day) for day in days}
         return [listed[day] or SinkDay(day, (), (), fingerprint_of(())) for day in days]
+
+    def unread(self) -> list[SinkFile]:
+        """Files whose records say days that are not known yet."""
+        files = self._files(self.layout.template, None, is_tombstones=False)
+        return [file for file, _ in files if file.version not in self.known]
 
     def url(self, path: str) -> str:
         """Where a file is, for Hadoop's file systems."""
@@ -115,18 +136,20 @@ class SinkFolder:
 
     def _days(self, day: date | None) -> dict[date, SinkDay]:
         files: dict[date, list[SinkFile]] = {}
-        for file, of in self._files(self.layout.template, day, is_tombstones=False):
-            files.setdefault(of, []).append(file)
-        if self.layout.tombstones is not None and self.settings.tombstones == "modified":
-            for file, of in self._files(self.layout.tombstones, None, is_tombstones=True):
+        for file, days in self._files(self.layout.template, day, is_tombstones=False):
+            for of in days:
                 files.setdefault(of, []).append(file)
+        if self.layout.tombstones is not None and self.settings.tombstones == "modified":
+            for file, days in self._files(self.layout.tombstones, None, is_tombstones=True):
+                for of in days:
+                    files.setdefault(of, []).append(file)
         return {of: self._landed_day(of, found) for of, found in files.items()}
 
     def _files(
         self, template: PathTemplate, day: date | None, is_tombstones: bool
-    ) -> Iterator[tuple[SinkFile, date]]:
+    ) -> Iterator[tuple[SinkFile, Collection[date]]]:
         """The files of this name with their days; companions are members of theirs."""
-        by_modified = is_tombstones or self.settings.day == "modified"
+        by_modified = is_tombstones or self.settings.day != "path"
         companions: dict[str, dict[str, str]] = {}
         own: list[SinkFile] = []
         for path in template.paths(self._tree, None if by_modified else day):
@@ -141,11 +164,10 @@ class SinkFolder:
             size, modified_ms = self._tree.infos[path]
             own.append(SinkFile(path, size, modified_ms, place, is_tombstones))
         for file in own:
-            of = self._modified_on(file) if by_modified else file.place.day
-            if of is None or day not in (None, of):
-                continue
             beside = companions.pop(file.path, {})
-            yield replace(file, keys=beside.get("keys"), headers=beside.get("headers")), of
+            days = self._days_of(file)
+            if day is None or day in days:
+                yield replace(file, keys=beside.get("keys"), headers=beside.get("headers")), days
         if companions and day is not None:  # else the values may be about to arrive
             self._refuse_alone(companions)
 
@@ -158,8 +180,13 @@ class SinkFolder:
             values,
         )
 
-    def _modified_on(self, file: SinkFile) -> date:
-        return datetime.fromtimestamp(file.modified_ms / 1000, self._zone).date()
+    def _days_of(self, file: SinkFile) -> Collection[date]:
+        if self.settings.day == "path" and not file.is_tombstones:
+            return () if file.place.day is None else (file.place.day,)
+        written = datetime.fromtimestamp(file.modified_ms / 1000, self._zone).date()
+        if self.settings.has_days_of_records and not file.is_tombstones:
+            return self.known.get(file.version, (max(written, self._start),))
+        return (written,)
 
     def _landed_day(self, day: date, files: Sequence[SinkFile]) -> SinkDay:
         found = tuple(sorted(files, key=lambda f: f.path))

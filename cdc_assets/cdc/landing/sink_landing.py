@@ -12,24 +12,31 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.landing.file_landing import FileLanding
+from cdc_assets.cdc.lake.schemas import LANDING
+from cdc_assets.cdc.landing.file_landing import Counts, FileLanding, Landed
 from cdc_assets.cdc.landing.files import LandedDay, SeenDay
 from cdc_assets.cdc.landing.sink_files import SinkDay, SinkFolder
 from cdc_assets.cdc.landing.sink_records import SinkRecords
 from cdc_assets.cdc.landing.source import DERIVED_OFFSETS, LAYOUT
 from cdc_assets.cdc.sqltext import literal
 
-_IS_EMPTY = "key IS NULL AND coalesce(length(value), 0) = 0"
+IS_EMPTY = "key IS NULL AND coalesce(length(value), 0) = 0"
+# Columns of records that are counted, and what a day's metadata call them.
+COUNTED = {
+    "is_left_out": "records_left_out",
+    "is_early": "records_before_start_date",
+    "is_ahead": "records_ahead_of_their_file",
+}
 
 
 class SinkLanding(FileLanding):
     """Files whose paths say what their records lack; a day lands again when its files changed."""
 
-    def _folder(self) -> SinkFolder:
+    def _folder(self, landed: Landed) -> SinkFolder:
         return SinkFolder(self.config, self.source)
 
-    def _see(self, days: Sequence[date] | None) -> Mapping[date, SeenDay]:
-        return self._folder().see_days(days)
+    def _see(self, days: Sequence[date] | None, landed: Landed) -> Mapping[date, SeenDay]:
+        return self._folder(landed).see_days(days)
 
     def _made_of(self, fingerprint: str) -> dict[str, Any]:
         """The files, how they are read, and whether offsets are derived."""
@@ -41,9 +48,9 @@ class SinkLanding(FileLanding):
         derived = {} if layout.has_offsets(landing.fields) else {DERIVED_OFFSETS: True}
         return {"files": fingerprint, LAYOUT: " ".join([*told, *more]), **derived}
 
-    def _list(self, lake: Lake, days: Sequence[date]) -> Sequence[LandedDay]:
+    def _list(self, lake: Lake, landed: Landed, days: Sequence[date]) -> Sequence[LandedDay]:
         try:
-            return self._folder().list_days(days)
+            return self._folder(landed).list_days(days)
         except OSError as error:
             raise LandingError(
                 self.source,
@@ -54,27 +61,41 @@ class SinkLanding(FileLanding):
 
     def _refuse_other_layout(self, lake: Lake, found: Sequence[LandedDay]) -> None:
         if not any(day.files for day in found):
-            self._folder().refuse_other_layout()
+            self._folder({}).refuse_other_layout()
+
+    def _records(self, lake: Lake) -> SinkRecords:
+        return SinkRecords(lake.spark, self._folder({}), self.settings.max_record_mb << 20)
+
+    def _rows(self, lake: Lake, days: Sequence[SinkDay]) -> DataFrame:
+        """The records of some days, with columns that count some of them (:data:`COUNTED`)."""
+        return self._records(lake).read(days).withColumn("is_left_out", F.expr(IS_EMPTY))
 
     @contextmanager
     def _reading(
         self, lake: Lake, days: Sequence[LandedDay]
-    ) -> Iterator[tuple[DataFrame, Callable[[], Mapping[date, int]]]]:
+    ) -> Iterator[tuple[DataFrame, Callable[[], Counts]]]:
         found = [day for day in days if isinstance(day, SinkDay)]
-        records = SinkRecords(lake.spark, self._folder(), self.settings.max_record_mb << 20)
-        rows = records.read(found)
+        rows = self._rows(lake, found)
+        counted = {
+            f"{name}_{at}": (
+                name,
+                day.day,
+                f"count_if({flag} AND landing_date = {literal(day.day)})",
+            )
+            for at, day in enumerate(found)
+            for flag, name in COUNTED.items()
+            if flag in rows.columns
+        }
         if not any(day.found for day in found):
-            yield rows, dict
+            yield rows.select(*LANDING.names), dict
             return
         seen = Observation()
-        counted = {
-            str(at): F.expr(f"count_if({_IS_EMPTY} AND landing_date = {literal(day.day)})")
-            for at, day in enumerate(found)
-        }
-        rows = rows.observe(seen, *(count.alias(name) for name, count in counted.items()))
+        rows = rows.observe(seen, *(F.expr(sql).alias(n) for n, (*_, sql) in counted.items()))
 
-        def left_out() -> Mapping[date, int]:
-            counts = seen.get
-            return {day.day: int(counts[str(at)]) for at, day in enumerate(found)}
+        def counts() -> Counts:
+            observed, by_day = seen.get, dict[date, dict[str, int]]()
+            for column, (name, day, _) in counted.items():
+                by_day.setdefault(day, {})[name] = int(observed[column])
+            return by_day
 
-        yield rows.where(f"NOT ({_IS_EMPTY})"), left_out
+        yield rows.where("NOT is_left_out").select(*LANDING.names), counts

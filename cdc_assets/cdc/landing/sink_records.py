@@ -9,13 +9,20 @@ from urllib.parse import quote as in_url
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from cdc_assets.cdc.added_jars import add_avro
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.landing.avro_records import CaptureContainers, ConnectContainers
 from cdc_assets.cdc.landing.lines import KEPT_BYTES
-from cdc_assets.cdc.landing.record_lines import from_csv, from_envelopes, from_lines, from_values
+from cdc_assets.cdc.landing.record_lines import (
+    PLACE_IN_FILES,
+    from_csv,
+    from_envelopes,
+    from_lines,
+    from_values,
+)
 from cdc_assets.cdc.landing.sink_files import SinkDay, SinkFile, SinkFolder
 from cdc_assets.cdc.reading_progress import expect
 from cdc_assets.cdc.registry.avro import SchemaError
@@ -32,9 +39,19 @@ _FILES = (
     "path string, is_tombstones boolean, own_schema int, keys_schema int"
 )
 _EPOCH = date(1970, 1, 1)
-
-
 _AVRO = ".avro"
+_ROWS = StructType(
+    [*LANDING.fields, StructField("file_number", IntegerType()), StructField("line", LongType())]
+)
+
+
+def files_of(days: Sequence[SinkDay]) -> list[tuple[date, SinkFile]]:
+    """The files of some days in order, each once, with the first of its days: `file_number`."""
+    found: dict[str, tuple[date, SinkFile]] = {}
+    for day in days:
+        for file in day.found:
+            found.setdefault(file.path, (day.day, file))
+    return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -58,7 +75,9 @@ class SinkRecords:
         self.spark, self.folder, self.most = spark, folder, most
 
     def read(self, days: Sequence[SinkDay]) -> DataFrame:
-        """The records of some days: the columns of `LANDING`.
+        """The records of some days: the columns of `LANDING`, and :data:`PLACE_IN_FILES`.
+
+        Where records say the day, `landing_date` is that of the first day that has the file.
 
         Where paths say no offset, a job counts the lines of each file first; where files are Avro
         containers, one reads their schemas.
@@ -67,9 +86,9 @@ class SinkRecords:
             LandingError: a container's schema can't be read.
         """
         expect(bytes=sum(day.bytes for day in days))
-        files = [(day.day, file) for day in days for file in day.found]
+        files = files_of(days)
         if not files:
-            return local_frame(self.spark, [], LANDING)
+            return local_frame(self.spark, [], _ROWS)
         schemas = self._schemas([file for _, file in files])
         lines = self._lines([file for _, file in files])
         places = self._places(files, lines, schemas)
@@ -160,11 +179,13 @@ class SinkRecords:
             "path_offset + line AS offset",
             "landing_date",
             "path AS file",
+            "file AS file_number",
+            "line",
             "own_schema AS value_schema",
             "CASE WHEN is_tombstones THEN own_schema ELSE keys_schema END AS key_schema",
         )
         if layout.reads == "capture":
-            return CaptureContainers(schemas).rows(placed).plan().to(LANDING)
+            return CaptureContainers(schemas).rows(placed).plan().to(_ROWS)
         if schemas:
             placed = ConnectContainers(schemas).add_to(placed, ("value", "key"))
         if layout.reads == "value":
@@ -175,5 +196,5 @@ class SinkRecords:
             rows = from_csv(placed.plan(), settings.fields, settings.encoding != "none")
         else:
             texts = placed.replace({"value": "CAST(value AS string)"}).plan()
-            rows = from_lines(texts, "long_bytes")
-        return rows.to(LANDING)
+            rows = from_lines(texts, "long_bytes", PLACE_IN_FILES)
+        return rows.to(_ROWS)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Any, ClassVar
 
 from pyspark.sql.types import StructType
 
+from cdc_assets.cdc.changes.record_times import record_times
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import Check, Finding
 from cdc_assets.cdc.lake import schemas
@@ -53,7 +55,8 @@ class LandingStage(StageOfTables[LandingFigures]):
 
     def __init__(self, config: Config, source: str) -> None:
         super().__init__(config, source)
-        self.landing = landing_source(config, source)
+        times = partial(record_times, source=config.source(source))
+        self.landing = landing_source(config, source, times)
 
     def inputs(self, lake: LakeMetadata, day: date) -> Mapping[str, Any]:
         """The day's files as they are now, or offsets that are closed."""

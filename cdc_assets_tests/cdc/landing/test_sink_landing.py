@@ -18,6 +18,7 @@ from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.findings import Severity
 from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.sink_landing import SinkLanding
+from cdc_assets.cdc.stages.landing import LandingStage
 from cdc_assets.cli.doctor.findings import Context, Status
 from cdc_assets.cli.doctor.sources import landings
 from cdc_assets_tests import lakes
@@ -159,7 +160,7 @@ def test_values_without_a_place_follow_one_another_by_name_and_line(
     first = (DAY_1 - date(1970, 1, 1)).days << 32
     assert [row["offset"] - first for row in rows] == [0, 1, 3, 4, 5, 6]
     assert isinstance(landed, LandedDay)
-    assert landed.left_out == 1
+    assert landed.counts == {"records_left_out": 1}
 
 
 def test_a_line_of_a_sink_that_is_no_record_lands_as_it_is(
@@ -242,6 +243,90 @@ def test_tombstones_in_files_of_their_own_never_delete(
     assert kinds == ([] if tombstones == "ignore" else ["tombstone"])
     rows = lakes.rows_of(lake, name, "public.customers", DAY_2)
     assert sorted((row["id"], row["v"]) for row in rows) == [(1, "a"), (2, "again")]
+
+
+# -- days that records say -------------------------------------------------------------------------
+
+
+BY_VALUE = {"path": "{topic}-{partition}-{offset}*", "record": "value", "day": "value"}
+
+
+def timed(row_id: int, day: date, at: int = 0, hour: int = 12) -> dict[str, Any]:
+    when = datetime.combine(day, time(hour), tzinfo=timezone.utc)
+    return {**event(row_id, at=at), "ts_ms": round(when.timestamp() * 1000)}
+
+
+def days_of(lake: Any, name: str) -> dict[int, date]:
+    return {row["offset"]: row["landing_date"] for row in stage_rows(lake, name, "landing")}
+
+
+def test_a_record_lands_on_the_day_that_its_value_says(
+    lake_of: LakeOf, bucket: Bucket, name: str
+) -> None:
+    """What says none has the day of the record before it; the first ones that of the next."""
+    early = timed(3, DAY_1 - timedelta(days=30))
+    ahead = timed(4, DAY_2 + timedelta(days=30))
+    lines = [b"{", timed(1, DAY_1), b"no json", early, ahead, timed(2, DAY_2, hour=0), b"{}"]
+    modified(bucket.put(f"{TOPIC}-0-10", *lines), DAY_2)
+    modified(bucket.put(f"{TOPIC}-0-90", b"no day at all"), DAY_2)
+    lake = lake_of({name: source(bucket, BY_VALUE)}, DAY_1)
+    one, two = land(lake, name, DAYS)
+    assert days_of(lake, name) == {
+        10: DAY_1, 11: DAY_1, 12: DAY_1, 13: DAY_1, 14: DAY_1, 15: DAY_2, 16: DAY_2, 90: DAY_2
+    }  # fmt: skip
+    assert isinstance(one, LandedDay)
+    assert isinstance(two, LandedDay)
+    counted = {
+        "records_left_out": 0, "records_before_start_date": 1, "records_ahead_of_their_file": 1
+    }  # fmt: skip
+    assert one.counts == counted
+    assert two.counts == dict.fromkeys(counted, 0)
+
+
+def test_a_file_that_grew_makes_the_days_of_its_new_records_again_and_no_others(
+    lake_of: LakeOf, bucket: Bucket, name: str
+) -> None:
+    """Maxwell's file producer: one file, which grows; its times are seconds in `ts`."""
+
+    def change(row_id: int, day: date) -> dict[str, Any]:
+        when = datetime.combine(day, time(12), tzinfo=timezone.utc)
+        return {
+            "database": "shop", "table": "customers", "type": "insert", "xid": row_id,
+            "ts": round(when.timestamp()), "position": f"bin.000004:{row_id}", "xoffset": 0,
+            "primary_key_columns": ["id"], "data": {"id": row_id},
+        }  # fmt: skip
+
+    path = {"path": "maxwell.json", "record": "value", "topic": "maxwell", "day": "value"}
+    maxwell = source(bucket, path, format="maxwell", tables={"shop.customers": {"key": ["id"]}})
+    days = [DAY_1, DAY_2, DAY_2 + timedelta(days=1)]
+    told = [change(1, DAY_1), change(2, DAY_2)]
+    modified(bucket.put("maxwell.json", *told), days[2])
+    lake = lake_of({name: maxwell}, DAY_1)
+    landing = LandingStage(lake.config, name)
+    assert landing.stale(lake, days) == days
+    land(lake, name, days)
+    assert landing.stale(lake, days) == []
+    before = lake.day_commits(name, "landing")
+
+    modified(bucket.put("maxwell.json", *told, change(3, days[2])), days[2])
+    assert landing.stale(lake, days) == [days[2]]  # on which it was written: a run finds out
+    land(lake, name, days)
+    after = lake.day_commits(name, "landing")
+    assert [before[d].snapshot_id != after[d].snapshot_id for d in days] == [False, False, True]
+    assert landing.stale(lake, days) == days[:2]  # the file that they were made of has changed
+    land(lake, name, days)
+    assert landing.stale(lake, days) == []
+    assert sorted(days_of(lake, name).values()) == days
+
+
+def test_a_source_whose_records_say_no_day_is_refused(
+    lake_of: LakeOf, bucket: Bucket, name: str
+) -> None:
+    file = bucket.put(f"{TOPIC}-0-10", event(1))
+    modified(file, DAY_1)
+    lake = lake_of({name: source(bucket, {**BY_VALUE, "day": "timestamp"})}, DAY_1)
+    with pytest.raises(LandingError, match=r"no record in .* says its day .*or set day: modified"):
+        land(lake, name, DAYS)
 
 
 # -- what goes wrong ------------------------------------------------------------------------------
