@@ -136,8 +136,8 @@ def no_day(source: str, folder: str, entries: Sequence[str]) -> LandingError:
     )
 
 
-def fingerprint_of(files: Iterable[tuple[str, int, int]]) -> str:
-    """A hash of (name, bytes, modified in ms)."""
+def fingerprint_of(files: Iterable[tuple[str, int | str, int]]) -> str:
+    """A hash of (name, bytes or what else tells it, modified in ms)."""
     lines = (f"{name}\0{size}\0{modified}\n" for name, size, modified in sorted(files))
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:32]
 

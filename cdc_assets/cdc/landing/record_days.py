@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -24,15 +24,16 @@ from cdc_assets.cdc.sqltext import Query, literal, local_frame
 
 READ = "read"  # input of a landed day: days of files that were read for it
 _A_DAY_MS = 86_400_000
+_ALL_BITS = (1 << 64) - 1
 
 RecordTimes = Callable[[DataFrame], DataFrame]
 """From landing rows to `file_number`, `line` and `time_ms`, the time in the value (null: none)."""
 
 
-def known_days(landed: Landed) -> dict[FileVersion, Collection[date]]:
+def known_days(landed: Landed) -> dict[FileVersion, dict[date, str]]:
     """The days of the files that were read before, as the commits of landed days recorded them."""
     return {
-        (path, size, modified_ms): tuple(map(date.fromisoformat, days))
+        (path, size, modified_ms): {date.fromisoformat(day): told for day, told in days.items()}
         for commit in landed.values()
         for path, (size, modified_ms, days) in commit.inputs.get(READ, {}).items()
     }
@@ -73,7 +74,7 @@ class RecordDayLanding(SinkLanding):
             read = self._read_days(lake, unread, is_first=not folder.known)
         folder = SinkFolder(self.config, self.source, {**folder.known, **read})
         learned = {
-            path: [size, modified_ms, [str(day) for day in sorted(of)]]
+            path: [size, modified_ms, {str(day): told for day, told in sorted(of.items())}]
             for (path, size, modified_ms), of in read.items()
         }
         return [
@@ -88,23 +89,28 @@ class RecordDayLanding(SinkLanding):
 
     def _read_days(
         self, lake: Lake, files: Sequence[SinkFile], is_first: bool
-    ) -> dict[FileVersion, Collection[date]]:
-        """The days of the records in some files: a job."""
+    ) -> dict[FileVersion, dict[date, str]]:
+        """The days of the records in some files, each with a digest of its records: a job."""
         size = sum(file.bytes for file in files)
         whole = SinkDay(self.config.start_date, (), (), "", size, found=tuple(files))
         rows = self._dated(lake, [whole])
+        digest = F.bit_xor(F.xxhash64("line", "key", "value"))
         counted = (
-            rows.groupBy("file_number")
+            rows.groupBy("file_number", "landing_date")
             .agg(
-                F.collect_set("landing_date").alias("days"),
+                F.count("*").alias("records"),
+                digest.alias("digest"),
                 F.count_if(F.col("is_dated")).alias("dated"),
             )
             .collect()
         )
         if is_first and counted and not any(row.dated for row in counted):
             raise self._no_day()
-        days = {row.file_number: row.days for row in counted}
-        return {file.version: days.get(number, []) for number, file in enumerate(files)}
+        days: dict[int, dict[date, str]] = {}
+        for row in counted:
+            told = f"{row.records} {row.digest & _ALL_BITS:016x}"
+            days.setdefault(row.file_number, {})[row.landing_date] = told
+        return {file.version: days.get(number, {}) for number, file in enumerate(files)}
 
     def _no_day(self) -> LandingError:
         landing = self.settings.landing

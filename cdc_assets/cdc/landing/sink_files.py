@@ -44,6 +44,11 @@ class SinkFile:
     headers: str | None = None
 
     @property
+    def paths(self) -> list[str]:
+        """Its path and those of its companions."""
+        return [path for path in (self.path, self.keys, self.headers) if path is not None]
+
+    @property
     def version(self) -> FileVersion:
         """What tells it from the file of this name before it was written again."""
         return self.path, self.bytes, self.modified_ms
@@ -64,15 +69,16 @@ class SinkFolder:
     Args:
         config: cdc.yaml.
         source: the source's name.
-        known: where records say the day, the days of the files that were read before. Others are
-            taken for those of the day on which they were written, until they are read.
+        known: where records say the day, the days of the files that were read before, each with
+            what tells its records from others. Files that were not are taken for those of the day
+            on which they were written.
     """
 
     def __init__(
         self,
         config: Config,
         source: str,
-        known: Mapping[FileVersion, Collection[date]] | None = None,
+        known: Mapping[FileVersion, Mapping[date, str]] | None = None,
     ) -> None:
         landing = config.source(source).landing
         assert landing.files is not None
@@ -183,22 +189,44 @@ class SinkFolder:
     def _days_of(self, file: SinkFile) -> Collection[date]:
         if self.settings.day == "path" and not file.is_tombstones:
             return () if file.place.day is None else (file.place.day,)
-        written = datetime.fromtimestamp(file.modified_ms / 1000, self._zone).date()
         if self.settings.has_days_of_records and not file.is_tombstones:
-            return self.known.get(file.version, (max(written, self._start),))
-        return (written,)
+            return self._told(file)
+        return (self._written(file),)
+
+    def _told(self, file: SinkFile) -> Mapping[date, str]:
+        """The days of a file's records, each with what tells these from others.
+
+        One that was not read yet has those of its last version, and the day of its writing.
+        """
+        if (known := self.known.get(file.version)) is not None:
+            return known
+        written = max(self._written(file), self._start)
+        return {**self._last.get(file.path, {}), written: f"{file.bytes} {file.modified_ms}"}
+
+    @cached_property
+    def _last(self) -> dict[str, Mapping[date, str]]:
+        """The days of each file that was read, as it was last."""
+        in_order = sorted(self.known.items(), key=lambda item: item[0][2])
+        return {path: days for (path, *_), days in in_order}
+
+    def _written(self, file: SinkFile) -> date:
+        return datetime.fromtimestamp(file.modified_ms / 1000, self._zone).date()
 
     def _landed_day(self, day: date, files: Sequence[SinkFile]) -> SinkDay:
         found = tuple(sorted(files, key=lambda f: f.path))
-        seen = [
-            (path, *self._tree.infos[path])
-            for f in found
-            for path in (f.path, f.keys, f.headers)
-            if path is not None
-        ]
         texts = tuple(self.url(f.path) for f in found)
-        size = sum(length for _, length, _ in seen)
-        return SinkDay(day, texts, (), fingerprint_of(seen), size, found=found)
+        sizes = [self._tree.infos[path][0] for f in found for path in f.paths]
+        return SinkDay(day, texts, (), self._fingerprint(day, found), sum(sizes), found=found)
+
+    def _fingerprint(self, day: date, files: Sequence[SinkFile]) -> str:
+        """Of files as they are, or where records say the day, of their records of this day."""
+        by_records = self.settings.has_days_of_records
+        of_records = [
+            (f.path, self._told(f)[day], 0) for f in files if by_records and not f.is_tombstones
+        ]
+        others = [f for f in files if not by_records or f.is_tombstones]
+        whole = [(path, *self._tree.infos[path]) for f in others for path in f.paths]
+        return fingerprint_of([*of_records, *whole])
 
     @cached_property
     def _tree(self) -> _Tree:
