@@ -1,6 +1,6 @@
 # `make` alone lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-cases e2e stack ui ui-test screenshots check format bench bench-large bench-kafka bench-tables bench-formats sample lock clean distclean
+.PHONY: help setup demo test test-long test-cases e2e stack ui ui-test screenshots check format bench bench-large bench-kafka bench-tables bench-formats bench-landings sample lock clean distclean
 
 PORT ?= 3000
 BIN := .venv/bin
@@ -66,6 +66,9 @@ bench-tables: setup ## measure 200 small tables of three sources, side by side a
 
 bench-formats: setup ## measure the changes of JSON with schemas, Avro and Canal, side by side
 	$(BIN)/python -m cdc_assets_tests.bench_formats $(ARGS)
+
+bench-landings: setup ## measure the landing of files, and of JSON and Avro as Kafka Connect's sinks leave them
+	$(BIN)/python -m cdc_assets_tests.bench_landings $(ARGS)
 
 sample: setup ## write the sample events in data/landing again
 	$(BIN)/python data/make_landing.py

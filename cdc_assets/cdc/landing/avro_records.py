@@ -7,14 +7,14 @@ and key land as ``{"schema": …, "payload": …}``, which Connect's JSON conver
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from cdc_assets.cdc.landing.record_lines import END_OF_TIME_MS, PLACE_IN_FILES
 from cdc_assets.cdc.registry.avro import read_avro
-from cdc_assets.cdc.registry.decode import AvroReader, connect_text
+from cdc_assets.cdc.registry.decode import AvroReader, Part, connect_text
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 
 _KAFKA_KEY = "x-opt-kafka-key"
@@ -28,47 +28,49 @@ class ConnectContainers:
 
     Args:
         schemas: Avro's schemas as JSON; records name theirs by its index.
+        parts: the indexes that records of `value` and `key` name.
 
     Raises:
         SchemaError: at first use, a schema can't be read.
     """
 
     schemas: Sequence[str]
+    parts: Mapping[Part, Collection[int]]
 
     @cached_property
     def _readers(self) -> list[AvroReader]:
         found = ((str(at), read_avro(text)) for at, text in enumerate(self.schemas))
         return [AvroReader(at, connect_text(avro.connect), avro) for at, avro in found]
 
-    def add_to(self, records: Query, parts: Sequence[str]) -> Query:
+    def add_to(self, records: Query) -> Query:
         """Replace columns by the JSON of their records; bytes that are no record stay.
 
         Args:
-            records: each part's column (BINARY), and beside it the index of its schema
+            records: `value` and `key` (BINARY), and beside each the index of its schema
                 (`value_schema`), null of lines.
-            parts: `key` and `value`.
         """
-        decoded = records.extend({f"_{part}_data": part for part in parts}).extend(
+        decoded = records.extend({f"_{part}_data": part for part in self.parts}).extend(
             {
-                f"_{part}_{reader.id}": case(
-                    (f"{part}_schema = {reader.id}", reader.decoded(part))  # type: ignore[arg-type]
-                )
-                for part in parts
-                for reader in self._readers
+                f"_{part}_{at}": case((f"{part}_schema = {at}", self._readers[at].decoded(part)))
+                for part, used in self.parts.items()
+                for at in used
             }
         )
-        return decoded.replace({part: self._document(part) for part in parts})
+        return decoded.replace({part: self._document(part) for part in self.parts})
 
-    def _document(self, part: str) -> Sql:
+    def _document(self, part: Part) -> Sql:
         branches = []
-        for reader in self._readers:
-            is_read, document = reader.document(f"_{part}_{reader.id}")
-            begin = '{"schema":' + reader.connect + ","
-            # {"payload":…,"schema":null}: members are in order of their names.
-            payload = f"regexp_replace({document}, ',\"schema\":null}}$', '}}')"
-            text = f"concat({literal(begin)}, substring({payload}, 2))"
-            is_own = f"{part}_schema = {reader.id} AND {is_read}"
-            branches.append((is_own, f"CAST({text} AS binary)"))
+        for at in self.parts[part]:
+            reader = self._readers[at]
+            decoded = f"_{part}_{at}"
+            # Avro itself told the records apart. A text that is no UTF-8 makes JSON that is none,
+            # which is quarantined.
+            is_own = f"{part}_schema = {at} AND {reader.is_whole(decoded)}"
+            begin = literal('{"schema":' + reader.connect + ",")
+            payload = f"named_struct('payload', {reader.payload(decoded)})"
+            text = f"to_json({payload}, map('ignoreNullFields', 'false'))"
+            document = f"concat({begin}, substring({text}, 2))"
+            branches.append((is_own, f"CAST({document} AS binary)"))
         return case(*branches, otherwise=f"_{part}_data")
 
 

@@ -26,6 +26,7 @@ from cdc_assets.cdc.landing.record_lines import (
 from cdc_assets.cdc.landing.sink_files import SinkDay, SinkFile, SinkFolder
 from cdc_assets.cdc.reading_progress import expect
 from cdc_assets.cdc.registry.avro import SchemaError
+from cdc_assets.cdc.registry.decode import Part
 from cdc_assets.cdc.sqltext import Query, local_frame
 
 _LINES = "cdcassets.json.FileRecords"
@@ -61,6 +62,15 @@ class _Schemas:
     of_files: Mapping[int, tuple[int | None, int | None]]
     texts: tuple[str, ...]
 
+    @property
+    def of_parts(self) -> dict[Part, list[int]]:
+        """The indexes that values have, and those that keys have."""
+        values, keys = ({pair[n] for pair in self.of_files.values()} for n in (0, 1))
+        return {
+            "value": sorted(at for at in values if at is not None),
+            "key": sorted(at for at in keys if at is not None),
+        }
+
 
 class SinkRecords:
     """Reads files of a sink.
@@ -93,7 +103,7 @@ class SinkRecords:
         lines = self._lines([file for _, file in files])
         places = self._places(files, lines, schemas)
         try:
-            return self._rows(lines.join(F.broadcast(places), "file"), schemas.texts)
+            return self._rows(lines.join(F.broadcast(places), "file"), schemas)
         except SchemaError as error:
             raise LandingError(
                 self.folder.source,
@@ -113,7 +123,12 @@ class SinkRecords:
         def number(schema: bytearray | None) -> int | None:
             return None if schema is None else numbers[bytes(schema).decode()]
 
-        of_files = {row.file: (number(row.value), number(row.first)) for row in rows}
+        of_files = {
+            row.file: (None, number(row.value))
+            if files[row.file].is_tombstones  # which has keys alone
+            else (number(row.value), number(row.first))
+            for row in rows
+        }
         return _Schemas(of_files, tuple(texts))
 
     def _lines(self, files: Sequence[SinkFile], schemas: str = "false") -> DataFrame:
@@ -167,7 +182,7 @@ class SinkRecords:
         ]
         return local_frame(self.spark, rows, _FILES)
 
-    def _rows(self, lines: DataFrame, schemas: Sequence[str]) -> DataFrame:
+    def _rows(self, lines: DataFrame, schemas: _Schemas) -> DataFrame:
         layout, settings = self.folder.layout, self.folder.settings
         placed = Query(lines).select(
             "CASE WHEN NOT is_tombstones THEN value END AS value",
@@ -182,12 +197,12 @@ class SinkRecords:
             "file AS file_number",
             "line",
             "own_schema AS value_schema",
-            "CASE WHEN is_tombstones THEN own_schema ELSE keys_schema END AS key_schema",
+            "keys_schema AS key_schema",
         )
         if layout.reads == "capture":
-            return CaptureContainers(schemas).rows(placed).plan().to(_ROWS)
-        if schemas:
-            placed = ConnectContainers(schemas).add_to(placed, ("value", "key"))
+            return CaptureContainers(schemas.texts).rows(placed).plan().to(_ROWS)
+        if schemas.texts:
+            placed = ConnectContainers(schemas.texts, schemas.of_parts).add_to(placed)
         if layout.reads == "value":
             rows = from_values(placed.plan())
         elif layout.reads == "envelope":

@@ -252,11 +252,19 @@ class AvroReader(Reader):
 
     def document(self, decoded: Sql) -> tuple[Sql, Sql]:
         """Whether the decoded record is exactly the Avro value, and its document."""
-        payload, is_read = f"{decoded}.payload", f"{decoded}.end = X'{_END}'"
-        in_json, is_misfit = self.avro.in_json, self.avro.is_misfit
+        is_read, is_misfit = self.is_whole(decoded), self.avro.is_misfit
         if is_misfit is not None:
-            is_read = f"{is_read} AND NOT coalesce({is_misfit(payload)}, false)"
-        return is_read, _document(in_json(payload) if in_json else payload)
+            is_read = f"{is_read} AND NOT coalesce({is_misfit(f'{decoded}.payload')}, false)"
+        return is_read, _document(self.payload(decoded))
+
+    def is_whole(self, decoded: Sql) -> Sql:
+        """True where the bytes end with the value."""
+        return f"{decoded}.end = X'{_END}'"
+
+    def payload(self, decoded: Sql) -> Sql:
+        """What the JSON of the value is made of."""
+        payload, in_json = f"{decoded}.payload", self.avro.in_json
+        return in_json(payload) if in_json else payload
 
 
 def _reader_of(schema_id: str, schema: RegistrySchema) -> Reader:
