@@ -83,7 +83,7 @@ def test_what_is_there_is_never_overwritten(here: Path, name: str) -> None:
         (("--source", "a: b"), "letters, digits and _"),
         (("--format-of", "avro"), "sources.inventory.format: got 'avro'"),
         (("--format-of", "debezium\nx: y"), "sources.inventory.format: got"),
-        (("--files", "x", "--kafka", "broker:9092"), "not both"),
+        (("--files", "x", "--kafka", "broker:9092"), "give one of --files, --landing"),
         (("--kafka", "broker:9092"), "belong together"),
         (("--kafka", "broker:9092", "--topics", "a,,b"), "holds an empty name"),
         (("--files", "${CDC_NO_SUCH_FOLDER}"), "CDC_NO_SUCH_FOLDER"),

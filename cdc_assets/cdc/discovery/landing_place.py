@@ -41,6 +41,7 @@ from cdc_assets.cdc.landing.files import (
 from cdc_assets.cdc.landing.kafka import read_latest
 from cdc_assets.cdc.landing.kafka_client import failed
 from cdc_assets.cdc.landing.open_tables import open_tables
+from cdc_assets.cdc.landing.recognition import recognise, seen_in
 from cdc_assets.cdc.landing.sink_files import SinkFolder
 from cdc_assets.cdc.landing.sink_records import SinkRecords
 from cdc_assets.cdc.landing.source_tables import SourceTable
@@ -66,6 +67,7 @@ class Place:
     named_registry: RegistryConfig | None = None  # replaces the source's own
     tables: Sequence[SourceTable] | None = None  # where the source's records are, if in tables
     sink: SinkFolder | None = None  # where they are, if in files that a sink wrote
+    notes: Sequence[str] = ()  # what the files are, and what they lack
 
     @property
     def kafka(self) -> KafkaConfig | None:
@@ -81,9 +83,14 @@ class Place:
     @property
     def landing_block(self) -> dict[str, Any]:
         """The `landing:` block; options of Kafka and logins, secret or not, stay in cdc.yaml."""
-        if self.settings is not None and (self.tables is not None or self.sink is not None):
+        if self.sink is not None:
+            block: dict[str, Any] = self.sink.settings.model_dump(
+                mode="json", include=self.sink.settings.model_fields_set - {"registry"}
+            )
+            block["files"] = self.landing
+        elif self.settings is not None and self.tables is not None:
             written = self.settings.landing.model_fields_set - {"registry"}
-            block: dict[str, Any] = self.settings.landing.model_dump(mode="json", include=written)
+            block = self.settings.landing.model_dump(mode="json", include=written)
         elif self.kafka is None:
             block = {"files": self.landing}
         else:
@@ -150,12 +157,15 @@ def _resolve(text: str, config_file: str | None, name: str | None) -> tuple[Plac
         place = Place(name or text, _as_written(folder), folder, settings=settings, sink=sink)
         return place, config
     path = Path(text)
-    if not path.exists():
+    is_remote = "://" in text
+    if not is_remote and not path.exists():
         known = f"no source: {fault}" if fault else f"no source of cdc.yaml ({_listed(config)})"
         raise ConfigError([f"{text} is no file or folder, and {known}"])
-    place = _place(path.resolve(), name)
+    place = _remote_place(text, name) if is_remote else _place(path.resolve(), name)
+    if place.file is None and place.day is None:
+        place = _with_sink(place)
     if config is None:
-        bare = {"format": "debezium", "landing": {"files": place.landing}}
+        bare = {"format": "debezium", "landing": place.landing_block}
         raw = {"start_date": NO_DAY, "sources": {place.source: bare}}
         config = parse_config(raw, Path.cwd())
     return place, config
@@ -186,6 +196,42 @@ def _place(path: Path, name: str | None) -> Place:
     return Place(own, landing, str(folder), day=landed)
 
 
+def _remote_place(url: str, name: str | None) -> Place:
+    return Place(name or "source", url, url)
+
+
+def _with_sink(place: Place) -> Place:
+    """The place, read as the sink that its files' names tell has left them, if one does.
+
+    Raises:
+        LandingError: a folder of a store can't be listed, or nothing in it is known.
+    """
+    folder = str(place.folder)
+    try:
+        found = recognise(folder, place.source)
+        if found is None and "://" not in folder:
+            return place
+        seen = seen_in(folder) if found is None else []
+    except OSError as error:
+        raise LandingError(place.source, f"{folder} can't be listed ({error})", folder) from error
+    if found is None:
+        if any(day_of(path.split("/")[0]) for path in seen):
+            return place
+        more = f" and {len(seen) - 3} more" if seen[3:] else ""
+        raise LandingError(
+            place.source,
+            f"{folder} holds nothing that is known, but {', '.join(seen[:3]) or 'no file'}{more}; "
+            "expected folders named YYYY-MM-DD, or files as Kafka Connect's sinks, Event Hubs "
+            "Capture or Firehose name them. Name how they are named in landing.path",
+            folder,
+        )
+    landing = {"files": folder, **found.landing}
+    source = {"format": "debezium", "landing": landing}
+    config = parse_config({"start_date": NO_DAY, "sources": {place.source: source}}, Path.cwd())
+    notes = (found.text, *found.lacks)
+    return replace(place, sink=SinkFolder(config, place.source), notes=notes)
+
+
 def _as_written(folder: str) -> str:
     """A folder relative to the current one where it is inside, else whole."""
     here = Path.cwd()
@@ -210,7 +256,7 @@ def read_place(spark: SparkSession, place: Place, days: int | None) -> DataFrame
     if place.file is not None:
         return read_file(spark, place.file, place.source)
     if place.sink is not None:
-        return _read_sink(spark, place.sink, place.settings, days)
+        return _read_sink(spark, place.sink, days)
     folder = str(place.folder)
     wanted = [place.day] if place.day else landed_days(spark, folder)
     found = [list_day(spark, place.source, folder, day) for day in wanted[-(days or 0) :]]
@@ -223,16 +269,12 @@ def read_place(spark: SparkSession, place: Place, days: int | None) -> DataFrame
     return read_days(spark, place.source, found)
 
 
-def _read_sink(
-    spark: SparkSession, sink: SinkFolder, settings: SourceConfig | None, days: int | None
-) -> DataFrame:
-    assert settings is not None  # which names the layout
+def _read_sink(spark: SparkSession, sink: SinkFolder, days: int | None) -> DataFrame:
     newest = sorted(sink.see_days())[-(days or 0) :]
     if not newest:
         sink.refuse_other_layout()
         raise LandingError(sink.source, f"{sink.folder} holds no landed file", sink.folder)
-    records = SinkRecords(spark, sink, settings.max_record_mb << 20)
-    return records.read(sink.list_days(newest)).select(*LANDING.names)
+    return SinkRecords(spark, sink).read(sink.list_days(newest)).select(*LANDING.names)
 
 
 def local_files(place: Place, days: int | None) -> list[Path] | None:

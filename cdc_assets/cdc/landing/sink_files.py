@@ -25,7 +25,7 @@ from cdc_assets.cdc.path_templates import PathPlace, PathTemplate
 # Beside `_` and `.`: what the HDFS sink still writes, and indexes of its offsets.
 _UNFINISHED = "+tmp"
 _NO_RECORDS = (".index",)
-_COMPANION = re.compile(r"\.(keys|headers)(?=\.(?:json|avro)\b)")
+COMPANION = re.compile(r"\.(keys|headers)(?=\.(?:json|avro)\b)")
 
 
 FileVersion = tuple[str, int, int]  # path, size, modified in ms
@@ -84,6 +84,7 @@ class SinkFolder:
         assert landing.files is not None
         assert landing.file_layout is not None
         self.source, self.folder, self.settings = source, landing.files, landing
+        self.most = config.source(source).max_record_mb << 20  # bytes of a record
         self.layout: FileLayout = landing.file_layout
         self.known = known or {}
         self._zone, self._start = ZoneInfo(config.timezone), config.start_date
@@ -128,7 +129,7 @@ class SinkFolder:
         """
         if self._days(None):
             return
-        seen = sorted(p for p in self._tree.files("", deep=True) if not _is_left_out(p))
+        seen = sorted(p for p in self._tree.files("", deep=True) if not is_left_out(p))
         if seen:
             more = f" and {len(seen) - 3} more" if seen[3:] else ""
             raise LandingError(
@@ -159,10 +160,10 @@ class SinkFolder:
         companions: dict[str, dict[str, str]] = {}
         own: list[SinkFile] = []
         for path in template.paths(self._tree, None if by_modified else day):
-            place = None if _is_left_out(path) else template.match(path)
+            place = None if is_left_out(path) else template.match(path)
             if place is None:
                 continue
-            kind = _COMPANION.search(path) if self.layout.has_companions else None
+            kind = COMPANION.search(path) if self.layout.has_companions else None
             if kind is not None and not is_tombstones:
                 base = path[: kind.start()] + path[kind.end() :]
                 companions.setdefault(base, {})[kind[1]] = path
@@ -229,11 +230,11 @@ class SinkFolder:
         return fingerprint_of([*of_records, *whole])
 
     @cached_property
-    def _tree(self) -> _Tree:
-        return _Tree(self.folder)
+    def _tree(self) -> Tree:
+        return Tree(self.folder)
 
 
-class _Tree:
+class Tree:
     """A folder, or a bucket, as it is listed; `infos` has the size and time of each file met."""
 
     def __init__(self, folder: str) -> None:
@@ -246,11 +247,13 @@ class _Tree:
             raise FileNotFoundError(f"{folder} is missing")
 
     def names(self, folder: str) -> Iterator[str]:
+        """The folders in a folder."""
         for info in self._list(folder, deep=False):
-            if not info.is_file and not _is_left_out(info.base_name):
+            if not info.is_file and not is_left_out(info.base_name):
                 yield info.base_name
 
     def files(self, folder: str, deep: bool) -> Iterator[str]:
+        """The paths of the files in a folder, and below if `deep`."""
         for info in self._list(folder, deep):
             if info.is_file:
                 path = info.path[len(self._root) :].lstrip("/")
@@ -266,6 +269,7 @@ class _Tree:
         return found
 
 
-def _is_left_out(path: str) -> bool:
+def is_left_out(path: str) -> bool:
+    """True for files that are unfinished, or hold no records."""
     parts = path.split("/")
     return path.endswith(_NO_RECORDS) or any(is_ignored(p) or p == _UNFINISHED for p in parts)

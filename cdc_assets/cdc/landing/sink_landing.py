@@ -64,7 +64,7 @@ class SinkLanding(FileLanding):
             self._folder({}).refuse_other_layout()
 
     def _records(self, lake: Lake) -> SinkRecords:
-        return SinkRecords(lake.spark, self._folder({}), self.settings.max_record_mb << 20)
+        return SinkRecords(lake.spark, self._folder({}))
 
     def _rows(self, lake: Lake, days: Sequence[SinkDay]) -> DataFrame:
         """The records of some days, with columns that count some of them (:data:`COUNTED`)."""

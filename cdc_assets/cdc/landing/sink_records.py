@@ -78,11 +78,10 @@ class SinkRecords:
     Args:
         spark: the session.
         folder: the folder that they were listed in.
-        most: the longest line that lands whole, in bytes.
     """
 
-    def __init__(self, spark: SparkSession, folder: SinkFolder, most: int) -> None:
-        self.spark, self.folder, self.most = spark, folder, most
+    def __init__(self, spark: SparkSession, folder: SinkFolder) -> None:
+        self.spark, self.folder, self.most = spark, folder, folder.most
 
     def read(self, days: Sequence[SinkDay]) -> DataFrame:
         """The records of some days: the columns of `LANDING`, and :data:`PLACE_IN_FILES`.

@@ -84,6 +84,7 @@ def discover(
     else:
         bounds = [f"only the newest {days} days were read"] if days else []
     bounds += [f"only {limit} records were read"] if limit else []
+    bounds += found_place.notes
     if form is DiscoverForm.yaml:
         sys.stdout.write(sources_block.as_yaml(found, found_place, bounds))
         return

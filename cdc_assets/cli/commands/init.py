@@ -6,16 +6,20 @@ import json
 import re
 import shlex
 import tempfile
+from collections.abc import Sequence
 from datetime import date, datetime, timezone
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from cdc_assets.cdc.landing.recognition import Recognised
 
 
 def init(
@@ -41,6 +45,14 @@ def init(
             help="Landing folder, with a folder per day (default: data/landing/NAME, created).",
         ),
     ] = None,
+    landing_at: Annotated[
+        str | None,
+        typer.Option(
+            "--landing",
+            metavar="URL",
+            help="Folder or URL of what a sink left; how its files are named is found out.",
+        ),
+    ] = None,
     kafka: Annotated[
         str | None,
         typer.Option("--kafka", metavar="SERVERS", help="Kafka bootstrap servers, host:port,…"),
@@ -53,8 +65,8 @@ def init(
     """Write cdc.yaml, workspace.yaml and dagster.yaml of a new project; overwrite nothing."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", source):
         raise typer.BadParameter(f"--source {source!r}: a source's name is letters, digits and _")
-    if kafka and files:
-        raise typer.BadParameter("give --files or --kafka, not both")
+    if len(list(filter(None, (kafka, files, landing_at)))) > 1:
+        raise typer.BadParameter("give one of --files, --landing and --kafka")
     if bool(kafka) != bool(topics):
         raise typer.BadParameter("--kafka and --topics belong together")
     folder = folder.absolute()
@@ -66,6 +78,12 @@ def init(
             raise typer.BadParameter(f"--topics {topics!r} holds an empty name")
         landing = {"kafka": {"bootstrap_servers": kafka, "topics": listed}}
     first = _first_landed(Path(files)) if files else None
+    notes: Sequence[str] = ()
+    if landing_at:
+        found = _recognised(landing_at, source)
+        landing = {"files": _as_written(landing_at, folder), **found.landing}
+        first = next(iter(found.days), None)
+        notes = (f"found {found.text}", *found.lacks)
     texts = {
         "cdc.yaml": _cdc_yaml(source, format_of, landing, first),
         "workspace.yaml": _template("workspace.yaml"),
@@ -73,9 +91,11 @@ def init(
     }
     _check(texts["cdc.yaml"])
     _write(folder, texts)
-    if not kafka and not files:
+    if not kafka and not files and not landing_at:
         (folder / own_files).mkdir(parents=True, exist_ok=True)
     echo(f"wrote {', '.join(texts)} in {folder}", err=True)
+    for note in notes:
+        echo(note, err=True)
     echo(_next(folder, source, landing, first))
 
 
@@ -84,7 +104,7 @@ def _cdc_yaml(source: str, format_of: str, landing: dict[str, Any], first: date 
     lines = "\n".join(
         f"      {kind}: {json.dumps(value, ensure_ascii=False)}" for kind, value in landing.items()
     )
-    if "files" in landing:
+    if landing.keys() == {"files"}:
         lines += "   # <files>/<YYYY-MM-DD>/*.jsonl | .jsonl.gz | .parquet"
     return Template(_template("cdc.yaml")).substitute(
         source=source,
@@ -154,9 +174,11 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
 
 
 def _next(folder: Path, source: str, landing: dict[str, Any], first: date | None) -> str:
-    land = (
-        "land a day's files in the folder YYYY-MM-DD there" if "files" in landing else "start Kafka"
-    )
+    land = "see that the files are those of this source"
+    if landing.keys() == {"files"}:
+        land = "land a day's files in the folder YYYY-MM-DD there"
+    elif "kafka" in landing:
+        land = "start Kafka"
     day = first or "YYYY-MM-DD"
     return f"""next:
   cd {shlex.quote(str(folder))}
@@ -167,3 +189,22 @@ def _next(folder: Path, source: str, landing: dict[str, Any], first: date | None
   DAGSTER_HOME="$PWD" dagster dev -w workspace.yaml   # on http://127.0.0.1:3000; it has no login
   # once in each environment, a minute: Spark then starts in half the time
   python -m cdc_assets.warm"""
+
+
+def _recognised(place: str, source: str) -> Recognised:
+    """What a sink left in a folder or bucket."""
+    from cdc_assets.cdc.landing.recognition import recognise, seen_in
+
+    try:
+        found = recognise(place, source)
+        seen = seen_in(place) if found is None else []
+    except OSError as error:
+        raise typer.BadParameter(f"--landing {place}: can't be listed ({error})") from error
+    if found is None:
+        more = f" and {len(seen) - 3} more" if seen[3:] else ""
+        raise typer.BadParameter(
+            f"--landing {place}: holds nothing that is known, but "
+            f"{', '.join(seen[:3]) or 'no file'}{more}; expected files as Kafka Connect's sinks, "
+            "Event Hubs Capture or Firehose name them. Use --files for folders named by day"
+        )
+    return found
