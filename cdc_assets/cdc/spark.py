@@ -289,6 +289,7 @@ def build_session(config: Config, with_lake: bool = True) -> SparkSession:
         _start_java(settings)
     if not (starts_java and had_jar):
         settings = _with_json_reader(settings)
+    settings = _with_fetched_jars(settings)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -312,6 +313,18 @@ def _with_json_reader(settings: Mapping[str, str]) -> dict[str, str]:
         settings = _with_jar(settings, jar)
     gateway.jvm.org.apache.spark.sql.api.python.PythonSQLUtils.addJarToCurrentClassLoader(str(jar))
     return dict(settings)
+
+
+def _with_fetched_jars(settings: Mapping[str, str]) -> dict[str, str]:
+    """Keep the jars that Java was started with: those of `spark.jars.packages` are among them.
+
+    A session's own `spark.jars` takes their place, and executors of a cluster would not get them.
+    """
+    gateway: Any = SparkContext._gateway
+    started_with = gateway.jvm.java.lang.System.getProperty(_JARS) or ""
+    jars = [*started_with.split(","), *settings.get(_JARS, "").split(",")]
+    by_place = {jar.removeprefix("file:").replace("///", "/"): jar for jar in filter(None, jars)}
+    return {**settings, _JARS: ",".join(by_place.values())} if by_place else dict(settings)
 
 
 def _own_jars(settings: Mapping[str, str]) -> tuple[list[Path], list[Path]]:

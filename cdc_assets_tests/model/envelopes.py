@@ -23,6 +23,7 @@ from cdc_assets_tests.model.documents import (
     instant_ms,
     int_of,
     is_of_cells,
+    is_wide,
     json_text,
     long_of,
     mongodb_id,
@@ -745,8 +746,11 @@ def _read_dataworks(document: dict[str, Any], event: Event) -> None:
 
     columns = schema.get("dataColumn")
     for column in columns if isinstance(columns, list) else []:
-        if isinstance(column, dict) and isinstance(column.get("name"), str):
-            event.wires[column["name"]] = DATAWORKS_WIRES.get(str(column.get("type"))) or {}
+        name = column.get("name") if isinstance(column, dict) else None
+        if isinstance(name, int) and not isinstance(name, bool) and is_wide(name):
+            name = json_text(name)  # a number of more digits than any column's is a text
+        if isinstance(name, str):
+            event.wires[name] = DATAWORKS_WIRES.get(str(column.get("type"))) or {}
     event.source_key = _dataworks_key(schema, source or {}, event)
 
 
