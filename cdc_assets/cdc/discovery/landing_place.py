@@ -213,7 +213,12 @@ def _with_sink(place: Place) -> Place:
             return place
         seen = seen_in(folder) if found is None else []
     except OSError as error:
-        raise LandingError(place.source, f"{folder} can't be listed ({error})", folder) from error
+        raise LandingError(
+            place.source,
+            f"the landing folder {folder} can't be listed ({error}). See that it is there and that "
+            "this user may read it",
+            folder,
+        ) from error
     if found is None:
         if any(day_of(path.split("/")[0]) for path in seen):
             return place
