@@ -13,7 +13,19 @@ from pyspark.sql import SparkSession
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.jars import check_jars, fetched_jar, ivy_folder
 from cdc_assets.cdc.java_errors import root_cause
-from cdc_assets.cdc.spark import AVRO_PACKAGES, KAFKA_PACKAGES, PACKAGES
+from cdc_assets.cdc.spark import PACKAGES
+
+# Spark's connector for Kafka and its dependencies, each pinned and fetched without transitive ones:
+# repositories do not always have all artifacts of a release. The connector is of Spark's own minor
+# line; the token provider serves Kerberos delegation tokens only.
+KAFKA_PACKAGES = (
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
+)
+# Spark's own module; the newest of its minor line that every repository has.
+AVRO_PACKAGES = ("org.apache.spark:spark-avro_2.13:4.1.1",)
 
 _adding_jars = Lock()
 

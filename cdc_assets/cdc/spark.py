@@ -38,17 +38,6 @@ PACKAGES = (
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
     "org.xerial:sqlite-jdbc:3.53.2.0",
 )
-# Spark's connector for Kafka and its dependencies, each pinned and fetched without transitive ones:
-# repositories do not always have all artifacts of a release. The connector is of Spark's own minor
-# line; the token provider serves Kerberos delegation tokens only.
-KAFKA_PACKAGES = (
-    "org.apache.kafka:kafka-clients:3.9.1",
-    "org.apache.commons:commons-pool2:2.12.1",
-    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
-)
-# Spark's own module; the newest of its minor line that every repository has.
-AVRO_PACKAGES = ("org.apache.spark:spark-avro_2.13:4.1.1",)
 DELTA_PACKAGES = ("io.delta:delta-storage:4.2.0", "io.delta:delta-spark_4.1_2.13:4.2.0")
 # Up to this number of rows, planning and compiling take longer than reading.
 SMALL_ROWS = 5_000

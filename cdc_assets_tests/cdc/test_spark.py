@@ -12,16 +12,11 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from cdc_assets.cdc.added_jars import AVRO_PACKAGES, KAFKA_PACKAGES
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.jars import SHA256, artifact_of, check_jars
 from cdc_assets.cdc.java import class_archive, class_archive_options, find_java
-from cdc_assets.cdc.spark import (
-    AVRO_PACKAGES,
-    DELTA_PACKAGES,
-    KAFKA_PACKAGES,
-    PACKAGES,
-    spark_conf,
-)
+from cdc_assets.cdc.spark import DELTA_PACKAGES, PACKAGES, spark_conf
 from cdc_assets_tests import lakes
 
 OPTIONS = "spark.driver.extraJavaOptions"

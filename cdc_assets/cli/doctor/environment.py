@@ -14,11 +14,12 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from cdc_assets.cdc import json_reader
+from cdc_assets.cdc.added_jars import AVRO_PACKAGES, KAFKA_PACKAGES
 from cdc_assets.cdc.config import config_path
 from cdc_assets.cdc.errors import JavaError
 from cdc_assets.cdc.jars import artifact_of, check_jars, fetched_jar, ivy_folder
 from cdc_assets.cdc.java import class_archive, require_java
-from cdc_assets.cdc.spark import AVRO_PACKAGES, KAFKA_PACKAGES, PACKAGES, packages_of
+from cdc_assets.cdc.spark import PACKAGES, packages_of
 from cdc_assets.cli.doctor.findings import Context, Finding, Status, finding
 from cdc_assets.orchestration.runs.instance import (
     HOME,
