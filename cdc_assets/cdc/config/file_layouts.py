@@ -17,7 +17,8 @@ Record = Literal["line", "value", "envelope"]
 RecordField = Literal["key", "value", "offset", "timestamp"]
 
 DAILY: FileLayoutName = "daily"
-_FILE_LAYOUTS = ("daily", "confluent", "aiven", "eventhubs")
+FILE_LAYOUTS = ("daily", "confluent", "aiven", "eventhubs")
+TABLE_LAYOUTS = ("kafka", "redpanda")
 
 # What is asked of the sinks where their paths name no day.
 _NO_DAY = (
@@ -50,6 +51,10 @@ class FileLayout:
     def has_offsets(self, fields: Sequence[str]) -> bool:
         """Whether records say their own offsets; else they are counted from where a file begins."""
         return self.reads in ("line", "envelope", "capture") or "offset" in fields
+
+    def orders_records(self, fields: Sequence[str]) -> bool:
+        """Whether records have a place in Kafka, their own or that of their file's first."""
+        return self.has_offsets(fields) or "offset" in self.template.variables
 
 
 class FileLayoutConfig(Settings):
@@ -87,17 +92,12 @@ class FileLayoutConfig(Settings):
 
     @cached_property
     def file_layout(self) -> FileLayout | None:
-        """How files are named; None for folders named by day.
+        """How files are named; None for folders named by day, and where there are no files.
 
         Raises:
             ValueError: settings that do not go together.
         """
-        if self.layout not in (*_FILE_LAYOUTS, None):
-            raise ValueError(
-                f"layout: {self.layout} belongs to table; of files it is one of "
-                f"{', '.join(_FILE_LAYOUTS)}"
-            )
-        if self.layout in (None, DAILY) and self.path is None:
+        if self.layout in (None, DAILY, *TABLE_LAYOUTS) and self.path is None:
             self._refuse("record", "topic", "fields", "encoding", "day", "tombstones")
             return None
         if self.layout == DAILY:

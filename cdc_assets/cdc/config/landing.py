@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from cdc_assets.cdc.config.fields import Settings, conf_text, empty_mapping
-from cdc_assets.cdc.config.file_layouts import FileLayoutConfig
+from cdc_assets.cdc.config.file_layouts import FILE_LAYOUTS, TABLE_LAYOUTS, FileLayoutConfig
 from cdc_assets.cdc.names import TablePath
 
 # Options that the landing sets itself; Spark refuses most of them too.
@@ -141,7 +141,6 @@ KAFKA_COLUMNS = (
 )  # fmt: skip
 
 
-TABLE_LAYOUTS = ("kafka", "redpanda")
 _OF_FILES = FileLayoutConfig.model_fields.keys() - {"layout"}
 
 
@@ -223,6 +222,11 @@ class LandingConfig(FileLayoutConfig):
         if self.table is not None and self.layout not in (None, *TABLE_LAYOUTS):
             listed = " and ".join(TABLE_LAYOUTS)
             raise ValueError(f"layout: {self.layout} is of files; those of a table are {listed}")
+        if self.files is not None and self.layout in TABLE_LAYOUTS:
+            listed = ", ".join(FILE_LAYOUTS)
+            raise ValueError(
+                f"layout: {self.layout} belongs to table; of files it is one of {listed}"
+            )
         if self.files is not None:
             _ = self.file_layout  # raises for settings that do not go together
         if self.layout == "redpanda" and isinstance(self.table, PathTableConfig):

@@ -20,6 +20,8 @@ class DeclaredFormat:
         name: as `format:` has it.
         has_databases: its connectors read several databases with schemas, whose tables have names
             of three parts (FORMATS D4).
+        has_positions: its events have positions; without any, the place in Kafka orders them
+            (FORMATS O8).
         has_row_keys: a table's `key` may be `row`: an event has its whole old row (FORMATS O14).
         settings: the settings of a source that only this format has.
         defaults: settings whose default is another one in this format.
@@ -27,6 +29,7 @@ class DeclaredFormat:
 
     name: str
     has_databases: bool = False
+    has_positions: bool = True
     has_row_keys: bool = False
     settings: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -49,7 +52,7 @@ DECLARED: dict[str, DeclaredFormat] = {
         DeclaredFormat("debezium-cassandra", defaults={"missing_columns": "keep"}),
         DeclaredFormat("lindorm"),
         DeclaredFormat("dataworks"),
-        DeclaredFormat("canal"),
+        DeclaredFormat("canal", has_positions=False),
         DeclaredFormat("maxwell"),
         DeclaredFormat("ogg"),
     )
