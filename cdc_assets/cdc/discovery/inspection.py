@@ -21,12 +21,16 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes.classify import Classified, EarlierDays, classified_tombstones, classify
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.reading import read_records
+from cdc_assets.cdc.config import local_path
 from cdc_assets.cdc.discovery.explanations import Row, explain
 from cdc_assets.cdc.discovery.rules import Rules
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.java_errors import root_cause
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
+from cdc_assets.cdc.lake.schemas import LANDING
 from cdc_assets.cdc.landing.files import NO_DAY, read_file
+from cdc_assets.cdc.landing.sink_files import SinkFolder
+from cdc_assets.cdc.landing.sink_records import SinkRecords
 from cdc_assets.cdc.positions import stream_of, time_in_kafka
 from cdc_assets.cdc.registry.decode import Decoding
 from cdc_assets.cdc.registry.schema_cache import fetched_decoding
@@ -67,7 +71,7 @@ def inspect_file(
     Raises:
         LandingError: the file is of another kind, or can't be read whole.
     """
-    landing = read_file(spark, file, rules.source, rules.config)
+    landing = _landed_from(spark, file, rules)
     try:
         return inspect_landing(landing, rules, limit, offset)
     except (PySparkException, Py4JJavaError) as error:
@@ -75,6 +79,18 @@ def inspect_file(
         raise LandingError(
             rules.source, f"{path} can't be read whole: {root_cause(error)}", path
         ) from error
+
+
+def _landed_from(spark: SparkSession, file: Path, rules: Rules) -> DataFrame:
+    """The landing rows of a file, as the layout of its source has it."""
+    files = rules.settings.landing.files
+    if rules.settings.landing.file_layout is not None and files is not None and "://" not in files:
+        root, path = local_path(files).resolve(), file.resolve()
+        folder = SinkFolder(rules.config, rules.source)
+        day = folder.file_at(path.relative_to(root).as_posix()) if root in path.parents else None
+        if day is not None:
+            return SinkRecords(spark, folder).read([day]).select(*LANDING.names)
+    return read_file(spark, file, rules.source, rules.config)
 
 
 def inspect_landing(

@@ -29,6 +29,7 @@ COMPANION = re.compile(r"\.(keys|headers)(?=\.(?:json|avro)\b)")
 
 
 FileVersion = tuple[str, int, int]  # path, size, modified in ms
+Companions = dict[str, dict[str, str]]  # path of values → keys, headers → path
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,14 @@ class SinkFolder:
             listed = {day: known.get(day) for day in days}
         return [listed[day] or SinkDay(day, (), (), fingerprint_of(())) for day in days]
 
+    def file_at(self, path: str) -> SinkDay | None:
+        """A file below the folder as a day of its own; None for one of another name."""
+        above = path.rpartition("/")[0]
+        beside = self._tree.files(f"{above}/" if above else "", deep=False)
+        files, _ = self._with_companions(self.layout.template, list(beside), is_tombstones=False)
+        found = next((file for file in files if file.path == path), None)
+        return None if found is None else self._landed_day(min(self._days_of(found)), [found])
+
     def unread(self) -> list[SinkFile]:
         """Files whose records say days that are not known yet."""
         files = self._files(self.layout.template, None, is_tombstones=False)
@@ -157,9 +166,22 @@ class SinkFolder:
     ) -> Iterator[tuple[SinkFile, Collection[date]]]:
         """The files of this name with their days; companions are members of theirs."""
         by_modified = is_tombstones or self.settings.day != "path"
-        companions: dict[str, dict[str, str]] = {}
+        paths = template.paths(self._tree, None if by_modified else day)
+        own, alone = self._with_companions(template, paths, is_tombstones)
+        for file in own:
+            days = self._days_of(file)
+            if day is None or day in days:
+                yield file, days
+        if alone and day is not None:  # else the values may be about to arrive
+            self._refuse_alone(alone)
+
+    def _with_companions(
+        self, template: PathTemplate, paths: Iterable[str], is_tombstones: bool
+    ) -> tuple[list[SinkFile], Companions]:
+        """The files of this name among some, and companions whose own file is not among them."""
+        companions: Companions = {}
         own: list[SinkFile] = []
-        for path in template.paths(self._tree, None if by_modified else day):
+        for path in paths:
             place = None if is_left_out(path) else template.match(path)
             if place is None:
                 continue
@@ -170,15 +192,14 @@ class SinkFolder:
                 continue
             size, modified_ms = self._tree.infos[path]
             own.append(SinkFile(path, size, modified_ms, place, is_tombstones))
-        for file in own:
-            beside = companions.pop(file.path, {})
-            days = self._days_of(file)
-            if day is None or day in days:
-                yield replace(file, keys=beside.get("keys"), headers=beside.get("headers")), days
-        if companions and day is not None:  # else the values may be about to arrive
-            self._refuse_alone(companions)
+        beside = [companions.pop(file.path, {}) for file in own]
+        found = [
+            replace(file, keys=of.get("keys"), headers=of.get("headers"))
+            for file, of in zip(own, beside, strict=True)
+        ]
+        return found, companions
 
-    def _refuse_alone(self, companions: dict[str, dict[str, str]]) -> None:
+    def _refuse_alone(self, companions: Companions) -> None:
         values, others = min(companions.items())
         raise LandingError(
             self.source,

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pytest
 
 from cdc_assets.cdc.discovery import landing_place, sources_block
+from cdc_assets.cdc.discovery.inspection import inspect_file
+from cdc_assets.cdc.discovery.rules import rules_of_source
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.findings import Severity
 from cdc_assets.cdc.landing.files import LandedDay
@@ -491,3 +493,13 @@ def test_doctor_and_discover_know_the_layout(
     text = sources_block.as_yaml(found, place, [])
     assert "layout: confluent" in text
     assert "public.customers" in text
+
+
+def test_inspect_reads_a_file_as_its_layout_has_it(
+    lake_of: LakeOf, bucket: Bucket, name: str
+) -> None:
+    file = bucket.write(DAY_1, 40, event(1), event(2))
+    lake = lake_of({name: source(bucket)}, DAY_1)
+    rules = rules_of_source(lake.config, None, file)
+    rows = inspect_file(lake.spark, file, rules)
+    assert [(row["offset"], row["key"]) for row in rows] == [(40, '{"id":1}'), (41, '{"id":2}')]
