@@ -1,13 +1,13 @@
 package cdcassets.json;
 
 import java.io.IOException;
-import java.io.InputStream;
 import java.net.URLDecoder;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.Map;
 import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -244,8 +244,10 @@ public class FileRecords implements TableProvider {
                 if (!asked[i + 1].equals("-")) {
                     paths[i] = URLDecoder.decode(asked[i + 1], "UTF-8");
                     Path path = new Path(paths[i]);
-                    InputStream bytes = path.getFileSystem(hadoop).open(path);
-                    open[i] = Records.of(bytes, most, kept, joined);
+                    FSDataInputStream bytes = path.getFileSystem(hadoop).open(path);
+                    // What a companion lacks is missed beside the file's own records.
+                    long size = i == 0 ? Long.parseLong(asked[0]) : 0;
+                    open[i] = Records.of(bytes, size, most, kept, joined);
                 }
             }
         }

@@ -5,6 +5,7 @@ import java.io.BufferedInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.util.zip.GZIPInputStream;
+import org.apache.hadoop.fs.FSDataInputStream;
 import org.xerial.snappy.SnappyFramedInputStream;
 
 /** The records of a stream, one at a time. */
@@ -27,16 +28,15 @@ abstract class Records {
     abstract void close() throws IOException;
 
     /** Records of what the first bytes say: an Avro container, or lines, compressed or not. */
-    static Records of(InputStream file, long most, int kept, boolean joined) throws IOException {
-        BufferedInputStream bytes = new BufferedInputStream(file, BUFFER);
+    static Records of(FSDataInputStream file, long fileSize, long most, int kept, boolean joined)
+            throws IOException {
         byte[] first = new byte[LONGEST_MARK];
-        bytes.mark(first.length);
-        int has = bytes.readNBytes(first, 0, first.length);
-        bytes.reset();
+        int has = file.readNBytes(first, 0, first.length);
+        file.seek(0);
         if (begins(first, has, new int[] {'O', 'b', 'j', 1})) {
-            return new AvroRecords(bytes, most, kept);
+            return new AvroRecords(file, fileSize, most, kept);
         }
-        return new Lines(plain(bytes, first, has), most, kept, joined);
+        return new Lines(plain(new BufferedInputStream(file, BUFFER), first, has), most, kept, joined);
     }
 
     private static InputStream plain(InputStream bytes, byte[] first, int has) throws IOException {

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.discovery import landing_place, sources_block
 from cdc_assets.cdc.discovery.inspection import inspect_file
@@ -19,6 +22,7 @@ from cdc_assets.cdc.discovery.rules import rules_of_source
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.findings import Severity
 from cdc_assets.cdc.landing.files import LandedDay
+from cdc_assets.cdc.landing.sink_files import SinkFolder
 from cdc_assets.cdc.landing.sink_landing import SinkLanding
 from cdc_assets.cdc.stages.landing import LandingStage
 from cdc_assets.cli.doctor.findings import Context, Status
@@ -122,14 +126,22 @@ def test_a_line_has_its_place_from_its_path_and_what_lies_beside_it(
     assert {(row["file"], row["timestamp"]) for row in rows} == {(path, None)}
 
 
-@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "framed snappy"])
 def test_a_file_is_read_by_its_content_whatever_its_name(
-    lake_of: LakeOf, bucket: Bucket, name: str, codec: str
+    lake_of: LakeOf, spark: SparkSession, bucket: Bucket, name: str, codec: str
 ) -> None:
     data = b"".join(json.dumps(event(id)).encode() + b"\n" for id in range(3))
-    file = bucket.put(f"{DAY_1}/{TOPIC}-0-7.snappy")
-    with pa.CompressedOutputStream(str(file), codec) as out:
-        out.write(data)
+    file = bucket.put(f"{DAY_1}/{TOPIC}-0-7.lz4")
+    if codec == "framed snappy":
+        jvm: Any = spark._jvm
+        framed = jvm.org.xerial.snappy.SnappyFramedOutputStream(
+            jvm.java.io.FileOutputStream(str(file))
+        )
+        framed.write(data)
+        framed.close()
+    else:
+        with pa.CompressedOutputStream(str(file), codec) as out:
+            out.write(data)
     path = {"path": "{yyyy}-{MM}-{dd}/{topic}-{partition}-{offset}*", "record": "value"}
     lake = lake_of({name: source(bucket, path)}, DAY_1)
     land(lake, name, [DAY_1])
@@ -342,6 +354,35 @@ def test_files_of_different_length_are_an_error_that_names_them(
         LandingError,
         match=r"0000000000\.json can't be read whole .*has more records than .*\.keys\.json",
     ):
+        land(lake, name, [DAY_1])
+    assert stage_rows(lake, name, "landing") == []
+
+
+@pytest.mark.parametrize("kind", ["gzip", "avro", "no file"])
+def test_a_file_that_is_broken_is_named_and_nothing_of_its_day_lands(
+    lake_of: LakeOf, bucket: Bucket, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.write(DAY_1, 0, event(1))
+    if kind == "avro":
+        file = bucket.put(named(DAY_1, 9, ".avro"))
+        schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "string"}]}
+        with file.open("wb") as out:
+            fastavro.writer(out, schema, [{"a": "x" * 100}] * 100, codec="null")
+    else:
+        many = [event(id) for id in range(100)]
+        file = bucket.put(named(DAY_1, 9, ".json.gz"), *many, zipped=True)
+    file.write_bytes(file.read_bytes()[:-40])
+    if kind == "no file":  # it is gone between its listing and its reading
+        listed = SinkFolder.list_days
+
+        def gone(self: SinkFolder, days: Any) -> Any:
+            found = listed(self, days)
+            file.unlink(missing_ok=True)
+            return found
+
+        monkeypatch.setattr(SinkFolder, "list_days", gone)
+    lake = lake_of({name: source(bucket)}, DAY_1)
+    with pytest.raises(LandingError, match=rf"{re.escape(file.name)} can't be read whole"):
         land(lake, name, [DAY_1])
     assert stage_rows(lake, name, "landing") == []
 
