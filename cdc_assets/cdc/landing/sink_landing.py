@@ -18,7 +18,6 @@ from cdc_assets.cdc.landing.files import LandedDay, SeenDay
 from cdc_assets.cdc.landing.sink_files import SinkDay, SinkFolder
 from cdc_assets.cdc.landing.sink_records import SinkRecords
 from cdc_assets.cdc.landing.source import DERIVED_OFFSETS, LAYOUT
-from cdc_assets.cdc.sqltext import literal
 
 IS_EMPTY = "key IS NULL AND coalesce(length(value), 0) = 0"
 # Columns of records that are counted, and what a day's metadata call them.
@@ -76,26 +75,24 @@ class SinkLanding(FileLanding):
     ) -> Iterator[tuple[DataFrame, Callable[[], Counts]]]:
         found = [day for day in days if isinstance(day, SinkDay)]
         rows = self._rows(lake, found)
-        counted = {
-            f"{name}_{at}": (
-                name,
-                day.day,
-                f"count_if({flag} AND landing_date = {literal(day.day)})",
-            )
-            for at, day in enumerate(found)
-            for flag, name in COUNTED.items()
-            if flag in rows.columns
-        }
         if not any(day.found for day in found):
             yield rows.select(*LANDING.names), dict
             return
-        seen = Observation()
-        rows = rows.observe(seen, *(F.expr(sql).alias(n) for n, (*_, sql) in counted.items()))
+        flags = [
+            F.count_if(flag).alias(name) for flag, name in COUNTED.items() if flag in rows.columns
+        ]
+        read, seen = rows, Observation()
+        rows = rows.observe(seen, *flags)
 
         def counts() -> Counts:
-            observed, by_day = seen.get, dict[date, dict[str, int]]()
-            for column, (name, day, _) in counted.items():
-                by_day.setdefault(day, {})[name] = int(observed[column])
-            return by_day
+            total = seen.get
+            if len(found) == 1 or not any(total.values()):
+                return {day.day: dict(total) for day in found}
+            # Which day they are of is asked only where there are any: the files are read once more.
+            by_day = {r.landing_date: r for r in read.groupBy("landing_date").agg(*flags).collect()}
+            return {
+                day.day: {name: by_day[day.day][name] if day.day in by_day else 0 for name in total}
+                for day in found
+            }
 
         yield rows.where("NOT is_left_out").select(*LANDING.names), counts
