@@ -212,7 +212,7 @@ def _with_sink(place: Place) -> Place:
         if found is None and "://" not in folder:
             return place
         seen = seen_in(folder) if found is None else []
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: of a URL that PyArrow does not know
         raise LandingError(
             place.source,
             f"the landing folder {folder} can't be listed ({error}). See that it is there and that "

@@ -169,7 +169,7 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
         for name, text in texts.items():
             with (folder / name).open("x", encoding="utf-8") as file:
                 file.write(text)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: of a URL that PyArrow does not know
         raise ConfigError([f"{folder} can't be written to: {error}"]) from error
 
 

@@ -139,3 +139,10 @@ def test_init_says_what_it_saw_where_nothing_is_known(tmp_path: Path) -> None:
     assert done.exit_code != 0
     assert "a/b.txt" in done.output
     assert not (tmp_path / "project").exists()
+
+
+def test_init_says_what_url_it_can_not_read(tmp_path: Path) -> None:
+    given = ["init", str(tmp_path / "project"), "--landing", "nothing://x"]
+    done = CliRunner().invoke(app, given)
+    assert done.exit_code == 2, done.output
+    assert "can't be listed" in " ".join(done.output.replace("│", " ").split())
