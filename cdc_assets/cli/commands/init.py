@@ -169,7 +169,7 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
         for name, text in texts.items():
             with (folder / name).open("x", encoding="utf-8") as file:
                 file.write(text)
-    except (OSError, ValueError) as error:  # ValueError: of a URL that PyArrow does not know
+    except OSError as error:
         raise ConfigError([f"{folder} can't be written to: {error}"]) from error
 
 
@@ -198,7 +198,7 @@ def _recognised(place: str, source: str) -> Recognised:
     try:
         found = recognise(place, source)
         seen = seen_in(place) if found is None else []
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: of a URL that PyArrow does not know
         raise typer.BadParameter(f"--landing {place}: can't be listed ({error})") from error
     if found is None:
         more = f" and {len(seen) - 3} more" if seen[3:] else ""
