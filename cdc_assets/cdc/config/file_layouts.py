@@ -135,7 +135,7 @@ class FileLayoutConfig(Settings):
             except ValueError as error:
                 raise ValueError(f"path: {error}") from error
         by_day = self.day == "path" and self.layout == "confluent"
-        return PathTemplate(_CONFLUENT_DAYS if by_day else _PATHS[str(self.layout)])
+        return PathTemplate(CONFLUENT_DAYS if by_day else PATHS[str(self.layout)])
 
     def _reads(self) -> Literal["line", "value", "envelope", "csv", "capture"]:
         if self.layout == "aiven":
@@ -156,9 +156,10 @@ class FileLayoutConfig(Settings):
         return self
 
 
-_CONFLUENT_DAYS = "{topic}/year={yyyy}/month={MM}/day={dd}/**/{topic}+{partition}+{offset}*"
+# How the sinks name their files unless they are told otherwise.
+CONFLUENT_DAYS = "{topic}/year={yyyy}/month={MM}/day={dd}/**/{topic}+{partition}+{offset}*"
 _TOMBSTONES = "{topic}/tombstone/**/{topic}+{partition}+{offset}*"
-_PATHS = {
+PATHS = {
     "confluent": "{topic}/**/{topic}+{partition}+{offset}*",
     "aiven": "**/{topic}-{partition}-{offset}*",
     "eventhubs": "*/{topic}/{partition}/{yyyy}/{MM}/{dd}/{HH}/{mm}/{ss}.avro",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from cdc_assets.cdc.config.file_layouts import CONFLUENT_DAYS, PATHS
 from cdc_assets.cdc.landing.files import as_uri
 from cdc_assets.cdc.landing.sink_files import COMPANION, Tree, is_left_out
 from cdc_assets.cdc.path_templates import PathPlace, PathTemplate
@@ -98,12 +99,11 @@ def _places(template: str, values: Sequence[str]) -> list[PathPlace] | None:
 def _confluent(
     folder: str, paths: Sequence[str], values: Sequence[str], topic: str
 ) -> Recognised | None:
-    by_day = "{topic}/year={yyyy}/month={MM}/day={dd}/**/{topic}+{partition}+{offset}*"
-    places = _places(by_day, values)
+    places = _places(CONFLUENT_DAYS, values)
     landing: dict[str, Any] = {"layout": "confluent"}
     lacks = []
     if places is None:
-        places = _places("{topic}/**/{topic}+{partition}+{offset}*", values)
+        places = _places(PATHS["confluent"], values)
         landing["day"] = "value"
         lacks.append(_NO_DAYS)
     if places is None:
@@ -124,7 +124,7 @@ def _confluent(
 def _event_hubs(
     folder: str, paths: Sequence[str], values: Sequence[str], topic: str
 ) -> Recognised | None:
-    places = _places("*/{topic}/{partition}/{yyyy}/{MM}/{dd}/{HH}/{mm}/{ss}.avro", values)
+    places = _places(PATHS["eventhubs"], values)
     if places is None:
         return None
     return Recognised({"layout": "eventhubs"}, ["Azure Event Hubs Capture"], places)
@@ -138,7 +138,7 @@ def _aiven(
     places = _places(by_day, values)
     if places is None:
         landing = {"layout": "aiven", "day": "timestamp"}
-        places = _places("**/{topic}-{partition}-{offset}*", values)
+        places = _places(PATHS["aiven"], values)
     if places is None:
         return None
     line = _first_line(folder, values)
