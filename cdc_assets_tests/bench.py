@@ -656,6 +656,21 @@ def main() -> None:
     run(partial(measure, **asked), asked, options.folder)
 
 
+def run_events(about: str, measure: Callable[..., dict[str, Any]]) -> None:
+    """:func:`run` for a command that asks for a number of events.
+
+    Args:
+        about: the command's docstring.
+        measure: as of :func:`run`, with `events`.
+    """
+    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
+    parser.add_argument("--events", type=int, default=200_000, help="changes of four tables")
+    parser.add_argument("--folder", help="where the temporary folder is made")
+    options = parser.parse_args()
+    asked = {"events": options.events}
+    run(partial(measure, **asked), asked, options.folder)
+
+
 def run(
     measure: Callable[[Path, Callable[[str], None]], dict[str, Any]],
     asked: Mapping[str, Any],

@@ -7,7 +7,6 @@ happens in a temporary folder.
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +25,7 @@ from cdc_assets_tests.bench import (
     TABLES,
     change_lines,
     parsed,
-    run,
+    run_events,
     timed,
     write_day,
 )
@@ -156,12 +155,7 @@ def _configuration(folder: Path, registry: str) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--events", type=int, default=200_000, help="changes of four tables")
-    parser.add_argument("--folder", help="where the temporary folder is made")
-    options = parser.parse_args()
-    asked = {"events": options.events}
-    run(partial(measure, **asked), asked, options.folder)
+    run_events(__doc__ or "", measure)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ beside the values. The sources of one session land in turn, in a temporary folde
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 from collections import defaultdict
@@ -20,7 +19,7 @@ import fastavro
 
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import build_session
-from cdc_assets_tests.bench import DAY_2, TABLES, change_lines, parsed, run, timed, write_day
+from cdc_assets_tests.bench import DAY_2, TABLES, change_lines, parsed, run_events, timed, write_day
 from cdc_assets_tests.lakes import land
 from cdc_assets_tests.registries import avro_of
 
@@ -124,12 +123,7 @@ def _configuration(folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--events", type=int, default=200_000, help="changes of four tables")
-    parser.add_argument("--folder", help="where the temporary folder is made")
-    options = parser.parse_args()
-    asked = {"events": options.events}
-    run(partial(measure, **asked), asked, options.folder)
+    run_events(__doc__ or "", measure)
 
 
 if __name__ == "__main__":
