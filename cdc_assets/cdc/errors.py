@@ -67,6 +67,20 @@ class LandingError(CdcError):
         super().__init__(f"{source}: {message}")
 
 
+class OrderError(CdcError):
+    """Raised when nothing orders the events of a day; the day stays as it was."""
+
+    def __init__(self, source: str, day: date, tables: Iterable[str], why: str) -> None:
+        self.source = source
+        self.day = day
+        super().__init__(
+            f"{source}, {day}: nothing orders the events of {', '.join(sorted(tables)[:5])}: they "
+            f"have no positions, and {why}. Nothing of the day was written. Let the source send "
+            "positions (Maxwell: output_binlog_position=true), or land its records from Kafka or "
+            "by a sink that keeps offsets"
+        )
+
+
 class RegistryError(CdcError):
     """Raised when a source's schema registry does not answer; the day stays as it was."""
 

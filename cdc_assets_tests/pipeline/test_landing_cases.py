@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets_tests import lakes
@@ -343,3 +344,82 @@ def test_envelopes_without_days_in_paths_land_by_their_timestamps(
         for r in rows
     }
     assert _final(lake, name) == reference
+
+
+def test_an_object_that_was_overwritten_with_a_shorter_one_is_an_error_that_names_it(
+    lake_of: LakeOf, name: str, tmp_path: Path, reference: dict[str, Any]
+) -> None:
+    folder = _laid(tmp_path / "files", (CONFLUENT, "**/*"))
+    lake = lake_of({name: _source({"files": folder, "layout": "confluent"})}, DAYS[0])
+    lakes.run_all(lake, name, DAYS)
+    _laid(tmp_path / "files", ("confluent-json/overwritten/topics", "**/*"))
+    says = r"teas\+0\+0000000040\.json: 5 landed, 2 left.*--allow-loss"
+    with pytest.raises(LandingError, match=says):
+        lakes.land(lake, name, DAYS)
+    assert len(lakes.stage_rows(lake, name, "landing")) == 12
+    assert _final(lake, name) == reference
+
+
+def test_objects_of_before_and_after_a_rebalance_make_the_same_tables(
+    lake_of: LakeOf, name: str, tmp_path: Path, reference: dict[str, Any]
+) -> None:
+    """Offsets 9 and 10 are in two objects each."""
+    teas = (CONFLUENT, "*teas/**/*")
+    rest = (CONFLUENT, "*orders/**/*orders+1+*")
+    folder = _laid(tmp_path / "files", teas, rest)
+    _laid(tmp_path / "files", ("confluent-json/after-rebalance/topics", "**/*"))
+    lake = lake_of({name: _source({"files": folder, "layout": "confluent"})}, DAYS[0])
+    lakes.run_all(lake, name, DAYS)
+    assert _final(lake, name) == reference
+    found = lakes.landing_found(lake, name, DAYS)
+    assert "two files or more" in "".join(str(f) for day in DAYS for f in found[day])
+
+
+def test_event_hubs_without_keys_count_tombstones_and_make_the_same_tables(
+    lake_of: LakeOf, name: str, tmp_path: Path, reference: dict[str, Any]
+) -> None:
+    folder = _laid(tmp_path / "files", ("eventhubs-capture", "teashop-ns/**/*"))
+    _laid(tmp_path / "files", ("eventhubs-capture/without-keys", "**/*"))
+    source = _source({"files": folder, "layout": "eventhubs"})
+    for table in source["tables"].values():
+        table["replica_identity"] = "full"
+    lake = lake_of({name: source}, DAYS[0])
+    landed = [day for day in lakes.land(lake, name, DAYS) if isinstance(day, LandedDay)]
+    assert sum(day.counts["records_left_out"] for day in landed) == 1
+    lakes.run_all(lake, name, DAYS)
+    assert _final(lake, name) == reference
+
+
+def test_the_file_of_maxwells_producer_lands_by_its_times(
+    lake_of: LakeOf, name: str, tmp_path: Path
+) -> None:
+    folder = _laid(tmp_path / "files", ("values-only/maxwell-file", "*"))
+    landing = {
+        "files": folder, "path": "maxwell.json", "record": "value", "topic": "maxwell",
+        "day": "value",
+    }  # fmt: skip
+    source = {"format": "maxwell", "landing": landing, "tables": {"tea.teas": {"key": ["sku"]}}}
+    lake = lake_of({name: source}, DAYS[0])
+    lakes.run_all(lake, name, DAYS)
+    rows = lakes.stage_rows(lake, name, "landing")
+    assert {(row["landing_date"], row["topic"]) for row in rows} == {(DAYS[0], "maxwell")}
+    found = lakes.rows_of(lake, name, "tea.teas", DAYS[1])
+    assert [(row["sku"], row["name"]) for row in found] == [("OOLONG-01", "Oolong")]
+
+
+def test_the_folders_of_ticdcs_storage_sink_land_by_a_template(
+    lake_of: LakeOf, name: str, shapes: ModuleType
+) -> None:
+    """Canal's format, whose events TiCDC gives a position: `_tidb.commitTs`."""
+    shapes.ticdc()
+    landing = {
+        "files": str(shapes.HERE / "more/ticdc-storage/changes"),
+        "path": "*/*/*/{yyyy}-{MM}-{dd}/CDC*.json", "record": "value", "topic": "tidb",
+    }  # fmt: skip
+    source = {"format": "canal", "landing": landing, "tables": {"tea.teas": {"key": ["sku"]}}}
+    lake = lake_of({name: source}, DAYS[0])
+    lakes.run_all(lake, name, DAYS)
+    per_day = [row["landing_date"] for row in lakes.stage_rows(lake, name, "landing")]
+    assert [per_day.count(day) for day in DAYS] == [3, 1]
+    found = lakes.rows_of(lake, name, "tea.teas", DAYS[1])
+    assert sorted(row["sku"] for row in found) == ["GYO-03", "OOLONG-01"]

@@ -22,6 +22,7 @@ from cdc_assets.cdc.changes.order_facts import (
     compared_elements,
     entries,
     keys_to_fold,
+    placed_by_files,
     transaction,
 )
 from cdc_assets.cdc.changes.protected import FOUND, PROTECTED
@@ -60,6 +61,8 @@ def facts_of(records: DataFrame, settings: SourceConfig, timezone: str) -> DataF
         _order_of_tables(records),
         _partitions(records, timezone),
     ]
+    if settings.landing.derives_offsets:
+        parts.append(_placed_by_files(records))
     if FOUND in records.columns:
         parts.append(_columns_found(records))
     counted, *others = (part.to(columns.FACTS) for part in parts)
@@ -164,6 +167,12 @@ def _order_of_tables(records: DataFrame) -> DataFrame:
         .extend({"destination": literal(ORDER)})
         .plan()
     )
+
+
+def _placed_by_files(records: DataFrame) -> DataFrame:
+    """Count what only the place in files decided, by table and day."""
+    changes = Query(records).where("destination = 'changes'")
+    return placed_by_files(changes, _TABLE_DAY).extend({"destination": literal(ORDER)}).plan()
 
 
 def _columns_found(records: DataFrame) -> DataFrame:

@@ -37,6 +37,7 @@ class ChangesFigures:
         falls: events below an event at a lower offset of their partition: a redelivery, or a new
             server.
         streams: the streams of each table.
+        placed: by table, the keys with ties and the snapshot reads that the place in files decided.
         unprotected: by table, the columns of `exclude` and `hash` that none of its rows has.
     """
 
@@ -51,6 +52,7 @@ class ChangesFigures:
     scattered: Sequence[str] = ()
     falls: int = 0
     streams: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    placed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     unprotected: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def records(self, destination: str) -> int:
@@ -97,12 +99,15 @@ def _figures(
     records: dict[str, Counter[str]] = {table: Counter() for table in DESTINATIONS}
     tables: Counter[str | None] = Counter()
     streams: dict[str, set[str]] = {}
+    placed: dict[str, tuple[int, int]] = {}
     scattered, falls, further_rows = [], 0, 0
     for fact in facts:
         if fact.destination == ORDER:
             falls += fact.falls or 0
             if fact.stream is not None and fact.first_kafka_ms is not None:
                 streams.setdefault(fact.table_name, set()).add(fact.stream)
+            if fact.placed_ties is not None:
+                placed[fact.table_name] = (fact.placed_ties, fact.placed_reads)
             if fact.scattered:
                 scattered.append(fact.table_name)
         elif fact.destination != PROTECTED:
@@ -120,6 +125,7 @@ def _figures(
         scattered=scattered,
         falls=falls,
         streams={table: frozenset(found) for table, found in streams.items()},
+        placed=placed,
         unprotected=unprotected,
     )
 

@@ -191,6 +191,46 @@ def keys_to_fold(found: Query, group: Sequence[str]) -> Query:
     return known.where(f"{TIED} OR {SCATTERED} OR {CROSSED}")
 
 
+def placed_by_files(events: Query, group: Sequence[str]) -> Query:
+    """What the place of records decides where offsets are only counted from where files begin.
+
+    Args:
+        events: has the columns of `CHANGES`.
+        group: the names of what tells tables and days apart.
+
+    Returns:
+        `group`, and for each that has any: `placed_ties`, keys with several events of equal
+        elements that are not copies of one another (O4); `placed_reads`, snapshot reads of keys
+        that have other events (O6).
+    """
+    is_read = "op = 'r' AND position IS NULL"
+    events = events.where("key IS NOT NULL AND op <> 't'").extend(
+        {
+            "read": is_read,
+            "elements": case(("position IS NOT NULL", f"xxhash64({compared_elements()})")),
+            "content": f"xxhash64(identity, {CONTENT})",
+        }
+    )
+    by_elements = events.aggregate(
+        (*group, "key", "elements"),
+        {
+            "events": "count(*)",
+            "reads": "count_if(read)",
+            "is_tie": "elements IS NOT NULL AND min(content) < max(content)",
+        },
+    )
+    by_key = by_elements.aggregate(
+        (*group, "key"),
+        {
+            "placed_reads": "CASE WHEN sum(events) > 1 THEN sum(reads) ELSE 0L END",
+            "is_placed": "bool_or(is_tie)",
+        },
+    )
+    return by_key.aggregate(
+        group, {"placed_ties": "count_if(is_placed)", "placed_reads": "sum(placed_reads)"}
+    ).where("placed_ties > 0 OR placed_reads > 0")
+
+
 def crossed_keys(found: Query) -> DataFrame:
     """`key_hash` of keys at which rows arrive and leave within one transaction.
 

@@ -19,6 +19,7 @@ from cdc_assets.cdc.changes.earlier_days import corrected_first_days, earlier_da
 from cdc_assets.cdc.changes.facts import COMMENT, count_facts
 from cdc_assets.cdc.changes.inputs import FACTS, PARSED
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas, SchemaOfTable
+from cdc_assets.cdc.changes.order_in_files import check_ordered
 from cdc_assets.cdc.changes.protected import check_found, check_keys
 from cdc_assets.cdc.changes.reading import read_records
 from cdc_assets.cdc.changes.written import change_rows, control_rows, quarantine_rows, routed_rows
@@ -131,6 +132,7 @@ def _make_run(
         routed = checkpoints.add(routed_rows(classified, reading, lake.config.hash_salt, days))
         facts = count_facts(routed, settings, lake.config.timezone)
         check_found(facts, source, settings)
+        check_ordered(facts, landing, source, settings.landing)
         _record_schemas(lake, source, days, stored, classified.new_schemas, facts)
         run_inputs = {day: inputs[day] for day in days}
         rows = _rows_by_table(lake, landing, routed, facts, settings)

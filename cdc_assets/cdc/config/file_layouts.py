@@ -145,6 +145,11 @@ class FileLayoutConfig(Settings):
         return "value" if self.layout == "confluent" else self.record or "line"
 
     @property
+    def derives_offsets(self) -> bool:
+        """Whether offsets are counted from where files begin: records do not say them."""
+        return self.file_layout is not None and not self.file_layout.has_offsets(self.fields)
+
+    @property
     def has_days_of_records(self) -> bool:
         """Whether records say the day, not files."""
         return self.day in ("timestamp", "value")

@@ -302,18 +302,6 @@ class SourceConfig(Settings):
                 )
         return self
 
-    @model_validator(mode="after")
-    def _ordered(self) -> SourceConfig:
-        layout, fields = self.landing.file_layout, self.landing.fields
-        has_positions = DECLARED[self.format].has_positions
-        if layout is not None and not has_positions and not layout.orders_records(fields):
-            raise ValueError(
-                f"landing: nothing orders the records of format {self.format} in these files: "
-                "events have no positions, and neither paths nor lines have offsets. Land them "
-                "from Kafka, or by a sink that keeps offsets"
-            )
-        return self
-
     @property
     def resets(self) -> tuple[datetime, ...]:
         """The configured instants at which a new server took over."""

@@ -20,8 +20,8 @@ class DeclaredFormat:
         name: as `format:` has it.
         has_databases: its connectors read several databases with schemas, whose tables have names
             of three parts (FORMATS D4).
-        has_positions: its events have positions; without any, the place in Kafka orders them
-            (FORMATS O8).
+        may_lack_positions: some or all installations send none; the place in Kafka orders their
+            events (FORMATS O8).
         has_row_keys: a table's `key` may be `row`: an event has its whole old row (FORMATS O14).
         settings: the settings of a source that only this format has.
         defaults: settings whose default is another one in this format.
@@ -29,7 +29,7 @@ class DeclaredFormat:
 
     name: str
     has_databases: bool = False
-    has_positions: bool = True
+    may_lack_positions: bool = False
     has_row_keys: bool = False
     settings: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -52,8 +52,8 @@ DECLARED: dict[str, DeclaredFormat] = {
         DeclaredFormat("debezium-cassandra", defaults={"missing_columns": "keep"}),
         DeclaredFormat("lindorm"),
         DeclaredFormat("dataworks"),
-        DeclaredFormat("canal", has_positions=False),
-        DeclaredFormat("maxwell"),
+        DeclaredFormat("canal", may_lack_positions=True),
+        DeclaredFormat("maxwell", may_lack_positions=True),
         DeclaredFormat("ogg"),
     )
 }  # fmt: skip

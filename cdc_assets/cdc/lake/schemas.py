@@ -156,6 +156,8 @@ FACTS = _schema(
     ("columns_found", ArrayType(_TEXT), "which columns to protect its rows have; by table"),
     ("incomplete", _LONG, "how many lack a part of their position"),
     ("newest_ms", _LONG, "when the newest came to Kafka, or what stands in for it; ms"),
+    ("placed_ties", _LONG, "keys whose equal positions the place in files decided; by table"),
+    ("placed_reads", _LONG, "snapshot reads beside other events of their key, likewise; by table"),
 )
 
 EPOCHS = _schema(

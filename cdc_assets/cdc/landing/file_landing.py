@@ -184,8 +184,14 @@ class FileLanding(WatchedLanding[LandedDay]):
                 }
                 for day in new
             }
-            lake.overwrite_days(identifier, rows, inputs, landed.head)
-            return counts()
+            kept, copied = self._without_copies(rows)
+            lake.overwrite_days(identifier, kept, inputs, landed.head)
+            found = counts()
+            return {day: {**found.get(day, {}), **copied.get(day, {})} for day in {*found, *copied}}
+
+    def _without_copies(self, rows: DataFrame) -> tuple[DataFrame, Counts]:
+        """The records to land, and by day the number of others, which are copies of them."""
+        return rows, {}
 
     @contextmanager
     def _reading(

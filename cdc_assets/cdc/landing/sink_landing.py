@@ -10,9 +10,11 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.envelopes.declared import DECLARED
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.schemas import LANDING
+from cdc_assets.cdc.landing.copied_files import without_copies
 from cdc_assets.cdc.landing.file_landing import Counts, FileLanding, Landed
 from cdc_assets.cdc.landing.files import LandedDay, SeenDay
 from cdc_assets.cdc.landing.sink_files import SinkDay, SinkFolder
@@ -44,7 +46,7 @@ class SinkLanding(FileLanding):
         assert layout is not None
         told = [layout.name, layout.template.text, layout.reads, landing.topic or "-", landing.day]
         more = [*landing.fields, landing.encoding or "-", landing.tombstones]
-        derived = {} if layout.has_offsets(landing.fields) else {DERIVED_OFFSETS: True}
+        derived = {DERIVED_OFFSETS: True} if landing.derives_offsets else {}
         return {"files": fingerprint, LAYOUT: " ".join([*told, *more]), **derived}
 
     def _list(self, lake: Lake, landed: Landed, days: Sequence[date]) -> Sequence[LandedDay]:
@@ -68,6 +70,16 @@ class SinkLanding(FileLanding):
     def _rows(self, lake: Lake, days: Sequence[SinkDay]) -> DataFrame:
         """The records of some days, with columns that count some of them (:data:`COUNTED`)."""
         return self._records(lake).read(days).withColumn("is_left_out", F.expr(IS_EMPTY))
+
+    def _without_copies(self, rows: DataFrame) -> tuple[DataFrame, Counts]:
+        """Leave out files that repeat another one where nothing but their place orders events.
+
+        Where events have positions, these tell a copy (FORMATS O15).
+        """
+        declared = DECLARED[self.settings.format]
+        if not (declared.may_lack_positions and self.settings.landing.derives_offsets):
+            return rows, {}
+        return without_copies(rows)
 
     @contextmanager
     def _reading(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes.facts import lacks_part
 from cdc_assets.cdc.changes.findings import ParsedDays
 from cdc_assets.cdc.changes.order_facts import Scattered, scattered_keys
+from cdc_assets.cdc.config import LandingConfig
 from cdc_assets.cdc.earlier_positions import is_earlier, is_earlier_sql
 from cdc_assets.cdc.findings import Finding, Severity, fault_finding
 from cdc_assets.cdc.positions import epoch_of, in_epoch, time_in_day
@@ -80,7 +81,15 @@ def order_findings(parsed: ParsedDays) -> dict[date, list[Finding]]:
     return {
         day: [
             fault_finding("positions_complete", incomplete.get(day, [])),
-            _in_order(fallen.get(day, []), scattered.get(day, []), falls.get(day, _Falls())),
+            _with_placed(
+                _in_order(
+                    [*fallen.get(day, []), *_unordered(settings.landing, figures[day].placed)],
+                    scattered.get(day, []),
+                    falls.get(day, _Falls()),
+                ),
+                settings.landing,
+                figures[day].placed,
+            ),
         ]
         for day in parsed.days
     }
@@ -199,6 +208,34 @@ def _in_order(fallen: Sequence[str], scattered: Sequence[Scattered], falls: _Fal
     is_untold = any(found.keys and not found.by_kafka for found in scattered)
     is_error = is_untold or any(found.is_overtaken for found in falls.unexplained)
     return replace(finding, values=values, severity=Severity.ERROR if is_error else None)
+
+
+def _with_placed(
+    finding: Finding, landing: LandingConfig, placed: Mapping[str, tuple[int, int]]
+) -> Finding:
+    """Add what only the place of records in files decided: offsets there are derived (O4, O6)."""
+    if not landing.derives_offsets:
+        return finding
+    ties, reads = (sum(counts[n] for counts in placed.values()) for n in (0, 1))
+    values = {
+        **finding.values,
+        "ties_decided_by_place": ties,
+        "snapshot_reads_decided_by_place": reads,
+    }
+    return replace(finding, values=values)
+
+
+def _unordered(landing: LandingConfig, placed: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Faults of files whose names and lines promise no order, where these decided."""
+    layout = landing.file_layout
+    if layout is None or layout.orders_records(landing.fields):
+        return []
+    return [
+        f"{table}: {ties} keys have events of equal positions, and {reads} snapshot reads stand "
+        "beside other events of their key; the names and lines of files decided, which promise no "
+        "order"
+        for table, (ties, reads) in sorted(placed.items())
+    ]
 
 
 def _out_of_order_text(found: OutOfOrder) -> str:

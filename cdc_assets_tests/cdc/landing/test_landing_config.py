@@ -113,23 +113,3 @@ def test_settings_of_files_are_refused_elsewhere(
     with pytest.raises(ConfigError) as error:
         lakes.config_of({"shop": {"format": "debezium", "landing": landing}}, tmp_path)
     assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("landing", "is_ordered"),
-    [
-        ({"path": "{yyyy}{MM}{dd}/*", "record": "value", "topic": "t"}, False),
-        ({"layout": "aiven", "path": "{yyyy}{MM}{dd}/{topic}*", "fields": ["value"]}, False),
-        ({"layout": "aiven", "path": "{yyyy}{MM}{dd}/{topic}*"}, True),
-        ({"layout": "confluent"}, True),
-    ],
-)
-def test_events_without_positions_need_a_place(
-    tmp_path: Path, landing: dict[str, Any], is_ordered: bool
-) -> None:
-    source = {"format": "canal", "landing": {"files": "x", **landing}}
-    if is_ordered:
-        lakes.config_of({"shop": source}, tmp_path)
-        return
-    with pytest.raises(ConfigError, match="nothing orders the records of format canal"):
-        lakes.config_of({"shop": source}, tmp_path)

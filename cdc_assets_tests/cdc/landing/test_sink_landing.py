@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from cdc_assets.cdc.discovery import landing_place, sources_block
 from cdc_assets.cdc.discovery.inspection import inspect_file
 from cdc_assets.cdc.discovery.rules import rules_of_source
-from cdc_assets.cdc.errors import LandingError
+from cdc_assets.cdc.errors import LandingError, OrderError
 from cdc_assets.cdc.findings import Severity
 from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.sink_files import SinkFolder
@@ -76,6 +76,10 @@ class Bucket:
             found = [(e["after"] or e["before"])["id"] for e in events]
             self.put(named(day, start, ".keys.json", topic), *({"id": id} for id in found))
         return self.put(named(day, start, ".json", topic), *events)
+
+    def write_values(self, day: date, start: int, *values: Any) -> Path:
+        """Values alone, of any format, as the daily partitioner names them."""
+        return self.put(named(day, start, ".json"), *values)
 
 
 def named(day: date, start: int, ending: str, topic: str = TOPIC) -> str:
@@ -465,6 +469,120 @@ def test_the_same_records_in_two_files_make_one_row_and_a_warning(
     assert "2 offsets are in two files or more" in str(finding)
     (finding,) = landing_found(lake, name, [DAY_2])[DAY_2]
     assert finding.passed
+
+
+def canal(row_id: int, v: str, at: int) -> dict[str, Any]:
+    return {
+        "database": "shop", "table": "customers", "type": "UPDATE", "isDdl": False, "id": at,
+        "es": 1_772_360_000_000, "ts": 1_772_360_000_100, "pkNames": ["id"],
+        "data": [{"id": str(row_id), "v": v}], "old": [{"v": "before"}],
+    }  # fmt: skip
+
+
+CANAL = {"format": "canal", "tables": {"shop.customers": {"key": ["id"]}}}
+
+
+def test_a_file_that_repeats_another_is_left_out_where_only_the_place_orders(
+    lake_of: LakeOf, bucket: Bucket, name: str
+) -> None:
+    """Read behind the whole file, the older change would win."""
+    events = [canal(1, "a", 1), canal(1, "b", 2), canal(1, "c", 3)]
+    bucket.write_values(DAY_1, 7, *events)
+    bucket.write_values(DAY_1, 9, events[0], events[1])  # its offsets count from another start
+    bucket.write_values(DAY_1, 20, canal(1, "c", 3), canal(1, "d", 4))
+    bucket.write_values(DAY_2, 22, canal(1, "d", 4))
+    lake = lake_of({name: source(bucket, **CANAL)}, DAY_1)
+    landed = {day.day: day.counts for day in land(lake, name, DAYS) if isinstance(day, LandedDay)}
+    assert landed[DAY_1]["records_in_copied_files"] == 2
+    assert "records_in_copied_files" not in landed[DAY_2]
+    assert sorted(row["offset"] for row in stage_rows(lake, name, "landing")) == [
+        7,
+        8,
+        9,
+        20,
+        21,
+        22,
+    ]
+    lakes.run_all(lake, name, DAYS)
+    assert [row["v"] for row in lakes.rows_of(lake, name, "shop.customers", DAY_1)] == ["d"]
+    (finding,) = landing_found(lake, name, [DAY_1])[DAY_1]
+    assert finding.passed
+
+
+def test_a_copy_that_landed_before_the_whole_file_is_no_loss(
+    lake_of: LakeOf, bucket: Bucket, name: str
+) -> None:
+    events = [canal(1, "a", 1), canal(1, "b", 2), canal(1, "c", 3)]
+    bucket.write_values(DAY_1, 8, *events[1:])
+    lake = lake_of({name: source(bucket, **CANAL)}, DAY_1)
+    land(lake, name, [DAY_1])
+    bucket.write_values(DAY_1, 7, *events)
+    land(lake, name, [DAY_1])
+    assert sorted(row["offset"] for row in stage_rows(lake, name, "landing")) == [7, 8, 9]
+
+
+def test_files_that_overlap_are_an_error_where_only_the_place_orders(
+    lake_of: LakeOf, bucket: Bucket, name: str
+) -> None:
+    bucket.write_values(DAY_1, 7, canal(1, "a", 1), canal(1, "b", 2))
+    bucket.write_values(DAY_1, 8, canal(1, "c", 3))
+    lake = lake_of({name: source(bucket, **CANAL)}, DAY_1)
+    land(lake, name, [DAY_1])
+    says = (
+        rf"{name}, {DAY_1}: nothing orders the events of shop\.customers: they have no positions, "
+        rf"and files overlap in {TOPIC} \[0\]"
+    )
+    with pytest.raises(OrderError, match=says):
+        lakes.make_changes(lake, name, [DAY_1])
+    assert lakes.stage_rows(lake, name, "changes") == []
+
+
+@pytest.mark.parametrize("format", ["canal", "maxwell"])
+def test_files_without_any_offset_are_an_error_where_events_have_no_positions(
+    lake_of: LakeOf, bucket: Bucket, name: str, format: str
+) -> None:
+    maxwell = {
+        "database": "shop", "table": "customers", "type": "insert", "ts": 1_772_360_000, "xid": 1,
+        "primary_key_columns": ["id"], "data": {"id": 1},
+    }  # fmt: skip
+    path = {"path": "{yyyy}/{MM}/{dd}/*", "record": "value", "topic": TOPIC}
+    bucket.put("2026/03/01/a", canal(1, "a", 1) if format == "canal" else maxwell)
+    lake = lake_of({name: source(bucket, path, **{**CANAL, "format": format})}, DAY_1)
+    land(lake, name, [DAY_1])
+    says = "nothing orders the events of .* neither paths nor lines of files have offsets"
+    with pytest.raises(OrderError, match=says):
+        lakes.make_changes(lake, name, [DAY_1])
+
+
+@pytest.mark.parametrize("has_offsets", [True, False])
+def test_what_only_the_place_in_files_decided_is_counted(
+    lake_of: LakeOf, bucket: Bucket, name: str, has_offsets: bool
+) -> None:
+    read = event(1, "read", op="r")
+    read["source"] = {**read["source"], "snapshot": "true", "lsn": None}
+    alone = event(3, "alone", op="r")
+    alone["source"] = {**alone["source"], "snapshot": "true", "lsn": None}
+    events = [
+        event(1, "a", at=1), read, alone,
+        event(2, "b", op="u", at=5), event(2, "c", op="u", at=5),  # COPY has one LSN for all
+        event(4, "d", at=6), event(4, "d", at=6),  # one of them is a copy
+    ]  # fmt: skip
+    landing: dict[str, Any] = CONFLUENT
+    if has_offsets:
+        bucket.write(DAY_1, 7, *events)
+    else:
+        landing = {"path": "{yyyy}/{MM}/{dd}/*", "record": "value", "topic": TOPIC}
+        bucket.put("2026/03/01/a", *events)
+    full = {"public.customers": {"key": ["id"], "replica_identity": "full"}}
+    lake = lake_of({name: source(bucket, landing, tables=full)}, DAY_1)
+    lakes.run_all(lake, name, [DAY_1])
+    found = {f.name: f for f in lakes.changes_found(lake, name, [DAY_1])[DAY_1]}
+    finding = found["positions_in_order"]
+    assert finding.values["ties_decided_by_place"] == 1
+    assert finding.values["snapshot_reads_decided_by_place"] == 1
+    assert finding.passed is has_offsets
+    if not has_offsets:
+        assert "public.customers: 1 keys have events of equal positions" in str(finding)
 
 
 def test_what_is_unfinished_or_no_record_is_left_out(
