@@ -51,8 +51,9 @@ format: setup ## format the code and fix what lint can fix
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-bench: setup ## measure (ARGS=… go to the benchmark)
+bench: setup ## measure; the landings of others, too, unless ARGS=… ask the first benchmark for more
 	$(BIN)/python -m cdc_assets_tests.bench $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m cdc_assets_tests.bench_landings)
 
 bench-large: setup ## measure 100,000 changes into a table of 10 million rows (some 15 minutes)
 	$(BIN)/python -m cdc_assets_tests.bench --large-table $(ARGS)
@@ -67,7 +68,7 @@ bench-tables: setup ## measure 200 small tables of three sources, side by side a
 bench-formats: setup ## measure the changes of JSON with schemas, Avro and Canal, side by side
 	$(BIN)/python -m cdc_assets_tests.bench_formats $(ARGS)
 
-bench-landings: setup ## measure the landing of files, and of JSON and Avro as Kafka Connect's sinks leave them
+bench-landings: setup ## measure the landing of files, of what Kafka Connect's sinks leave, of an Iceberg table
 	$(BIN)/python -m cdc_assets_tests.bench_landings $(ARGS)
 
 sample: setup ## write the sample events in data/landing again

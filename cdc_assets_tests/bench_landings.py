@@ -1,8 +1,9 @@
 """Measures landings that others wrote: `python -m cdc_assets_tests.bench_landings`.
 
-The same changes of four PostgreSQL tables (bench.py) as files in a day's folder, and as Kafka
-Connect's sinks of objects leave them: JSON, which has no schemas, and Avro containers, with keys
-beside the values. The sources of one session land in turn, in a temporary folder.
+The same changes of four PostgreSQL tables (bench.py) as files in a day's folder; as Kafka Connect's
+sinks of objects leave them, JSON, which has no schemas, and Avro containers, with keys beside the
+values; and as an Iceberg table has them that Spark copied from Kafka. The sources of one session
+land in turn, in a temporary folder.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+from pyspark.sql import functions as F
 
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import build_session
@@ -23,6 +25,7 @@ from cdc_assets_tests.bench import DAY_2, TABLES, change_lines, parsed, run_even
 from cdc_assets_tests.lakes import land
 from cdc_assets_tests.registries import avro_of
 
+BRONZE = "lake.bronze.kafka_raw"
 ROUNDS = 4  # the first of which warms up
 PER_FILE = 10_000  # flush.size of the sink
 KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
@@ -67,14 +70,16 @@ def _write(folder: Path, topic: str, records: list[dict[str, Any]]) -> None:
 
 def measure(folder: Path, tell: Callable[[str], None], events: int) -> dict[str, Any]:
     """Seconds of the landing of each shape, in rounds in which they take turns."""
-    tell(f"writing {events} changes in three shapes")
+    tell(f"writing {events} changes in four shapes")
     write_day(folder / "files", DAY_2, change_lines(events, events), events)
     write_sinks(folder, change_lines(events, events))
     config = parsed(_configuration(folder), folder)
     spark = build_session(config)
     spark.sparkContext.setLogLevel("ERROR")
     try:
-        seconds = _in_turn(Lake(spark, config), tell)
+        lake = Lake(spark, config)
+        _write_table(lake)
+        seconds = _in_turn(lake, tell)
     finally:
         spark.stop()
     best = {name: min(of) for name, of in seconds.items()}
@@ -87,6 +92,15 @@ def measure(folder: Path, tell: Callable[[str], None], events: int) -> dict[str,
         f"{name}_ratio": round(best["files"] / best[name], 2) for name in best if name != "files"
     }
     return figures | ratios
+
+
+def _write_table(lake: Lake) -> None:
+    """The records of the day's files as a table of Kafka's records."""
+    land(lake, "files", [DAY_2])
+    names = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+    rows = lake.spark.table(lake.stage("files", "landing")).select(*names)
+    lake.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {BRONZE.rpartition('.')[0]}")
+    rows.writeTo(BRONZE).partitionedBy(F.days("timestamp")).create()
 
 
 def _in_turn(lake: Lake, tell: Callable[[str], None]) -> Mapping[str, list[float]]:
@@ -106,6 +120,7 @@ def _in_turn(lake: Lake, tell: Callable[[str], None]) -> Mapping[str, list[float
 def _configuration(folder: Path) -> dict[str, Any]:
     landings = {
         "files": {"files": str(folder / "files")},
+        "iceberg_table": {"table": BRONZE},
         **{
             name: {"files": str(folder / name), "layout": "confluent"}
             for name in ("confluent_json", "confluent_avro")
