@@ -74,6 +74,23 @@ class ConnectContainers:
         return case(*branches, otherwise=f"_{part}_data")
 
 
+def headers_as_json(schemas: Mapping[int, str]) -> Sql:
+    """`headers` of containers, a list of keys and values, as JSON; those of lines stay.
+
+    Args:
+        schemas: Avro's schemas as JSON, by the index that `headers_schema` has.
+    """
+    branches = [
+        (
+            f"headers_schema = {at}",
+            f"CAST(to_json(from_avro(headers, {literal(text)}, map('mode', 'PERMISSIVE'))) "
+            "AS binary)",
+        )
+        for at, text in schemas.items()
+    ]
+    return case(*branches, otherwise="headers")
+
+
 @dataclass(frozen=True)
 class CaptureContainers:
     """Reads records that Azure Event Hubs Capture wrote.

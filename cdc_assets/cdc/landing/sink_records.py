@@ -14,7 +14,11 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from cdc_assets.cdc.added_jars import add_avro
 from cdc_assets.cdc.errors import LandingError
 from cdc_assets.cdc.lake.schemas import LANDING
-from cdc_assets.cdc.landing.avro_records import CaptureContainers, ConnectContainers
+from cdc_assets.cdc.landing.avro_records import (
+    CaptureContainers,
+    ConnectContainers,
+    headers_as_json,
+)
 from cdc_assets.cdc.landing.lines import KEPT_BYTES
 from cdc_assets.cdc.landing.record_lines import (
     PLACE_IN_FILES,
@@ -37,7 +41,8 @@ _MOST_BYTES, _OPEN_BYTES = 128 << 20, 4 << 20
 _OFFSETS_OF_A_DAY = 1 << 32
 _FILES = (
     "file int, path_topic string, path_partition int, path_offset bigint, landing_date date, "
-    "path string, is_tombstones boolean, own_schema int, keys_schema int"
+    "path string, is_tombstones boolean, own_schema int, keys_schema int, "
+    "headers_schema int"
 )
 _EPOCH = date(1970, 1, 1)
 _AVRO = ".avro"
@@ -57,19 +62,24 @@ def files_of(days: Sequence[SinkDay]) -> list[tuple[date, SinkFile]]:
 
 @dataclass(frozen=True)
 class _Schemas:
-    """Avro's schemas, and the index of those of each file and its keys."""
+    """Avro's schemas, and the index of those of each file, of its keys and of its headers."""
 
-    of_files: Mapping[int, tuple[int | None, int | None]]
+    of_files: Mapping[int, tuple[int | None, int | None, int | None]]
     texts: tuple[str, ...]
 
     @property
     def of_parts(self) -> dict[Part, list[int]]:
         """The indexes that values have, and those that keys have."""
-        values, keys = ({pair[n] for pair in self.of_files.values()} for n in (0, 1))
-        return {
-            "value": sorted(at for at in values if at is not None),
-            "key": sorted(at for at in keys if at is not None),
-        }
+        return {"value": self._used(0), "key": self._used(1)}
+
+    @property
+    def of_headers(self) -> dict[int, str]:
+        """The schemas of headers by their index."""
+        return {at: self.texts[at] for at in self._used(2)}
+
+    def _used(self, nth: int) -> list[int]:
+        found = {indexes[nth] for indexes in self.of_files.values()}
+        return sorted(at for at in found if at is not None)
 
 
 class SinkRecords:
@@ -115,17 +125,18 @@ class SinkRecords:
         if not any(_AVRO in file.path for file in files):
             return _Schemas({}, ())
         add_avro(self.spark)
-        rows = self._lines(files, schemas="true").select("file", "value", "first").collect()
-        texts = sorted({bytes(s).decode() for row in rows for s in (row.value, row.first) if s})
+        rows = self._lines(files, schemas="true").collect()
+        parts = [(row.value, row.first, row.second) for row in rows]
+        texts = sorted({bytes(text).decode() for part in parts for text in part if text})
         numbers = {text: number for number, text in enumerate(texts)}
 
         def number(schema: bytearray | None) -> int | None:
             return None if schema is None else numbers[bytes(schema).decode()]
 
         of_files = {
-            row.file: (None, number(row.value))
+            row.file: (None, number(row.value), None)
             if files[row.file].is_tombstones  # which has keys alone
-            else (number(row.value), number(row.first))
+            else (number(row.value), number(row.first), number(row.second))
             for row in rows
         }
         return _Schemas(of_files, tuple(texts))
@@ -175,7 +186,7 @@ class SinkRecords:
                 day,
                 file.path,
                 file.is_tombstones,
-                *schemas.of_files.get(at, (None, None)),
+                *schemas.of_files.get(at, (None, None, None)),
             )
             for at, ((day, file), start) in enumerate(zip(files, starts, strict=True))
         ]
@@ -197,11 +208,13 @@ class SinkRecords:
             "line",
             "own_schema AS value_schema",
             "keys_schema AS key_schema",
+            "headers_schema",
         )
         if layout.reads == "capture":
             return CaptureContainers(schemas.texts).rows(placed).plan().to(_ROWS)
         if schemas.texts:
             placed = ConnectContainers(schemas.texts, schemas.of_parts).add_to(placed)
+            placed = placed.replace({"headers": headers_as_json(schemas.of_headers)})
         if layout.reads == "value":
             rows = from_values(placed.plan())
         elif layout.reads == "envelope":

@@ -164,6 +164,30 @@ def test_names_are_taken_as_they_are(lake_of: LakeOf, bucket: Bucket, name: str)
     assert sorted(row["offset"] for row in rows) == [first + n for n in range(4)]
 
 
+def test_headers_of_avro_containers_are_read_beside_their_values(
+    lake_of: LakeOf, bucket: Bucket, name: str
+) -> None:
+    value = {"type": "record", "name": "V", "fields": [{"name": "id", "type": "long"}]}
+    pair = {
+        "type": "record", "name": "ConnectDefault",
+        "fields": [{"name": "key", "type": "string"}, {"name": "value", "type": "string"}],
+    }  # fmt: skip
+    headers = [[{"key": "a", "value": "é"}, {"key": "a", "value": "2"}], []]
+    for ending, schema, records in (
+        (".avro", value, [{"id": 1}, {"id": 2}]),
+        (".headers.avro", {"type": "array", "items": pair}, headers),
+    ):
+        file = bucket.put(named(DAY_1, 7, ending))
+        with file.open("wb") as out:
+            fastavro.writer(out, fastavro.parse_schema(schema), records)
+    lake = lake_of({name: source(bucket)}, DAY_1)
+    land(lake, name, [DAY_1])
+    rows = sorted(stage_rows(lake, name, "landing"), key=lambda row: row["offset"])
+    assert [json.loads(row["value"])["payload"] for row in rows] == [{"id": 1}, {"id": 2}]
+    found = [[(h["key"], bytes(h["value"]).decode()) for h in r["headers"] or ()] for r in rows]
+    assert found == [[("a", "é"), ("a", "2")], []]
+
+
 def test_values_without_a_place_follow_one_another_by_name_and_line(
     lake_of: LakeOf, bucket: Bucket, name: str
 ) -> None:
