@@ -87,4 +87,4 @@ clean: ## remove what runs have made: the lake, Dagster's records, caches
 
 distclean: clean ## remove .venv too
 	rm -rf .venv .uv-venv cdc_assets_tests/e2e/.jars cdc_assets_tests/e2e/.m2 \
-		cdc_assets_tests/e2e/.registry cdc_assets_tests/e2e/.converter
+		cdc_assets_tests/e2e/.registry cdc_assets_tests/e2e/.converter cdc_assets_tests/e2e/.versitygw

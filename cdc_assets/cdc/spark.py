@@ -287,6 +287,7 @@ def build_session(config: Config, with_lake: bool = True) -> SparkSession:
     except (Py4JError, PySparkException) as error:
         raise JavaError(root_cause(error), _START_REMEDY) from None
     _hold_classes(session)
+    _read_s3_by_s3a(session)
     if with_lake and missing:
         check_jars(missing)
     return session
@@ -425,6 +426,16 @@ def _hold_classes(session: SparkSession) -> None:
     jvm: Any = session._jvm
     for name in _HELD_CLASSES:
         setattr(jvm, name, getattr(jvm, name))
+
+
+def _read_s3_by_s3a(session: SparkSession) -> None:
+    """Have Hadoop read ``s3://``, as listings and Iceberg name it, by its file system of ``s3a://``.
+
+    A cluster's own setting stays, such as that of Amazon's EMR.
+    """
+    jsc: Any = session._jsc
+    s3a = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+    jsc.hadoopConfiguration().setIfUnset("fs.s3.impl", s3a)
 
 
 def _make_folder(folder: Path) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -27,13 +28,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import unquote
 
 import psycopg
 from confluent_kafka.admin import AdminClient
+from pyarrow import fs
 
 HERE = Path(__file__).parent
 JARS = HERE / ".jars"
 REGISTRY, CONVERTERS = HERE / ".registry", HERE / ".converter"
+VERSITYGW = HERE / ".versitygw" / "versitygw"
 USER, PASSWORD = "reader", "reader-secret-word"  # of the SASL listener
 
 
@@ -422,6 +426,71 @@ def avro_converters(registry: Registry, ids_in_headers: bool = False) -> dict[st
             }.items()
         },
     }
+
+
+# --- an object store
+
+
+class ObjectStore(_Part):
+    """versitygw, a server of S3, over a folder of its own.
+
+    `environment` has what clients of S3 take from theirs: the address and the keys.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.address = f"127.0.0.1:{free_port()}"
+        self.environment = {
+            "AWS_ENDPOINT_URL": f"http://{self.address}",
+            "AWS_ACCESS_KEY_ID": USER,
+            "AWS_SECRET_ACCESS_KEY": PASSWORD,
+        }
+        self._log = folder / "requests.log"
+        self._process: Process | None = None
+
+    def start(self) -> None:
+        if not VERSITYGW.exists():
+            raise StackError("versitygw is missing; run scripts/e2e.sh")
+        objects, about = self.folder / "buckets", self.folder / "metadata"
+        objects.mkdir(exist_ok=True)
+        about.mkdir(exist_ok=True)
+        self._process = Process.start(
+            "versitygw",
+            [
+                str(VERSITYGW), "--port", self.address, "--quiet", "--access-log", str(self._log),
+                # Not every file system has the attributes in which it keeps metadata otherwise.
+                "posix", "--sidecar", str(about), str(objects),
+            ],
+            self.folder / "versitygw.log",
+            env={"ROOT_ACCESS_KEY": USER, "ROOT_SECRET_KEY": PASSWORD},
+        )  # fmt: skip
+        wait_for("versitygw", lambda: self._process and self._process.check() and self._answers())
+
+    def _answers(self) -> bool:
+        host, port = self.address.split(":")
+        with socket.create_connection((host, int(port)), timeout=5):
+            return True
+
+    def client(self) -> fs.S3FileSystem:
+        """PyArrow's file system of it, which may make buckets."""
+        return fs.S3FileSystem(
+            access_key=USER,
+            secret_key=PASSWORD,
+            endpoint_override=self.address,
+            scheme="http",
+            allow_bucket_creation=True,
+        )
+
+    def requests(self) -> list[tuple[str, str]]:
+        """What it was asked: ``GetObject /bucket/key``, ``ListObjectsV2 /bucket?prefix=…``."""
+        lines = self._log.read_text("utf-8").splitlines() if self._log.exists() else []
+        found = (re.search(r" s3_(\w+) .*? (/\S*) \d{3} ", line) for line in lines)
+        return [(asked[1], unquote(asked[2])) for asked in found if asked]
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
 
 
 # --- Kafka Connect with Debezium

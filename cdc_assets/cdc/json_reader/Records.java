@@ -2,8 +2,10 @@ package cdcassets.json;
 
 import com.github.luben.zstd.ZstdInputStream;
 import java.io.BufferedInputStream;
+import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.SequenceInputStream;
 import java.util.zip.GZIPInputStream;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.xerial.snappy.SnappyFramedInputStream;
@@ -32,11 +34,13 @@ abstract class Records {
             throws IOException {
         byte[] first = new byte[LONGEST_MARK];
         int has = file.readNBytes(first, 0, first.length);
-        file.seek(0);
         if (begins(first, has, new int[] {'O', 'b', 'j', 1})) {
+            file.seek(0);
             return new AvroRecords(file, fileSize, most, kept);
         }
-        return new Lines(plain(new BufferedInputStream(file, BUFFER), first, has), most, kept, joined);
+        // Not by a seek to the start: an object store would be asked for the file once more.
+        InputStream whole = new SequenceInputStream(new ByteArrayInputStream(first, 0, has), file);
+        return new Lines(plain(new BufferedInputStream(whole, BUFFER), first, has), most, kept, joined);
     }
 
     private static InputStream plain(InputStream bytes, byte[] first, int has) throws IOException {

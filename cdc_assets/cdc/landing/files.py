@@ -33,6 +33,11 @@ _TEXTS = (".jsonl", ".jsonl.gz")
 LANDED = (*_TEXTS, ".parquet")  # endings of landed files
 NO_DAY = date(1970, 1, 1)  # the day of a file outside a day's folder
 _PARQUET_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
+# Hadoop knows no class of a URL's scheme, or has no jar with it.
+_NO_FILE_SYSTEM = (
+    "org.apache.hadoop.fs.UnsupportedFileSystemException",
+    "java.lang.ClassNotFoundException",
+)
 
 
 def is_ignored(name: str) -> bool:
@@ -298,15 +303,20 @@ def unreadable(
     source: str, error: Exception, path: str | None = None, with_values: bool = True
 ) -> LandingError:
     """The error for a file that can't be read whole; names the file."""
+    chain = causes(error)
     if path is None:
-        chain = causes(error)
         paths = [cause.message for cause in chain if cause.is_a(UNREADABLE_FILE)]
         path = next((p for cause in chain if (p := cause.parameters.get("path"))), None)
         path = path or next(iter(paths), None)
+    remedy = "Deliver the file again, or move it away"
+    if any(cause.is_a(*_NO_FILE_SYSTEM) for cause in chain):
+        remedy = (
+            "Name the jars with which Spark reads this store in spark.jars.packages in cdc.yaml"
+        )
     return LandingError(
         source,
         f"{path or 'a landed file'} can't be read whole ({root_cause(error, with_values)}); "
-        "nothing of this day was landed. Deliver the file again, or move it away",
+        f"nothing of this day was landed. {remedy}",
         path,
     )
 

@@ -21,7 +21,8 @@ from cdc_assets.cdc.discovery.inspection import inspect_file
 from cdc_assets.cdc.discovery.rules import rules_of_source
 from cdc_assets.cdc.errors import LandingError, OrderError
 from cdc_assets.cdc.findings import Severity
-from cdc_assets.cdc.landing.files import LandedDay
+from cdc_assets.cdc.java_errors import JAVA_ERRORS
+from cdc_assets.cdc.landing.files import LandedDay, unreadable
 from cdc_assets.cdc.landing.sink_files import SinkFolder
 from cdc_assets.cdc.landing.sink_landing import SinkLanding
 from cdc_assets.cdc.stages.landing import LandingStage
@@ -413,6 +414,18 @@ def test_a_file_that_is_broken_is_named_and_nothing_of_its_day_lands(
     with pytest.raises(LandingError, match=rf"{re.escape(file.name)} can't be read whole"):
         land(lake, name, [DAY_1])
     assert stage_rows(lake, name, "landing") == []
+
+
+@pytest.mark.parametrize(
+    ("url", "why"), [("s3://lake/a", "S3AFileSystem not found"), ("gs://lake/a", "No FileSystem")]
+)
+def test_a_store_whose_jars_spark_lacks_is_an_error_that_says_so(
+    spark: SparkSession, url: str, why: str
+) -> None:
+    with pytest.raises(JAVA_ERRORS) as caught:
+        spark.read.text(url)
+    said = str(unreadable("shop", caught.value, url))
+    assert re.search(rf"{url} can't be read whole .*{why}.*Name the jars .*jars\.packages", said)
 
 
 def test_keys_without_their_values_are_an_error(lake_of: LakeOf, bucket: Bucket, name: str) -> None:
