@@ -139,7 +139,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 # The longest of the tests against the real stack, and of the long ones: before the processes.
-_FIRST = ("test_live.py", "test_wheel.py")
+_FIRST = ("test_live.py", "test_streamed_tables.py", "test_wheel.py")
 # Files of more than about a minute, the longest first.
 _LONGEST = (
     "test_idempotence.py",

@@ -22,9 +22,9 @@ SHA256 = {
     "spark-sql-kafka-0-10_2.13-4.1.3": (
         "cb31ffd9c8f5527dba061db8af671d295562092e4f3f5ff42fc249fab8a8fde6"
     ),
-    "delta-storage-4.2.0": "2d84df76551f2b3cd27b120abec67ccbba324cea6ec45eb659edcc54234f99f3",
-    "delta-spark_4.1_2.13-4.2.0": (
-        "8480050a55c7e50427f3bec3af9243f98fc7cbfa453a2ef55e6ea8d0b7b121ff"
+    "delta-storage-4.3.1": "577c12c7e371be4c041714fb48e88ad86e3c3512beea2bdaffbe7a4debf79718",
+    "delta-spark_4.1_2.13-4.3.1": (
+        "ebf35a4383f0a653c3ee3c7882c0edcac2f846be31ac61af4b96ccfaaf36c171"
     ),
     "spark-avro_2.13-4.1.1": "6a19d90bc3b6e88d8db0fa36a19273aa10fea2dbd7a62bb60e4cedd73051b32d",
 }

@@ -38,7 +38,7 @@ PACKAGES = (
     "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
     "org.xerial:sqlite-jdbc:3.53.2.0",
 )
-DELTA_PACKAGES = ("io.delta:delta-storage:4.2.0", "io.delta:delta-spark_4.1_2.13:4.2.0")
+DELTA_PACKAGES = ("io.delta:delta-storage:4.3.1", "io.delta:delta-spark_4.1_2.13:4.3.1")
 # Up to this number of rows, planning and compiling take longer than reading.
 SMALL_ROWS = 5_000
 # One task, interpreted instead of compiled: halves the time on the sample.
@@ -429,13 +429,9 @@ def _hold_classes(session: SparkSession) -> None:
 
 
 def _read_s3_by_s3a(session: SparkSession) -> None:
-    """Have Hadoop read ``s3://``, as listings and Iceberg name it, by its file system of ``s3a://``.
-
-    A cluster's own setting stays, such as that of Amazon's EMR.
-    """
+    """Read ``s3://`` as ``s3a://``, unless a cluster says otherwise, such as Amazon's EMR."""
     jsc: Any = session._jsc
-    s3a = "org.apache.hadoop.fs.s3a.S3AFileSystem"
-    jsc.hadoopConfiguration().setIfUnset("fs.s3.impl", s3a)
+    jsc.hadoopConfiguration().setIfUnset("fs.s3.impl", "org.apache.hadoop.fs.s3a.S3AFileSystem")
 
 
 def _make_folder(folder: Path) -> None:

@@ -450,7 +450,7 @@ class ObjectStore(_Part):
 
     def start(self) -> None:
         if not VERSITYGW.exists():
-            raise StackError("versitygw is missing; run scripts/e2e.sh")
+            raise StackError("versitygw is missing; run scripts/e2e.sh s3")
         objects, about = self.folder / "buckets", self.folder / "metadata"
         objects.mkdir(exist_ok=True)
         about.mkdir(exist_ok=True)

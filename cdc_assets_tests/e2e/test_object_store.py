@@ -43,7 +43,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         not VERSITYGW.exists(),
-        reason="no server of S3: scripts/e2e.sh builds versitygw where there is go",
+        reason="no server of S3: make e2e-s3 builds one",
     ),
 ]
 

@@ -494,6 +494,21 @@ def test_a_folder_lands_as_a_table_does(
     assert (finding.status, finding.found) == (Status.ok, str(place))
 
 
+def test_a_delta_table_with_a_checkpoint_lands(lake_of: LakeOf, name: str, tmp_path: Path) -> None:
+    """Delta writes one with each tenth commit, and reads it where memory has not the table."""
+    landing = {"table": {"path": str(tmp_path), "format": "delta"}}
+    lake = lake_of({name: {"format": "debezium", "landing": landing}}, DAY_1)
+    commits = range(12)
+    for offset in commits:
+        rows = local_frame(lake.spark, [record(offset, at(DAY_1))], COLUMNS)
+        rows.write.format("delta").mode("append").save(str(tmp_path))
+    assert list((tmp_path / "_delta_log").glob("*.checkpoint.parquet"))
+    jvm: Any = lake.spark._jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    land(lake, name, [DAY_1])
+    assert offsets(lake, name) == {DAY_1: [*commits]}
+
+
 def test_a_folder_that_is_no_delta_table_is_refused(
     lake_of: LakeOf, name: str, tmp_path: Path
 ) -> None:
