@@ -256,6 +256,19 @@ def test_types_hold_all_values_that_landed(spark: SparkSession, tmp_path: Path) 
     assert "# c9: all 3 texts look like times; `date` would read them as such" in text
 
 
+def test_decimals_whose_schema_is_gone_are_told_by_their_base64(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log = PgLog()
+    for row_id, amount in enumerate(("BNI=", "/w==", "AQID"), 1):
+        log.create(id=row_id, amount=amount, word="abcd", mixed="BNI=" if row_id < 3 else "BNI")
+    _, _, text = discovered(spark, tmp_path, log.landing)
+    assert "# amount: all 3 texts look like base64 of whole numbers" in text
+    assert "`decimal(38,2,base64)`" in text
+    assert "# word:" not in text
+    assert "# mixed:" not in text
+
+
 def test_flattened_records_are_a_format_of_their_own(  # D18
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ RESERVED_PREFIX = "_cdc_"
 _COLUMN_TYPE = re.compile(
     r"(?:boolean|int|bigint|float|double|string|binary|date"
     r"|timestamp(?:_ntz)?(?:\(\s*(?:s|ms|us|ns)\s*\))?"
-    r"|decimal\(\s*([1-9]|[12]\d|3[0-8])\s*,\s*\d+\s*\)"
+    r"|decimal\(\s*([1-9]|[12]\d|3[0-8])\s*,\s*\d+\s*(?:,\s*base64\s*)?\)"
     r"|(?:array<|map<\s*string\s*,)(?P<element>.+)>)$"
 )
 
@@ -87,8 +87,8 @@ class TableConfig(Settings):
             if not _is_column_type(kind):
                 raise ValueError(
                     f"{name}: got type {kind!r}; expected one of boolean, int, bigint, float, "
-                    "double, decimal(p,s), string, binary, date, timestamp, timestamp_ntz, "
-                    "array<…>, map<string,…>"
+                    "double, decimal(p,s), decimal(p,s,base64), string, binary, date, timestamp, "
+                    "timestamp_ntz, array<…>, map<string,…>"
                 )
         return lowered
 

@@ -21,6 +21,7 @@ from cdc_assets.cdc.changes.message_schemas import NO_SCHEMAS, KnownSchemas
 from cdc_assets.cdc.changes.parse import with_documents
 from cdc_assets.cdc.changes.reading import Reading, read_records
 from cdc_assets.cdc.config import LandingConfig, RegistryConfig, SourceConfig
+from cdc_assets.cdc.discovery.looks import looks_of
 from cdc_assets.cdc.envelopes.declared import DECLARED
 from cdc_assets.cdc.envelopes.formats import (
     FIRST_HALVES,
@@ -404,8 +405,6 @@ def _add_to_table(table: Table, row: Any) -> None:
 
 # --- values
 
-_INSTANT = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?"
-_ZONE = r"(Z|[+-]\d{2}(:?\d{2})?)$"
 # What a producer writes for an unknown value (D8).
 _MADE_UP = ("", "0", "0.0", "false", "AA==", "[]", "{}", "1970-01-01", "1970-01-01T00:00:00Z")
 _EXACT = 2**53  # integers up to it are exact in a double
@@ -484,17 +483,11 @@ def _judged(members: DataFrame, placeholders: Sequence[str]) -> DataFrame:
         .when(kind.startswith("DECIMAL"), ~F.coalesce(exact == through_double, F.lit(False)))
         .otherwise(F.lit(False))
     )
-    is_text = kind == "STRING"
-    looks = (
-        F.when(is_text & text.rlike(_INSTANT + _ZONE), "timestamp")
-        .when(is_text & text.rlike(_INSTANT + "$"), "timestamp_ntz")
-        .when(is_text & text.rlike(r"^\d{4}-\d{2}-\d{2}$"), "date")
-    )
     return opened.withColumns(
         {
             "is_real": (kind != "VOID") & ~written.isin(*_MADE_UP) & ~is_placeholder,
             "is_inexact": F.coalesce(is_inexact, F.lit(False)),
-            "looks": looks,
+            "looks": looks_of(text, kind == "STRING"),
             "kind": F.when(is_placeholder, "UNCHANGED").otherwise(kind),
         }
     )

@@ -14,6 +14,7 @@ from typing import Any
 from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import RESERVED_PREFIX
 from cdc_assets.cdc.discovery.evidence import Findings, Member, Table
+from cdc_assets.cdc.discovery.looks import hint
 from cdc_assets.cdc.envelopes.formats import FORMATS
 from cdc_assets.cdc.names import TableName, config_key
 from cdc_assets.cdc.places import OWN_ASSETS
@@ -306,7 +307,7 @@ def _type(member: Member) -> tuple[str | None, str | None]:
     if set(kinds) == {"BOOLEAN"}:
         return "boolean", None
     if set(kinds) == {"STRING"}:
-        return "string", _looks(member, kinds["STRING"])
+        return "string", hint(member.looks, kinds["STRING"])
     if all(re.match("BIGINT|DECIMAL|DOUBLE|FLOAT", kind) for kind in kinds):
         return _number(member, kinds)
     shown = listed({_word(kind): 0 for kind in sorted(kinds)}).replace(" 0", "")
@@ -316,13 +317,6 @@ def _type(member: Member) -> tuple[str | None, str | None]:
 def _word(kind: str) -> str:
     words = {"STRING": "texts", "BOOLEAN": "booleans", "OBJECT": "objects", "ARRAY": "lists"}
     return words.get(kind, "numbers")
-
-
-def _looks(member: Member, texts: int) -> str | None:
-    if len(member.looks) != 1 or member.looks.total() != texts:
-        return None
-    (kind,) = member.looks
-    return f"all {texts} texts look like times; `{kind}` would read them as such"
 
 
 def _number(member: Member, kinds: Counter[str]) -> tuple[str, str | None]:

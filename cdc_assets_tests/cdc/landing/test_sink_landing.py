@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +268,23 @@ def test_a_line_that_is_too_long_lands_its_beginning_and_length(
 
 
 # -- tombstones -----------------------------------------------------------------------------------
+
+
+def test_decimals_whose_schema_is_gone_are_read_from_base64(
+    lake_of: LakeOf, bucket: Bucket, name: str
+) -> None:
+    sent = {1: "BNI=", 2: "/w==", 3: "AA==", 4: "no base64", 5: "f///////////////////8A==", 6: 12}
+    events = [event(row_id, at=row_id) for row_id in sent]
+    for told in events:
+        told["after"]["v"] = sent[told["after"]["id"]]
+    bucket.write(DAY_1, 0, *events)
+    columns = {"id": "bigint", "v": "decimal(10,2,base64)"}
+    tables = {"public.customers": {"key": ["id"], "columns": columns}}
+    lake = lake_of({name: source(bucket, tables=tables)}, DAY_1)
+    lakes.run_all(lake, name, [DAY_1])
+    found = lakes.rows_of(lake, name, "public.customers", DAY_1)
+    held = {1: Decimal("12.34"), 2: Decimal("-0.01"), 3: Decimal("0.00"), 6: Decimal("12.00")}
+    assert {row["id"]: row["v"] for row in found} == {row_id: held.get(row_id) for row_id in sent}
 
 
 @pytest.mark.parametrize("tombstones", ["ignore", "modified"])
