@@ -329,6 +329,11 @@ def is_kafka_placed(basis: Sql) -> Sql:
     return f"startswith({basis}, '{KAFKA_TIME},')"
 
 
+def is_placed_by_kafka(basis: str) -> bool:
+    """As :func:`is_kafka_placed`, of a basis that was read."""
+    return basis.startswith(f"{KAFKA_TIME},")
+
+
 def stands_in(basis: str) -> bool:
     """Whether a time orders positions of this basis, as it may replace source elements."""
     times = (SOURCE_TIME, KAFKA_TIME)

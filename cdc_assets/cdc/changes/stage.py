@@ -132,7 +132,7 @@ def _make_run(
         routed = checkpoints.add(routed_rows(classified, reading, lake.config.hash_salt, days))
         facts = count_facts(routed, settings, lake.config.timezone)
         check_found(facts, source, settings)
-        check_ordered(facts, landing, source, settings.landing)
+        check_ordered(lake, source, facts)
         _record_schemas(lake, source, days, stored, classified.new_schemas, facts)
         run_inputs = {day: inputs[day] for day in days}
         rows = _rows_by_table(lake, landing, routed, facts, settings)

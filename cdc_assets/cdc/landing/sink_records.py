@@ -41,8 +41,7 @@ _MOST_BYTES, _OPEN_BYTES = 128 << 20, 4 << 20
 _OFFSETS_OF_A_DAY = 1 << 32
 _FILES = (
     "file int, path_topic string, path_partition int, path_offset bigint, landing_date date, "
-    "path string, is_tombstones boolean, own_schema int, keys_schema int, "
-    "headers_schema int"
+    "path string, is_tombstones boolean, own_schema int, keys_schema int, headers_schema int"
 )
 _EPOCH = date(1970, 1, 1)
 _AVRO = ".avro"

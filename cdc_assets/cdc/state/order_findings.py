@@ -81,14 +81,11 @@ def order_findings(parsed: ParsedDays) -> dict[date, list[Finding]]:
     return {
         day: [
             fault_finding("positions_complete", incomplete.get(day, [])),
-            _with_placed(
-                _in_order(
-                    [*fallen.get(day, []), *_unordered(settings.landing, figures[day].placed)],
-                    scattered.get(day, []),
-                    falls.get(day, _Falls()),
-                ),
-                settings.landing,
-                figures[day].placed,
+            _in_order(
+                [*fallen.get(day, []), *_unordered(settings.landing, figures[day].placed)],
+                scattered.get(day, []),
+                falls.get(day, _Falls()),
+                _placed_values(settings.landing, figures[day].placed),
             ),
         ]
         for day in parsed.days
@@ -190,7 +187,12 @@ def _falls_of(parsed: ParsedDays, day: date, epochs: SourceEpochs) -> _Falls:
     )
 
 
-def _in_order(fallen: Sequence[str], scattered: Sequence[Scattered], falls: _Falls) -> Finding:
+def _in_order(
+    fallen: Sequence[str],
+    scattered: Sequence[Scattered],
+    falls: _Falls,
+    placed: Mapping[str, int],
+) -> Finding:
     """`positions_in_order`: an error where nothing tells the order of events (O8, O11)."""
     faults = [
         *fallen,
@@ -198,7 +200,11 @@ def _in_order(fallen: Sequence[str], scattered: Sequence[Scattered], falls: _Fal
         *map(_scattered_text, scattered),
     ]
     finding = fault_finding("positions_in_order", faults)
-    values = {**finding.values, "keys_in_several_partitions": sum(f.keys for f in scattered)}
+    values = {
+        **finding.values,
+        "keys_in_several_partitions": sum(f.keys for f in scattered),
+        **placed,
+    }
     if falls.begins:
         values["new_servers"] = falls.begins
     if falls.unexplained:
@@ -210,19 +216,12 @@ def _in_order(fallen: Sequence[str], scattered: Sequence[Scattered], falls: _Fal
     return replace(finding, values=values, severity=Severity.ERROR if is_error else None)
 
 
-def _with_placed(
-    finding: Finding, landing: LandingConfig, placed: Mapping[str, tuple[int, int]]
-) -> Finding:
-    """Add what only the place of records in files decided: offsets there are derived (O4, O6)."""
+def _placed_values(landing: LandingConfig, placed: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    """What only the place of records in files decided, where offsets are derived (O4, O6)."""
     if not landing.derives_offsets:
-        return finding
+        return {}
     ties, reads = (sum(counts[n] for counts in placed.values()) for n in (0, 1))
-    values = {
-        **finding.values,
-        "ties_decided_by_place": ties,
-        "snapshot_reads_decided_by_place": reads,
-    }
-    return replace(finding, values=values)
+    return {"ties_decided_by_place": ties, "snapshot_reads_decided_by_place": reads}
 
 
 def _unordered(landing: LandingConfig, placed: Mapping[str, tuple[int, int]]) -> list[str]:

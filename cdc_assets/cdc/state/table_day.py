@@ -16,13 +16,14 @@ from cdc_assets.cdc.earlier_positions import (
     is_earlier,
     is_vague_today,
 )
+from cdc_assets.cdc.envelopes.declared import DECLARED
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import REPORT, TableState
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.positions import (
-    KAFKA_TIME,
     KEYS_CHECKED_LATE,
     is_all_after,
+    is_placed_by_kafka,
 )
 from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Sql, case, literal
@@ -168,8 +169,8 @@ class TableDay:
         bases = {r.basis for facts in known if facts for r in facts.ranges}
         today = {basis for basis in bases if not is_earlier(basis)}
         if today:
-            return any(basis.startswith(f"{KAFKA_TIME},") for basis in today)
-        return self.settings.format in ("canal", "maxwell")
+            return any(map(is_placed_by_kafka, today))
+        return DECLARED[self.settings.format].may_lack_positions
 
     @cached_property
     def earlier_rows(self) -> tuple[date, dict[int, str]] | None:
@@ -301,7 +302,7 @@ class TableDay:
     @cached_property
     def may_repeat_earlier(self) -> bool:
         """May an event of the day be a copy of one that landed before (O15)?"""
-        if not all(r.basis.startswith(f"{KAFKA_TIME},") for r in self.day_facts.ranges):
+        if not all(is_placed_by_kafka(r.basis) for r in self.day_facts.ranges):
             return self.may_meet_earlier
         if self.settings.format == "canal" or not self.day_facts.ranges:
             return False  # nothing tells a copy

@@ -125,7 +125,6 @@ CONFIGURED = {
     "timestamp": "any_instant",
     "timestamp_ntz": "any_local",
 }
-_BASE64 = ",base64)"
 TEXT = ColumnType("string", "string")
 # Sources that do not say how many digits a decimal has (C2).
 BARE_DECIMAL = ColumnType("string", "string", encoding="exact decimal as text (decimal)")
@@ -349,10 +348,9 @@ def type_in_config(kind: str) -> ColumnType:
     if kind.startswith("map<string,"):
         return _map_of(TEXT, type_in_config(kind[len("map<string,") : -1]))
     if kind.startswith("decimal"):
-        if kind.endswith(_BASE64):  # a decimal of Connect whose schema is gone
-            spark = kind.removesuffix(_BASE64) + ")"
-            return ColumnType("decimal", spark, int(spark.split(",")[1].rstrip(")")))
-        return ColumnType("number", kind, int(kind.split(",")[1].rstrip(")")))
+        spark = kind.replace(",base64", "")
+        wire = "number" if spark == kind else "decimal"  # of Connect, whose schema is gone
+        return ColumnType(wire, spark, int(spark.split(",")[1].rstrip(")")))
     spark, _, unit = kind.rstrip(")").partition("(")
     wire = CONFIGURED[spark]
     return ColumnType(f"{wire}_{unit}" if unit else wire, spark)

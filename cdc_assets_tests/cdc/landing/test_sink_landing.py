@@ -267,9 +267,6 @@ def test_a_line_that_is_too_long_lands_its_beginning_and_length(
     assert header["value"] == str(len(long)).encode()
 
 
-# -- tombstones -----------------------------------------------------------------------------------
-
-
 def test_decimals_whose_schema_is_gone_are_read_from_base64(
     lake_of: LakeOf, bucket: Bucket, name: str
 ) -> None:
@@ -285,6 +282,9 @@ def test_decimals_whose_schema_is_gone_are_read_from_base64(
     found = lakes.rows_of(lake, name, "public.customers", DAY_1)
     held = {1: Decimal("12.34"), 2: Decimal("-0.01"), 3: Decimal("0.00"), 6: Decimal("12.00")}
     assert {row["id"]: row["v"] for row in found} == {row_id: held.get(row_id) for row_id in sent}
+
+
+# -- tombstones -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tombstones", ["ignore", "modified"])
@@ -550,14 +550,8 @@ def test_a_file_that_repeats_another_is_left_out_where_only_the_place_orders(
     landed = {day.day: day.counts for day in land(lake, name, DAYS) if isinstance(day, LandedDay)}
     assert landed[DAY_1]["records_in_copied_files"] == 2
     assert "records_in_copied_files" not in landed[DAY_2]
-    assert sorted(row["offset"] for row in stage_rows(lake, name, "landing")) == [
-        7,
-        8,
-        9,
-        20,
-        21,
-        22,
-    ]
+    offsets = sorted(row["offset"] for row in stage_rows(lake, name, "landing"))
+    assert offsets == [7, 8, 9, 20, 21, 22]
     lakes.run_all(lake, name, DAYS)
     assert [row["v"] for row in lakes.rows_of(lake, name, "shop.customers", DAY_1)] == ["d"]
     (finding,) = landing_found(lake, name, [DAY_1])[DAY_1]
