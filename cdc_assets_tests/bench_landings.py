@@ -26,7 +26,7 @@ from cdc_assets_tests.lakes import land
 from cdc_assets_tests.registries import avro_of
 
 BRONZE = "lake.bronze.kafka_raw"
-ROUNDS = 4  # the first of which warms up
+ROUNDS = 6  # the first of which warms up
 PER_FILE = 10_000  # flush.size of the sink
 KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
 DAY_FOLDER = f"year={DAY_2.year}/month={DAY_2.month:02}/day={DAY_2.day:02}"

@@ -64,15 +64,14 @@ class RecordDayLanding(SinkLanding):
         Raises:
             LandingError: as of :meth:`LandingSource.land`, or no record of any file says a day.
         """
-        found = super()._list(lake, landed, days)
-        stale = stale_days(landed, {day.day: self._made_of(day.fingerprint) for day in found})
         folder = self._folder(landed)
+        found = self._list_in(folder, days)
+        stale = stale_days(landed, {day.day: self._made_of(day.fingerprint) for day in found})
         unread = folder.unread() if stale else []
         if not unread:
             return [replace(day, learned=_recorded(landed, day.day)) for day in found]
         with self._naming_unreadable_file():
             read = self._read_days(lake, unread, is_first=not folder.known)
-        folder = SinkFolder(self.config, self.source, {**folder.known, **read})
         learned = {
             path: [size, modified_ms, {str(day): told for day, told in sorted(of.items())}]
             for (path, size, modified_ms), of in read.items()
@@ -84,7 +83,7 @@ class RecordDayLanding(SinkLanding):
                 if day.day == stale[0]
                 else _recorded(landed, day.day),
             )
-            for day in folder.list_days(days)
+            for day in folder.knowing(read).list_days(days)
         ]
 
     def _read_days(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cached_property
@@ -65,7 +66,8 @@ class SinkDay(LandedDay):
 class SinkFolder:
     """The folder of a source whose files have another layout than days.
 
-    What it has listed it does not list again: each question of a run is asked of a new one.
+    What it has listed it does not list again, so that a run reads what it recorded: each run asks
+    a new one.
 
     Args:
         config: cdc.yaml.
@@ -89,6 +91,13 @@ class SinkFolder:
         self.layout: FileLayout = landing.file_layout
         self.known = known or {}
         self._zone, self._start = ZoneInfo(config.timezone), config.start_date
+
+    def knowing(self, read: Mapping[FileVersion, Mapping[date, str]]) -> SinkFolder:
+        """The same files, as they were listed, with the days of more of them."""
+        told = copy(self)
+        told.known = {**self.known, **read}
+        told.__dict__.pop("_last", None)
+        return told
 
     def see_days(self, days: Sequence[date] | None = None) -> dict[date, SeenDay]:
         """The days that have files: those of `days`, or all."""
@@ -264,6 +273,7 @@ class Tree:
         self._system, root = fs.FileSystem.from_uri(as_uri(folder))
         self._root = root.rstrip("/")
         self.infos: dict[str, tuple[int, int]] = {}
+        self._listed: dict[tuple[str, bool], list[Any]] = {}
         if self._system.get_file_info(self._root).type == fs.FileType.NotFound:
             raise FileNotFoundError(f"{folder} is missing")
 
@@ -284,10 +294,11 @@ class Tree:
     def _list(self, folder: str, deep: bool) -> Iterable[Any]:
         from pyarrow import fs
 
-        place = f"{self._root}/{folder}".rstrip("/")
-        asked = fs.FileSelector(place, recursive=deep, allow_not_found=True)
-        found: list[Any] = self._system.get_file_info(asked)
-        return found
+        if (folder, deep) not in self._listed:
+            place = f"{self._root}/{folder}".rstrip("/")
+            asked = fs.FileSelector(place, recursive=deep, allow_not_found=True)
+            self._listed[folder, deep] = self._system.get_file_info(asked)
+        return self._listed[folder, deep]
 
 
 def is_left_out(path: str) -> bool:

@@ -50,8 +50,11 @@ class SinkLanding(FileLanding):
         return {"files": fingerprint, LAYOUT: " ".join([*told, *more]), **derived}
 
     def _list(self, lake: Lake, landed: Landed, days: Sequence[date]) -> Sequence[LandedDay]:
+        return self._list_in(self._folder(landed), days)
+
+    def _list_in(self, folder: SinkFolder, days: Sequence[date]) -> Sequence[LandedDay]:
         try:
-            return self._folder(landed).list_days(days)
+            return folder.list_days(days)
         except OSError as error:
             raise LandingError(
                 self.source,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.errors import LandingError
@@ -27,16 +28,18 @@ from cdc_assets.cdc.landing.kafka_plan import (
     DayRequest,
     Found,
     KafkaDay,
+    Range,
     TopicPartition,
     plan,
 )
 from cdc_assets.cdc.landing.open_tables import open_tables
 from cdc_assets.cdc.landing.source import LANDING, TABLE, WatchedLanding, stale_days
 from cdc_assets.cdc.landing.source_tables import NEVER, Seen, SourceTable
-from cdc_assets.cdc.landing.table_records import Ranges, TableRecords, Window
+from cdc_assets.cdc.landing.table_records import TableRecords, Window
 from cdc_assets.cdc.reading_progress import expect
 
 Recorded = Mapping[date, KafkaDay]
+Places = Mapping[TopicPartition, Row]  # of :meth:`TableRecords.collect_places`
 
 
 @dataclass(frozen=True)
@@ -138,11 +141,19 @@ class TableLanding(WatchedLanding[KafkaDay]):
                 lake.spark, self.source, self.settings.landing, tables, window.first_ms
             )
             self._refuse_unplaced(records)
-            planned = self._plan_days(records, window, wanted, recorded, allow_loss)
+            places = self._places(records, window, wanted)
+            planned = self._plan_days(records, window, wanted, recorded, places, allow_loss)
+            counted = self._count(records, window, planned, places)
+            expect(rows=sum(day.span for day in planned.values()))
+            rows = records.rows(
+                None if counted.has_strays else window,
+                {day: of.ranges for day, of in planned.items()},
+                counted.has_copies,
+            )
             seen = {TABLE: {table.name: table.seen.values for table in tables}}
-            kept = {} if force else {d: k for d in wanted if (k := recorded.get(d))}
-            refuses_fewer = force and not allow_loss
-            self._write(lake, landed.head, records, window, planned, kept, seen, refuses_fewer)
+            inputs = {day: {**of.to_inputs(), **seen} for day, of in planned.items()}
+            kept = [] if force else [day for day in wanted if day in recorded]
+            self._write(lake, landed.head, rows, inputs, kept, force and not allow_loss)
             recorded |= planned
         return [recorded[day] for day in days]
 
@@ -176,17 +187,30 @@ class TableLanding(WatchedLanding[KafkaDay]):
         settled = self.config.end_of(day) + timedelta(minutes=self.settings.landing.settle_minutes)
         return not self.config.is_open(day) and datetime.now(timezone.utc) >= settled
 
+    def _ends(self, days: Sequence[date]) -> dict[date, int]:
+        """The ends of the days and of those before them, in ms."""
+        return {d: _millis(self.config.end_of(d)) for end in days for d in (end - ONE_DAY, end)}
+
+    def _places(self, records: TableRecords, window: Window, days: Sequence[date]) -> Places:
+        """What the window has of each partition; a job."""
+        instants = sorted(set(self._ends(days).values()))
+        now_ms = _millis(datetime.now(timezone.utc))
+        rows = records.collect_places(window, instants[0], instants, now_ms)
+        return {(row.topic, row.partition): row for row in rows}
+
     def _plan_days(
         self,
         records: TableRecords,
         window: Window,
         days: Sequence[date],
         recorded: Recorded,
+        places: Places,
         allow_loss: bool,
     ) -> dict[date, KafkaDay]:
-        ends = {d: _millis(self.config.end_of(d)) for end in days for d in (end - ONE_DAY, end)}
+        ends = self._ends(days)
         is_over = {day: self._is_over(day) for day in days}
-        found = self._find(records, window, sorted(days), sorted(set(ends.values())), recorded)
+        instants = sorted(set(ends.values()))
+        found = self._find(records, window, sorted(days), instants, recorded, places)
         known, planned = dict(recorded), {}
         for day in sorted(days):
             request = DayRequest(
@@ -208,16 +232,14 @@ class TableLanding(WatchedLanding[KafkaDay]):
         days: Sequence[date],
         instants: Sequence[int],
         recorded: Recorded,
+        places: Places,
     ) -> Found:
-        """The offsets of each partition, as Kafka would tell them; a job or two."""
-        since_ms, now_ms = min(instants), _millis(datetime.now(timezone.utc))
-        rows = records.collect_places(window, since_ms, instants, now_ms)
-        by_place = {(row.topic, row.partition): row for row in rows}
+        """The offsets of each partition, as Kafka would tell them; a job where some are gone."""
         before = _before(days, recorded)
-        first = {place: row.first for place, row in by_place.items()}
-        end = {place: row.last + 1 for place, row in by_place.items()}
+        first = {place: row.first for place, row in places.items()}
+        end = {place: row.last + 1 for place, row in places.items()}
         for place, landed in before.items():
-            newest = by_place[place].newest if place in by_place else None
+            newest = places[place].newest if place in places else None
             if newest is not None and newest + 1 < landed:
                 # All records since are below those before: offsets have begun anew.
                 end[place] = newest + 1
@@ -236,7 +258,7 @@ class TableLanding(WatchedLanding[KafkaDay]):
         at = {
             instant: {
                 place: (offset, instant)
-                for place, row in by_place.items()
+                for place, row in places.items()
                 if (offset := row[f"at_{instant}"]) is not None
             }
             for instant in instants
@@ -247,19 +269,13 @@ class TableLanding(WatchedLanding[KafkaDay]):
         self,
         lake: Lake,
         head: int | None,
-        records: TableRecords,
-        window: Window,
-        planned: Recorded,
-        kept: Recorded,
-        seen: Mapping[str, Any],
+        rows: DataFrame,
+        inputs: Mapping[date, Mapping[str, Any]],
+        kept: Sequence[date],
         refuses_fewer: bool,
     ) -> None:
+        """Replace the days by these rows; to those in `kept` they are added."""
         identifier = lake.stage(self.source, LANDING)
-        ranges = {day: of.ranges for day, of in planned.items()}
-        counted = self._count(records, window, ranges)
-        expect(rows=sum(day.span for day in planned.values()))
-        read_in = None if counted.has_strays else window
-        rows = records.rows(read_in, ranges, counted.has_copies)
         with local_checkpoints() as checkpoints:
             if kept:
                 assert head is not None  # a recorded day has a commit
@@ -273,19 +289,26 @@ class TableLanding(WatchedLanding[KafkaDay]):
             if refuses_fewer:
                 rows = checkpoints.add(rows)
                 refuse_fewer(
-                    self.source, "the table", lake.spark.table(identifier), rows, list(planned)
+                    self.source, "the table", lake.spark.table(identifier), rows, list(inputs)
                 )
-            inputs = {day: {**of.to_inputs(), **seen} for day, of in planned.items()}
             lake.overwrite_days(identifier, rows, inputs, head)
 
-    def _count(self, records: TableRecords, window: Window, ranges: Ranges) -> _Counted:
-        """Whether offsets are there twice, and whether some have far other timestamps."""
+    def _count(
+        self, records: TableRecords, window: Window, planned: Recorded, places: Places
+    ) -> _Counted:
+        """Whether offsets are there twice, and whether some have far other timestamps.
+
+        Jobs tell it, unless the window has each of the offsets once.
+        """
+        ranges = {day: of.ranges for day, of in planned.items()}
+        if all(_has_each_once(places, of) for of in ranges.values()):
+            return _Counted(False, False)
         counts = records.collect_counts(window, ranges)
         has_copies = any(row.records > row.offsets for row in counts)
         found = {(r.landing_date, r.topic, r.partition): r.offsets for r in counts}
         gaps: dict[date, dict[TopicPartition, tuple[int, int]]] = {}
-        for day, places in ranges.items():
-            for place, (start, end) in places.items():
+        for day, of_day in ranges.items():
+            for place, (start, end) in of_day.items():
                 if end - start > found.get((day, *place), 0):
                     gaps.setdefault(day, {})[place] = (start, end)
         if not gaps:
@@ -296,6 +319,18 @@ class TableLanding(WatchedLanding[KafkaDay]):
             for row in whole
         )
         return _Counted(has_strays, has_copies or any(row.records > row.offsets for row in whole))
+
+
+def _has_each_once(places: Places, ranges: Mapping[TopicPartition, Range]) -> bool:
+    """Whether each offset of the ranges is there once, as all of their partitions are."""
+    for place, (start, end) in ranges.items():
+        if end > start:
+            row = places.get(place)
+            if row is None or not row.records == row.offsets == row.last + 1 - row.first:
+                return False
+            if start < row.first or end > row.last + 1:
+                return False
+    return True
 
 
 def _before(days: Sequence[date], recorded: Recorded) -> dict[TopicPartition, int]:

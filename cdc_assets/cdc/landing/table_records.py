@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from functools import reduce
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -78,23 +79,27 @@ class TableRecords:
 
         Returns:
             `topic`, `partition`, `first`, `last`; `newest`, the last offset with a timestamp from
-            `since_ms` on; and for each instant `at_<ms>`, the first offset at or after it.
-            Timestamps of the future say nothing about the order of days.
+            `since_ms` on; for each instant `at_<ms>`, the first offset at or after it; and
+            `records` and `offsets`, how many there are of each. Timestamps of the future say
+            nothing about the order of days.
         """
         ms = "unix_millis(timestamp)"
         past = f"{ms} <= {now_ms}"
-        aggregates = {
-            "first": "min(offset)",
-            "last": "max(offset)",
-            "newest": f"max({case((f'{past} AND {ms} >= {since_ms}', 'offset'))})",
-            **{f"at_{i}": f"min({case((f'{past} AND {ms} >= {i}', 'offset'))})" for i in instants},
+        lowest = {
+            "first": "offset",
+            **{f"at_{i}": case((f"{past} AND {ms} >= {i}", "offset")) for i in instants},
         }
-        return self._collect(self._within(window), _PLACE[:2], aggregates)
+        highest = {"last": "offset", "newest": case((f"{past} AND {ms} >= {since_ms}", "offset"))}
+        blocks = {name: f"min({offset})" for name, offset in lowest.items()}
+        blocks |= {name: f"max({offset})" for name, offset in highest.items()}
+        places = {name: f"min({name})" for name in lowest}
+        places |= {name: f"max({name})" for name in highest}
+        return _counted(Query(self._within(window)), _PLACE[:2], blocks, places)
 
     def collect_lowest(self, below: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The lowest offset below the given one in each partition that has one; a job."""
         rows = self._in_ranges(self._all(), {date.min: {p: (0, end) for p, end in below.items()}})
-        found = self._collect(rows, _PLACE[:2], {"first": "min(offset)"})
+        found = Query(rows).aggregate(_PLACE[:2], {"first": "min(offset)"}).plan().collect()
         return {(row.topic, row.partition): row.first for row in found}
 
     def collect_counts(self, window: Window | None, ranges: Ranges) -> list[Row]:
@@ -105,14 +110,7 @@ class TableRecords:
             ranges: the offsets of each day.
         """
         rows = self._all() if window is None else self._within(window)
-        by = ("landing_date", *_PLACE[:2])
-        # A bit for each offset: to count them as distinct values would send each to its partition.
-        bits = "bitmap_count(bitmap_construct_agg(bitmap_bit_position(offset)))"
-        blocks = Query(self._in_ranges(rows, ranges)).aggregate(
-            (*by, "bitmap_bucket_number(offset)"), {"n": "count(*)", "bits": bits}
-        )
-        counted = blocks.aggregate(by, {"records": "sum(n)", "offsets": "sum(bits)"})
-        return counted.plan().collect()
+        return _counted(Query(self._in_ranges(rows, ranges)), ("landing_date", *_PLACE[:2]))
 
     def collect_unplaced(self) -> Row | None:
         """A record that lacks its place or time; a job, which statistics answer if none does."""
@@ -175,10 +173,24 @@ class TableRecords:
             "wanted_topic", "wanted_partition", "first", "after"
         )
 
-    def _collect(
-        self, rows: DataFrame, by: Sequence[str], aggregates: Mapping[str, Sql]
-    ) -> list[Row]:
-        return Query(rows).aggregate(by, aggregates).plan().collect()
+
+def _counted(
+    rows: Query,
+    by: Sequence[str],
+    blocks: Mapping[str, Sql] = MappingProxyType({}),
+    groups: Mapping[str, Sql] = MappingProxyType({}),
+) -> list[Row]:
+    """The number of records and of offsets of each group; a job.
+
+    Offsets are counted by a bit each, in blocks: as distinct values, each would be sent to its
+    partition. `blocks` are aggregates of the records of a block, `groups` of its blocks.
+    """
+    bits = "bitmap_count(bitmap_construct_agg(bitmap_bit_position(offset)))"
+    in_blocks = rows.aggregate(
+        (*by, "bitmap_bucket_number(offset)"), {"n": "count(*)", "bits": bits, **blocks}
+    )
+    counts = {"records": "sum(n)", "offsets": "sum(bits)"}
+    return in_blocks.aggregate(by, {**counts, **groups}).plan().collect()
 
 
 def _instant(ms: int) -> Sql:

@@ -634,6 +634,64 @@ def test_what_only_the_place_in_files_decided_is_counted(
         assert "public.customers: 1 keys have events of equal positions" in str(finding)
 
 
+@pytest.mark.parametrize("when", ["the next day", "the same day"])
+def test_a_topic_created_anew_lands_although_its_names_and_offsets_return(
+    lake_of: LakeOf, bucket: Bucket, name: str, when: str
+) -> None:
+    """Of the same day, its files lie in a later hour."""
+    hourly = {"path": "{topic}/{yyyy}-{MM}-{dd}/{HH}/{topic}+{partition}+{offset}.json"}
+    files = f"{TOPIC}+0+0000000000.json"
+    later = DAY_2 if when == "the next day" else DAY_1
+    bucket.put(f"{TOPIC}/{DAY_1}/09/{files}", event(1), event(2, at=1), event(3, at=2))
+    bucket.put(f"{TOPIC}/{later}/17/{files}", event(1, "new", op="u", at=7), event(4, at=8))
+    full = {"public.customers": {"key": ["id"], "replica_identity": "full"}}
+    lake = lake_of({name: source(bucket, {**CONFLUENT, **hourly}, tables=full)}, DAY_1)
+    lakes.run_all(lake, name, DAYS)
+    landed = [(row["landing_date"], row["offset"]) for row in stage_rows(lake, name, "landing")]
+    expected = [(DAY_1, 0), (DAY_1, 1), (DAY_1, 2), (later, 0), (later, 1)]
+    assert sorted(landed) == sorted(expected)
+    found = lakes.rows_of(lake, name, "public.customers", DAY_2)
+    assert sorted((row["id"], row["v"]) for row in found) == [
+        (1, "new"), (2, "a"), (3, "a"), (4, "a"),
+    ]  # fmt: skip
+    (finding,) = landing_found(lake, name, [later])[later]
+    assert finding.passed is (when == "the next day")
+
+
+@pytest.mark.parametrize("day", ["path", "value"])
+@pytest.mark.parametrize("what", ["a new file", "a longer one"])
+def test_what_arrives_while_a_bucket_is_read_lands_with_the_next_run(
+    lake_of: LakeOf,
+    bucket: Bucket,
+    name: str,
+    what: str,
+    day: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A day is recorded as it was listed: what came since makes it stale."""
+    place = named(DAY_1, 0, ".json") if day == "path" else f"{TOPIC}-0-0000000000"
+    landing = CONFLUENT if day == "path" else BY_VALUE
+    own, later = timed(1, DAY_1), timed(2, DAY_1 if day == "path" else DAY_2)
+    modified(bucket.put(place, own), DAY_1)
+    lake = lake_of({name: source(bucket, landing)}, DAY_1)
+    read = SinkLanding._records
+
+    def arriving(self: SinkLanding, *args: Any) -> Any:
+        new = [later] if what == "a new file" else [own, later]
+        start = place.replace("0000000000", f"{2 - len(new):010}")
+        modified(bucket.put(start, *new), DAY_1)
+        return read(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SinkLanding, "_records", arriving)
+        land(lake, name, DAYS)
+    stage = LandingStage(lake.config, name)
+    assert stage.stale(lake, DAYS) == [DAY_1]
+    land(lake, name, DAYS)
+    assert days_of(lake, name) == {0: DAY_1, 1: DAY_1 if day == "path" else DAY_2}
+    assert stage.stale(lake, DAYS) == []
+
+
 def test_what_is_unfinished_or_no_record_is_left_out(
     lake_of: LakeOf, bucket: Bucket, name: str
 ) -> None:
