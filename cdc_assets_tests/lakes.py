@@ -6,6 +6,7 @@ and TIMESTAMP an aware UTC datetime, DECIMAL a Decimal, BINARY bytes, a struct a
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ from cdc_assets.cdc.changes.findings import ParsedDays, changes_findings, quaran
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.findings import Finding
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.diff import read_diff
+from cdc_assets.cdc.lake.json_values import json_rows
+from cdc_assets.cdc.lake.rows import read_table
 from cdc_assets.cdc.landing.figures import count_landed
 from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.findings import landing_findings
@@ -205,6 +210,27 @@ def rows_of(lake: Lake, source: str, table: str, day: date | str) -> list[Row]:
     return plain(frame.select(*(F.col(f"`{name.replace('`', '``')}`") for name in own)))
 
 
+def assert_diff_leads_on(lake: Lake, source: str, table: str, first: date, last: date) -> None:
+    """The changes between two days, made to the rows of the first, give those of the last."""
+    changes = list(json_rows(read_diff(lake.config, source, table, first, last)))
+    rows = _texts_at(lake, source, table, first)
+    rows.subtract(_text_of_known(c["before"]) for c in changes if c["before"] is not None)
+    assert min(rows.values(), default=0) >= 0, f"{table} on {first} has no such row"
+    rows.update(_text_of_known(c["after"]) for c in changes if c["after"] is not None)
+    assert +rows == _texts_at(lake, source, table, last), f"{table} from {first} to {last}"
+
+
+def _texts_at(lake: Lake, source: str, table: str, day: date) -> Counter[str]:
+    rows = json_rows(read_table(lake.config, source, table, day))
+    own = ({n: v for n, v in row.items() if not n.startswith("_cdc_")} for row in rows)
+    return Counter(map(_text_of_known, own))
+
+
+def _text_of_known(row: Mapping[str, Any]) -> str:
+    """A row without nulls: one of an earlier day may lack a column."""
+    return json.dumps({n: v for n, v in row.items() if v is not None}, sort_keys=True)
+
+
 def stage_rows(lake: Lake, source: str, table: str, days: Iterable[date] = ()) -> list[Row]:
     """Rows of landing, changes, control, quarantine, lag or schemas."""
     frame = lake.spark.table(lake.stage(source, table))
@@ -344,10 +370,14 @@ def assert_as_model(lake: Lake, source: str, options: Mapping[str, Any], landed:
 def assert_tables_as_model(
     lake: Lake, source: str, options: Mapping[str, Any], landed: Landed
 ) -> None:
-    """Every day of every configured table has the model's rows."""
-    for day, expected in tables(dict(options), landed).items():
+    """Every day of every configured table has the model's rows, and leads to the next."""
+    by_day = tables(dict(options), landed)
+    for day, expected in by_day.items():
         for table in options["tables"]:
             assert_same_rows(rows_of(lake, source, table, day), expected[table], f"{table} {day}")
+    for first, last in pairwise(sorted(by_day)):
+        for table in options["tables"]:
+            assert_diff_leads_on(lake, source, table, first, last)
 
 
 def _place(day: date, found: Classified) -> Row:

@@ -18,6 +18,7 @@ from cdc_assets import __version__
 from cdc_assets.cdc.errors import CdcError, ConfigError, UnknownTableError
 from cdc_assets.cli import imports
 from cdc_assets.cli.commands.demo import demo
+from cdc_assets.cli.commands.diff import diff
 from cdc_assets.cli.commands.discover import discover
 from cdc_assets.cli.commands.doctor import doctor
 from cdc_assets.cli.commands.init import init
@@ -32,7 +33,7 @@ from cdc_assets.cli.terminal import Interrupted, echo
 
 # In the order of the help.
 COMMANDS = (
-    init, demo, run, doctor, maintain, show, lag, quarantine, report, discover, inspect,
+    init, demo, run, doctor, maintain, show, diff, lag, quarantine, report, discover, inspect,
 )  # fmt: skip
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it

@@ -11,6 +11,7 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,12 @@ def test_a_golden_case_ends_every_day_as_written(ran: Run, name: str) -> None:
     for day, table in sorted(known):
         got = lakes.rows_of(ran.lake, ran.source_of[name], table, day)
         lakes.assert_same_rows(got, case.expected.get((day, table), []), f"{table} on {day}")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_changes_of_each_day_lead_to_the_next(ran: Run, name: str) -> None:
+    case = ran.cases[name]
+    for table, config in case.tables.items():
+        days = [day for day in case.days if day >= config.get("start_date", day)]
+        for first, last in pairwise(days):
+            lakes.assert_diff_leads_on(ran.lake, ran.source_of[name], table, first, last)

@@ -29,12 +29,13 @@ def json_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
 
 def _python_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     """Rows as Python values; instants outside Python's years are texts."""
-    columns = [_python_values(column) for column in batch.columns]
+    columns = [python_values(column) for column in batch.columns]
     for values in zip(*columns, strict=True):
         yield dict(zip(batch.schema.names, values, strict=True))
 
 
-def _python_values(column: pa.Array) -> list[Any]:
+def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Values as Python's; instants outside Python's years are texts."""
     import pyarrow as pa
 
     try:

@@ -95,12 +95,23 @@ def _scan(
         if "main" not in state.refs:
             raise missing_table(table)
         return opened, state, {}
+    if kind.row_filter is None:
+        return opened, state, {"snapshot_id": snapshot_at(config, table, state, as_of)}
     days = kind.days(state)
     if as_of not in days and not kind.has_each_day:
         raise _missing_day(config, table, as_of, days)
-    if kind.row_filter is None:
-        return opened, state, {"snapshot_id": state.tags[as_of]}
     return opened, state, {"row_filter": kind.row_filter.format(day=as_of)}
+
+
+def snapshot_at(config: Config, table: LakeTable, state: TableState, day: date) -> int:
+    """The snapshot of a state table at the end of a day.
+
+    Raises:
+        MissingDayError: the day was not made, or has expired.
+    """
+    if day not in state.tags:
+        raise _missing_day(config, table, day, table.kind.days(state))
+    return state.tags[day]
 
 
 def _missing_day(config: Config, table: LakeTable, day: date, days: Sequence[date]) -> CdcError:
@@ -124,6 +135,11 @@ def _total(opened: Table, snapshot_id: int | None) -> int:
 def _order(config: Config, table: LakeTable, state: TableState) -> Sequence[str]:
     if table.kind.sorted_by is not None:
         return table.kind.sorted_by
+    return key_columns(config, table, state)
+
+
+def key_columns(config: Config, table: LakeTable, state: TableState) -> list[str]:
+    """The key of a state table, by its names in the lake; empty for one without."""
     rename = config.source(table.source).tables[table.name].rename
     return [rename.get(name, name) for name in state.key_columns]
 

@@ -1,0 +1,259 @@
+"""What changed in a table between the ends of two days, read with PyIceberg.
+
+A day is a tag, so that two of them say exactly what the table was, however the days were made:
+late, again, or rewritten by maintenance. Files that both have are not read; of a file that lost
+rows between them, only those rows are compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.lake.json_values import json_rows, python_values
+from cdc_assets.cdc.lake.metadata import table_state
+from cdc_assets.cdc.lake.pyiceberg_catalog import missing_table, open_table, readable_files
+from cdc_assets.cdc.lake.rows import key_columns, snapshot_at, sorted_rows
+from cdc_assets.cdc.lake.tables import LakeTable, find_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask, Table
+
+_ADDED = "_cdc_"  # begins the names of columns that are not the source's
+
+
+def read_diff(config: Config, source: str, table: str, first: date, last: date) -> pa.Table:
+    """What changed in a state table from the end of one day to the end of another.
+
+    A row that is as it was is left out, whatever happened to it in between.
+
+    Args:
+        config: cdc.yaml.
+        source: the source's name.
+        table: `public.customers`.
+        first: at the end of this day it was as `before` says.
+        last: at the end of this day it is as `after` says; it may be the earlier of the two.
+
+    Returns:
+        `key` (a struct, sorted; not of tables without a key), `op` (c, u, d), `before` and
+        `after`, structs of the table's own columns, null where there is no row. Without a key, a
+        row that is there more or less often than before is listed as often, and no op is u.
+
+    Raises:
+        UnknownTableError: there is no such table.
+        MissingTableError: nothing of it was made yet.
+        MissingDayError: one of the days was not made, or has expired.
+        LakeError: the catalog or a file can't be read.
+    """
+    return diff_of(config, find_table(config, table, source), first, last)
+
+
+def days_to_compare(
+    config: Config, table: LakeTable, first: date | None, last: date | None
+) -> tuple[date, date]:
+    """The days to compare: the newest one, and the day before it, where none is said.
+
+    Raises:
+        MissingTableError: nothing of the table was made yet.
+    """
+    days = table.kind.days(table_state(open_table(config, table)))
+    if not days:
+        raise missing_table(table)
+    last = last or days[-1]
+    return first or last - timedelta(days=1), last
+
+
+def diff_of(config: Config, table: LakeTable, first: date, last: date) -> pa.Table:
+    """As :func:`read_diff`, of a state table already found."""
+    opened = open_table(config, table)
+    state = table_state(opened)
+    before, after = (snapshot_at(config, table, state, day) for day in (first, last))
+    key = key_columns(config, table, state)
+    with readable_files(table):
+        rows = _Difference(opened, before, after).rows()
+    return _changed_by_key(*rows, key) if key else _changed(*rows)
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """The rows in which the files of two snapshots differ."""
+
+    table: Table
+    before: int
+    after: int
+
+    def rows(self) -> tuple[pa.Table, pa.Table]:
+        """Rows that only one of the snapshots has, and rows of files that were written anew."""
+        import pyarrow as pa
+
+        schema = self._schema()
+        before, after = (self._files(snapshot) for snapshot in (self.before, self.after))
+        both = before.keys() & after.keys()
+        found = [
+            self._read(schema, [task for path, task in files.items() if path not in both])
+            for files in (before, after)
+        ]
+        parts: tuple[list[pa.Table], list[pa.Table]] = ([found[0]], [found[1]])
+        for path in sorted(both):
+            if before[path].delete_files != after[path].delete_files:
+                for side, rows in zip(
+                    parts, self._of_one_file(schema, before[path], after[path]), strict=True
+                ):
+                    side.append(rows)
+        left, right = (pa.concat_tables(side, promote_options="permissive") for side in parts)
+        return left, right
+
+    def _schema(self) -> Schema:
+        """The columns of the later snapshot, without those that are added to the source's."""
+        from pyiceberg.schema import Schema
+
+        numbers = [self.table.snapshot_by_id(n) for n in (self.before, self.after)]
+        ids = [s.schema_id for s in numbers if s is not None and s.schema_id is not None]
+        fields = self.table.schemas()[max(ids)].fields
+        return Schema(*(field for field in fields if not field.name.startswith(_ADDED)))
+
+    def _files(self, snapshot: int) -> dict[str, FileScanTask]:
+        return {t.file.file_path: t for t in self.table.scan(snapshot_id=snapshot).plan_files()}
+
+    def _of_one_file(
+        self, schema: Schema, before: FileScanTask, after: FileScanTask
+    ) -> tuple[pa.Table, pa.Table]:
+        """The rows of a file that one snapshot has and the other lacks."""
+        from pyiceberg.table import FileScanTask
+
+        gone = [self._deleted(task) for task in (before, after)]
+        whole = self._read(schema, [FileScanTask(before.file)])
+        left, right = (_take(whole, sorted(there - here)) for here, there in (gone, gone[::-1]))
+        return left, right
+
+    def _deleted(self, task: FileScanTask) -> set[int]:
+        """The positions of a file's rows that are gone.
+
+        Tables of the lake have Iceberg's format 2, in which files of Parquet say them.
+        """
+        import pyarrow.parquet as pq
+
+        positions: set[int] = set()
+        path = task.file.file_path
+        for file in task.delete_files:
+            with self.table.io.new_input(file.file_path).open() as data:
+                rows = pq.read_table(data, filters=[("file_path", "==", path)])
+            positions.update(rows["pos"].to_pylist())
+        return positions
+
+    def _read(self, schema: Schema, tasks: Sequence[FileScanTask]) -> pa.Table:
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.io.pyarrow import ArrowScan
+
+        scan = ArrowScan(self.table.metadata, self.table.io, schema, AlwaysTrue())
+        return scan.to_table(tasks)
+
+
+def _changed_by_key(before: pa.Table, after: pa.Table, key: Sequence[str]) -> pa.Table:
+    """The keys whose rows differ."""
+    left, right = ({k: n for n, k in enumerate(_keys(rows, key))} for rows in (before, after))
+    both = [k for k in left if k in right]
+    pairs = [left[k] for k in both], [right[k] for k in both]
+    is_same = _same_rows(_take(before, pairs[0]), _take(after, pairs[1]))
+    changes: list[tuple[str, int | None, int | None]] = [
+        ("u", left[k], right[k]) for k, same in zip(both, is_same, strict=True) if not same
+    ]
+    changes += [("d", n, None) for k, n in left.items() if k not in right]
+    changes += [("c", None, n) for k, n in right.items() if k not in left]
+    return _listed(changes, before, after, key)
+
+
+def _keys(rows: pa.Table, key: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(python_values(rows[name]) for name in key), strict=True)
+
+
+def _same_rows(before: pa.Table, after: pa.Table) -> list[bool]:
+    """Whether the rows at the same place have the same values."""
+    same = [True] * before.num_rows
+    for name in before.column_names:
+        values = zip(_values(before, name), _values(after, name), strict=True)
+        same = [known and left == right for known, (left, right) in zip(same, values, strict=True)]
+    return same
+
+
+def _values(rows: pa.Table, name: str) -> Iterator[Any]:
+    """The values of a column as JSON's, in which a NaN equals another one."""
+    return (row[name] for row in json_rows(rows.select([name])))
+
+
+def _changed(before: pa.Table, after: pa.Table) -> pa.Table:
+    """The rows of a table without a key that are there more or less often."""
+    left, right = ([_text(row) for row in json_rows(rows)] for rows in (before, after))
+    gone, new = Counter(left) - Counter(right), Counter(right) - Counter(left)
+    changes: list[tuple[str, int | None, int | None]] = []
+    changes += [("d", n, None) for n in _numbers(left, gone)]
+    changes += [("c", None, n) for n in _numbers(right, new)]
+    return _listed(changes, before, after, [])
+
+
+def _text(row: dict[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True)
+
+
+def _numbers(rows: Sequence[str], wanted: Counter[str]) -> Iterator[int]:
+    left = wanted.copy()
+    for n, row in enumerate(rows):
+        if left[row] > 0:
+            left[row] -= 1
+            yield n
+
+
+def _listed(
+    changes: Sequence[tuple[str, int | None, int | None]],
+    before: pa.Table,
+    after: pa.Table,
+    key: Sequence[str],
+) -> pa.Table:
+    """Changes, each an op and the numbers of its rows, as :func:`read_diff` returns them."""
+    import pyarrow as pa
+
+    ops, lefts, rights = zip(*changes, strict=True) if changes else ((), (), ())
+    columns = {
+        "op": pa.array(ops, pa.string()),
+        "before": _structs(before, lefts),
+        "after": _structs(after, rights),
+    }
+    if not key:
+        return pa.table(columns)
+    held = pa.concat_tables([before.select(key), after.select(key)], promote_options="permissive")
+    at = [
+        left if right is None else before.num_rows + right
+        for left, right in zip(lefts, rights, strict=True)
+    ]
+    names = [f"k{n}" for n in range(len(key))]
+    keys = _take(held, at).rename_columns(names)
+    numbered = keys.append_column("n", pa.array(range(len(at)), pa.int64()))
+    return pa.table({"key": _structs(held, at), **columns}).take(sorted_rows(numbered, names)["n"])
+
+
+def _structs(rows: pa.Table, numbers: Sequence[int | None]) -> pa.Array:
+    """Rows by their numbers as structs; null for none."""
+    import pyarrow as pa
+
+    taken = _take(rows, numbers).combine_chunks()
+    fields = [pa.field(f.name, f.type) for f in rows.schema]
+    arrays = [
+        column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        for column in taken.columns
+    ]
+    is_none = pa.array([n is None for n in numbers], pa.bool_())
+    return pa.StructArray.from_arrays(arrays, fields=fields, mask=is_none)
+
+
+def _take(rows: pa.Table, numbers: Sequence[int | None]) -> pa.Table:
+    """Rows by their numbers, of nulls for none."""
+    import pyarrow as pa
+
+    return rows.take(pa.array(numbers, pa.int64()))
