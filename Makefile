@@ -1,6 +1,6 @@
 # `make` alone lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-cases e2e e2e-s3 stack ui ui-test screenshots check format bench bench-large bench-kafka bench-tables bench-formats bench-landings sample lock clean distclean
+.PHONY: help setup demo test test-long test-cases e2e e2e-sinks stack ui ui-test screenshots check format bench bench-large bench-kafka bench-tables bench-formats bench-landings sample lock clean distclean
 
 PORT ?= 3000
 BIN := .venv/bin
@@ -25,11 +25,11 @@ test-cases: setup ## of `make test` only what reads real events, in ../shared/ca
 
 e2e: setup ## the tests against a real PostgreSQL, Kafka and Debezium (ARGS="-k live" to choose)
 	@sh scripts/e2e.sh
-	$(BIN)/pytest -q -m "e2e and not long" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/pytest -q -m "e2e and not long and not sinks" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-e2e-s3: setup ## the tests of landings in a real server of S3, which Go builds
+e2e-sinks: setup ## landings of others: tables that real streams write, a real server of S3, which Go builds
 	@sh scripts/e2e.sh s3
-	$(BIN)/pytest -q -m "e2e" cdc_assets_tests/e2e/test_object_store.py $(ARGS)
+	$(BIN)/pytest -q -m sinks -n 2 --dist loadfile $(ARGS)
 
 stack: setup ## PostgreSQL, Kafka and Debezium with a small shop to try things on, until Ctrl-C
 	@sh scripts/e2e.sh

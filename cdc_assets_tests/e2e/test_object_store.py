@@ -34,17 +34,14 @@ from cdc_assets_tests.cdc.landing.test_sink_landing import (
     event,
     named,
 )
-from cdc_assets_tests.e2e.stack import VERSITYGW, ObjectStore
+from cdc_assets_tests.e2e.stack import ObjectStore
 from cdc_assets_tests.lakes import config_of
 from cdc_assets_tests.paths import REPOSITORY
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not VERSITYGW.exists(),
-        reason="no server of S3: make e2e-s3 builds one",
-    ),
+    pytest.mark.sinks,
 ]
 
 

@@ -23,7 +23,7 @@ from cdc_assets_tests.e2e.world import Variant, World, world
 from cdc_assets_tests.lakes import land, landing_found, run_all, stage_rows
 from cdc_assets_tests.paths import REPOSITORY
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.sinks]
 
 SEED = 20260303
 # Rows without a key among them: an event that is read twice is a row too many.
