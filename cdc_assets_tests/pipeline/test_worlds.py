@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -263,10 +264,16 @@ def _of_tables(
         return [] if same else [(world.name, f"the model refuses, got {failed}: {error}")]
     for day, error in failed.items():
         return [(world.name, f"{day} failed: {type(error).__name__}: {error}")]
-    for day in DAYS[DAYS.index(world.start) :]:
+    days = DAYS[DAYS.index(world.start) :]
+    for day in days:
         text = lakes.difference_of(_rows(lake, name, world.table, day), by_model[day][world.table])
         if text:
             return [(world.name, f"{world.table} on {day}\n{text}")]
+    for first, last in pairwise(days):
+        try:
+            lakes.assert_diff_leads_on(lake, name, world.table, first, last)
+        except AssertionError as error:
+            return [(world.name, f"what cdc-assets diff says: {error}")]
     return []
 
 
