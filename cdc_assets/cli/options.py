@@ -58,6 +58,17 @@ Format = Annotated[
         "--format", help="Output format; json prints one object per line.", show_default=True
     ),
 ]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        "--limit",
+        min=1,
+        help="Maximum number of rows (default: 20 for a table, otherwise all).",
+    ),
+]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="CSV: leave texts as they are that spreadsheets would run.")
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also print the logs of Spark and Dagster.")
 ]

@@ -52,33 +52,28 @@ def read_diff(config: Config, source: str, table: str, first: date, last: date) 
         MissingDayError: one of the days was not made, or has expired.
         LakeError: the catalog or a file can't be read.
     """
-    return diff_of(config, find_table(config, table, source), first, last)
+    rows, _, _ = diff_of(config, find_table(config, table, source), first, last)
+    return rows
 
 
-def days_to_compare(
-    config: Config, table: LakeTable, first: date | None, last: date | None
-) -> tuple[date, date]:
-    """The days to compare: the newest one, and the day before it, where none is said.
+def diff_of(
+    config: Config, table: LakeTable, first: date | None = None, last: date | None = None
+) -> tuple[pa.Table, date, date]:
+    """As :func:`read_diff`, of a state table already found, with the days that were compared.
 
-    Raises:
-        MissingTableError: nothing of the table was made yet.
+    Without `last` it is the newest day, without `first` the one before `last`.
     """
-    days = table.kind.days(table_state(open_table(config, table)))
-    if not days:
-        raise missing_table(table)
-    last = last or days[-1]
-    return first or last - timedelta(days=1), last
-
-
-def diff_of(config: Config, table: LakeTable, first: date, last: date) -> pa.Table:
-    """As :func:`read_diff`, of a state table already found."""
     opened = open_table(config, table)
     state = table_state(opened)
+    if not state.tags:
+        raise missing_table(table)
+    last = last or max(state.tags)
+    first = first or last - timedelta(days=1)
     before, after = (snapshot_at(config, table, state, day) for day in (first, last))
     key = key_columns(config, table, state)
     with readable_files(table):
         rows = _Difference(opened, before, after).rows()
-    return _changed_by_key(*rows, key) if key else _changed(*rows)
+    return (_changed_by_key(*rows, key) if key else _changed(*rows)), first, last
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from cdc_assets.cli.imports import import_without_pandas
-from cdc_assets.cli.options import ConfigFile, Form, Format, check_range, load, parse_day
+from cdc_assets.cli.options import (
+    ConfigFile,
+    Form,
+    Format,
+    Limit,
+    Raw,
+    check_range,
+    load,
+    parse_day,
+)
 from cdc_assets.cli.terminal import echo
 
 
@@ -35,18 +44,8 @@ def diff(
         ),
     ] = None,
     form: Format = Form.table,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit",
-            min=1,
-            help="Maximum number of rows (default: 20 for a table, otherwise all).",
-        ),
-    ] = None,
-    raw: Annotated[
-        bool,
-        typer.Option("--raw", help="CSV: leave texts as they are that spreadsheets would run."),
-    ] = False,
+    limit: Limit = None,
+    raw: Raw = False,
     config_file: ConfigFile = None,
 ) -> None:
     """Print what changed in a table between the ends of two days: key, op, before and after."""
@@ -55,7 +54,7 @@ def diff(
     check_range(first, last)
     with output.Activity(f"reading {table}"):
         config = load(config_file)
-        from cdc_assets.cdc.lake.diff import days_to_compare, diff_of
+        from cdc_assets.cdc.lake.diff import diff_of
         from cdc_assets.cdc.lake.json_values import json_rows
         from cdc_assets.cdc.lake.tables import find_table
 
@@ -66,8 +65,7 @@ def diff(
                 param_hint="'TABLE'",
             )
         import_without_pandas("pyarrow.dataset")
-        first, last = days_to_compare(config, found, first, last)
-        rows = diff_of(config, found, first, last)
+        rows, first, last = diff_of(config, found, first, last)
     if limit is None:
         limit = 20 if form is Form.table else rows.num_rows
     changes = json_rows(rows.slice(0, limit))

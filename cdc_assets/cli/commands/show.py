@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cdc_assets.cli.imports import import_without_pandas
-from cdc_assets.cli.options import ConfigFile, Form, Format, load, parse_day
+from cdc_assets.cli.options import ConfigFile, Form, Format, Limit, Raw, load, parse_day
 from cdc_assets.cli.terminal import echo
 
 
@@ -30,18 +30,8 @@ def show(
         ),
     ] = None,
     form: Format = Form.table,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit",
-            min=1,
-            help="Maximum number of rows (default: 20 for a table, otherwise all).",
-        ),
-    ] = None,
-    raw: Annotated[
-        bool,
-        typer.Option("--raw", help="CSV: leave texts as they are that spreadsheets would run."),
-    ] = False,
+    limit: Limit = None,
+    raw: Raw = False,
     config_file: ConfigFile = None,
 ) -> None:
     """Print the rows of a table, as of its newest day or another."""
