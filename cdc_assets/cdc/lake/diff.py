@@ -87,6 +87,7 @@ class _Difference:
     def rows(self) -> tuple[pa.Table, pa.Table]:
         """Rows that only one of the snapshots has, and rows of files that were written anew."""
         import pyarrow as pa
+        from pyiceberg.table import FileScanTask
 
         schema = self._schema()
         before, after = (self._files(snapshot) for snapshot in (self.before, self.after))
@@ -95,15 +96,14 @@ class _Difference:
             self._read(schema, [task for path, task in files.items() if path not in both])
             for files in (before, after)
         ]
-        parts: tuple[list[pa.Table], list[pa.Table]] = ([found[0]], [found[1]])
-        for path in sorted(both):
-            if before[path].delete_files != after[path].delete_files:
-                for side, rows in zip(
-                    parts, self._of_one_file(schema, before[path], after[path]), strict=True
-                ):
-                    side.append(rows)
-        left, right = (pa.concat_tables(side, promote_options="permissive") for side in parts)
-        return left, right
+        changed = [p for p in sorted(both) if before[p].delete_files != after[p].delete_files]
+        gone = [self._deleted([files[p] for p in changed]) for files in (before, after)]
+        for path in changed:
+            whole = self._read(schema, [FileScanTask(before[path].file)])
+            for side, (here, there) in enumerate((gone, gone[::-1])):
+                rows = _take(whole, sorted(there[path] - here[path]))
+                found[side] = pa.concat_tables([found[side], rows], promote_options="permissive")
+        return found[0], found[1]
 
     def _schema(self) -> Schema:
         """The columns of the later snapshot, without those that are added to the source's."""
@@ -117,31 +117,21 @@ class _Difference:
     def _files(self, snapshot: int) -> dict[str, FileScanTask]:
         return {t.file.file_path: t for t in self.table.scan(snapshot_id=snapshot).plan_files()}
 
-    def _of_one_file(
-        self, schema: Schema, before: FileScanTask, after: FileScanTask
-    ) -> tuple[pa.Table, pa.Table]:
-        """The rows of a file that one snapshot has and the other lacks."""
-        from pyiceberg.table import FileScanTask
-
-        gone = [self._deleted(task) for task in (before, after)]
-        whole = self._read(schema, [FileScanTask(before.file)])
-        left, right = (_take(whole, sorted(there - here)) for here, there in (gone, gone[::-1]))
-        return left, right
-
-    def _deleted(self, task: FileScanTask) -> set[int]:
-        """The positions of a file's rows that are gone.
+    def _deleted(self, tasks: Sequence[FileScanTask]) -> dict[str, set[int]]:
+        """The positions of the rows that are gone from each file; each delete file is read once.
 
         Tables of the lake have Iceberg's format 2, in which files of Parquet say them.
         """
         import pyarrow.parquet as pq
 
-        positions: set[int] = set()
-        path = task.file.file_path
-        for file in task.delete_files:
-            with self.table.io.new_input(file.file_path).open() as data:
-                rows = pq.read_table(data, filters=[("file_path", "==", path)])
-            positions.update(rows["pos"].to_pylist())
-        return positions
+        gone: dict[str, set[int]] = {task.file.file_path: set() for task in tasks}
+        for path in sorted({file.file_path for task in tasks for file in task.delete_files}):
+            with self.table.io.new_input(path).open() as data:
+                rows = pq.read_table(data, filters=[("file_path", "in", list(gone))])
+            pairs = zip(rows["file_path"].to_pylist(), rows["pos"].to_pylist(), strict=True)
+            for file, position in pairs:
+                gone[file].add(position)
+        return gone
 
     def _read(self, schema: Schema, tasks: Sequence[FileScanTask]) -> pa.Table:
         from pyiceberg.expressions import AlwaysTrue
