@@ -19,6 +19,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from py4j.java_gateway import GatewayClient
 from pyspark.sql import DataFrame
@@ -28,15 +30,19 @@ from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.changes.findings import ParsedDays, changes_findings, quarantine_examples
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.findings import Finding
+from cdc_assets.cdc.history.stage import HistoryReport, make_history_day
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.lake.diff import read_diff
 from cdc_assets.cdc.lake.json_values import json_rows
+from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
 from cdc_assets.cdc.lake.rows import read_table
+from cdc_assets.cdc.lake.tables import state_table
 from cdc_assets.cdc.landing.figures import count_landed
 from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.findings import landing_findings
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
-from cdc_assets.cdc.names import TableName
+from cdc_assets.cdc.names import TableName, history_of
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.cdc.stages.contract import MakeOptions
 from cdc_assets.cdc.stages.lag import LagStage
@@ -142,6 +148,43 @@ def run_tables(
     return reports, errors
 
 
+def run_histories(
+    lake: Lake, source: str, days: Sequence[date], force: bool = False
+) -> dict[tuple[str, date], HistoryReport]:
+    """The days of the histories of a source, which stand on those of its tables."""
+    names = lake.config.source(source).histories
+    facts = table_days.gather(lake, source, names, days)
+    return {
+        (name, day): make_history_day(lake, source, name, day, facts, force)
+        for name in names
+        for day in days
+        if day >= lake.config.start_of(source, name)
+    }
+
+
+def try_histories(
+    lake: Lake, source: str, days: Sequence[date]
+) -> dict[tuple[str, date], Exception]:
+    """The days of the histories of a source; what failed, by table and day."""
+    names = lake.config.source(source).histories
+    facts = table_days.gather(lake, source, names, days)
+
+    def make(name: str) -> dict[tuple[str, date], Exception]:
+        for day in days:
+            if day < lake.config.start_of(source, name):
+                continue
+            if day not in (lake.table_state(source, name) or TableState({}, {}, {}, "")).tags:
+                return {}  # its table has failed
+            try:
+                make_history_day(lake, source, name, day, facts)
+            except Exception as error:
+                return {(name, day): error}
+        return {}
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return {place: error for failed in pool.map(make, names) for place, error in failed.items()}
+
+
 def run_all(
     lake: Lake,
     source: str,
@@ -208,6 +251,42 @@ def rows_of(lake: Lake, source: str, table: str, day: date | str) -> list[Row]:
     frame = table_at(lake, source, table, day)
     own = [name for name in frame.columns if not name.startswith("_cdc_")]
     return plain(frame.select(*(F.col(f"`{name.replace('`', '``')}`") for name in own)))
+
+
+def versions_at(lake: Lake, source: str, table: str, day: date) -> list[Row]:
+    """The versions of a table's rows at the end of a day, by key and position."""
+    rows = plain(table_at(lake, source, str(history_of(table)), day))
+    return sorted(rows, key=lambda row: row["_cdc_from_position"])
+
+
+_TOLD = ("_cdc_valid_from", "_cdc_valid_to", "_cdc_op", "_cdc_closed_by")
+
+
+def versions_read(lake: Lake, source: str, table: str, day: date) -> list[Row]:
+    """A day's versions with times in ms, as :func:`cdc_assets_tests.model.histories` has them.
+
+    Read without Spark: a job for each would take most of the time.
+    """
+    name = str(history_of(table))
+    opened = open_table(lake.config, state_table(lake.config, source, name))
+    snapshot = opened.snapshot_by_name(str(day))
+    assert snapshot is not None, f"{name} has no tag {day}"
+    rows = opened.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+    for time in _TOLD[:2]:
+        in_ms = pc.divide(rows[time].cast(pa.int64()), 1000)
+        rows = rows.set_column(rows.column_names.index(time), time, in_ms)
+    kept = [n for n in rows.column_names if n in _TOLD or not n.startswith("_cdc_")]
+    return versions_shown(rows.select(kept).to_pylist())
+
+
+def versions_shown(versions: Iterable[Row]) -> list[Row]:
+    """Versions as they are compared: without nulls, and those that stood for some time alone.
+
+    A version of an earlier day may have a column that its table got later. What stood within a
+    transaction is compared in tests of its own.
+    """
+    lasting = (v for v in versions if v["_cdc_valid_from"] != v["_cdc_valid_to"])
+    return [{n: v for n, v in row.items() if v is not None} for row in lasting]
 
 
 def assert_diff_leads_on(lake: Lake, source: str, table: str, first: date, last: date) -> None:

@@ -73,6 +73,15 @@ class TableName(NamedTuple):
         return cls(_DATABASE_SEPARATOR.join(namespace), table)
 
 
+HISTORY = "history"
+
+
+def history_of(table: str) -> TableName:
+    """The history of a table, beside it in its namespace."""
+    name = TableName.parse(table)
+    return TableName(name.namespace, f"{name.table}__{HISTORY}")
+
+
 def _part(name: str) -> str:
     if "." in name or '"' in name:
         return '"' + name.replace('"', '""') + '"'

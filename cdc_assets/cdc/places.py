@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cdc_assets.cdc.names import TableName, escape, escape_in_upper_case
+from cdc_assets.cdc.names import HISTORY, TableName, escape, escape_in_upper_case, history_of
 
 CATALOG = "lake"
+_HISTORY = ", its history"
 Place = tuple[str, ...]
 
 OWN_ASSETS = ("landing", "changes", "control", "quarantine", "lag", "schemas", "facts", "epochs")
@@ -60,6 +61,8 @@ class Places:
         other = self._taken.get(self._same(place))
         if other is None or other == f"{source}.{table}":
             return None
+        if other.endswith(_HISTORY):
+            return f"it and {other} would be one; set history: false there, or leave one out"
         why = "the catalog does not tell upper and lower case apart"
         cure = "leave one of them out with `false`, or use another catalog"
         if self._flat:
@@ -71,6 +74,14 @@ class Places:
         """Give a table its place."""
         place = state_place(source, TableName.parse(table), self._flat)
         self._taken.setdefault(self._same(place), f"{source}.{table}")
+
+    def take_history(self, source: str, table: str) -> None:
+        """Give the history of a table its place, which none of the source's tables may have."""
+        name, history = TableName.parse(table), history_of(table)
+        # The second is another place, but Dagster joins both names by the same two underscores.
+        for taken in (history, TableName(f"{name.namespace}__{name.table}", HISTORY)):
+            place = self._same(state_place(source, taken, self._flat))
+            self._taken.setdefault(place, f"{source}.{table}{_HISTORY}")
 
     def _same(self, place: Place) -> Place:
         return tuple(level.lower() for level in place) if self._folds_case else place

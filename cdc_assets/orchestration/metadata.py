@@ -12,6 +12,8 @@ from pyspark.sql.types import StructField
 from cdc_assets.cdc import markdown
 from cdc_assets.cdc.markdown import Markdown
 from cdc_assets.cdc.metadata import Columns, Lineage, Location
+from cdc_assets.cdc.names import TableName
+from cdc_assets.orchestration.assets.keys import table_key
 
 
 def dagster_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,7 +61,9 @@ def column_schema(columns: Columns) -> dg.TableSchema:
 
 def column_lineage(lineage: Lineage) -> dg.TableColumnLineage:
     """Dagster's lineage of a table's columns."""
-    parent = dg.AssetKey(lineage.parent)
+    source, *table = lineage.parent
+    is_table = len(table) == 2
+    parent = table_key(source, str(TableName(*table))) if is_table else dg.AssetKey(lineage.parent)
     return dg.TableColumnLineage(
         {
             name: [dg.TableColumnDep(parent, origin) for origin in origins]

@@ -12,6 +12,7 @@ Rule ids (D1, O4, R2 …) are those of FORMATS.md; "section 4" is DESIGN.md's.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
 
@@ -51,6 +52,7 @@ __all__ = [
     "TableError",
     "classify",
     "deep_recursion",
+    "histories",
     "hold",
     "json_text",
     "lag",
@@ -75,13 +77,35 @@ def tables(source: dict[str, Any], landed: Landed) -> dict[date, dict[str, list[
 
     Raises: InferredTypeError (R3), KeyTypeError, KeyColumnsError (R6).
     """
+    result: dict[date, dict[str, list[dict[str, Any]]]] = {}
+    for day, name, table in _days_of_tables(source, landed):
+        of_day = result.setdefault(day, {})
+        if table is not None:
+            of_day[name] = table.rows()
+    return result
+
+
+def histories(
+    source: dict[str, Any], landed: Landed
+) -> dict[date, dict[str, list[dict[str, Any]]]]:
+    """Day → configured table with a history → the versions of its rows by the end of that day."""
+    result: dict[date, dict[str, list[dict[str, Any]]]] = {}
+    for day, name, table in _days_of_tables(source, landed):
+        if isinstance(table, KeyedTable) and table.config.get("history"):
+            result.setdefault(day, {})[name] = table.versions()
+    return result
+
+
+def _days_of_tables(
+    source: dict[str, Any], landed: Landed
+) -> Iterator[tuple[date, str, Table | None]]:
+    """Each day of each table as it then stands; None before its ``start_date``."""
     if not landed:
-        return {}
+        return
     with deep_recursion():
         events = dict(read_events(source, landed))
         first, last = min(landed), max(landed)
         days = [first + timedelta(days=n) for n in range((last - first).days + 1)]
-        result: dict[date, dict[str, list[dict[str, Any]]]] = {day: {} for day in days}
         for name, config in table_configs(source).items():
             state = _table(name, config, source, events)
             start = date_of(config.get("start_date")) or first
@@ -100,8 +124,7 @@ def tables(source: dict[str, Any], landed: Landed) -> dict[date, dict[str, list[
                     state.look_on(day, own)
                 else:
                     state.merge(day, own)
-                    result[day][name] = state.rows()
-        return result
+                yield day, name, state if day >= start else None
 
 
 def _database_of(

@@ -12,6 +12,7 @@ from cdc_assets_tests.model.copies import copies, elements_of, met_elements
 from cdc_assets_tests.model.days import Order, Removal, Row, Table
 from cdc_assets_tests.model.documents import key_text
 from cdc_assets_tests.model.fold import UNKNOWN, Held, OldRow, Queue
+from cdc_assets_tests.model.history import Step, Timeline
 from cdc_assets_tests.model.positions import LATE_CHECKED, lane_of
 from cdc_assets_tests.model.records import Event, KeyColumnsError, KeyTypeError
 from cdc_assets_tests.model.streams import kafka_order, landed_before, row_order
@@ -99,6 +100,7 @@ class KeyedTable(Table):
         self.open = OpenTransactions(self.source, self.events)
         self.departed: dict[int, Held | None] = {}  # departure → the row that it took
         self.scattered: dict[date, int] = {}
+        self.timelines: list[Timeline] = []
         self.identities: dict[int, str] = {}  # of key documents, with the types of the day
 
     def rows(self) -> list[dict[str, Any]]:
@@ -121,6 +123,92 @@ class KeyedTable(Table):
             for held in fold.queue.rows[-1:]
         ]
         self.ends[day] = self.state
+        if self.config.get("history"):
+            self._keep_history(day)
+
+    # -- versions ----------------------------------------------------------------------------------
+
+    def versions(self) -> list[dict[str, Any]]:
+        """Each version of each row: its values, and when, by which op and how it began and ended.
+
+        The row is shown as the table's is; times are in ms.
+        """
+        return [
+            {
+                **self._shown(self._known(version.values)),
+                "_cdc_valid_from": version.valid_from,
+                "_cdc_valid_to": version.valid_to,
+                "_cdc_op": version.op,
+                "_cdc_closed_by": version.closed_by,
+            }
+            for timeline in self.timelines
+            for version in timeline.versions()
+        ]
+
+    def _keep_history(self, day: date) -> None:
+        """Put the events of the day between those that landed before: each at its place, however
+        late it comes; at the end stands what the table has."""
+        of_day, departed = self.of_day, dict(self.departed)
+        rows = {self._identity(row.key): row for row in self.state}
+        known = {self._identity(timeline.key): timeline for timeline in self.timelines}
+        for identity, fold in of_day.folds.items():
+            entries = [e for e in fold.entries if e.change is not None]
+            if not entries:
+                continue
+            key = next((c.key for c in of_day.changes.get(identity, [])), None)
+            timeline = known.setdefault(identity, Timeline(key or rows[identity].key))
+            timeline.settle(day - timedelta(days=self.late_days), self._are_same)
+            steps = [step for step in timeline.steps if step.day < fold.start]
+            timeline.steps = self._in_order(steps, entries, of_day)
+            self._end_as_table(timeline, rows.get(identity), day)
+            timeline.settle(day, self._are_same)
+        self.timelines = list(known.values())
+        self.departed = departed
+
+    def _in_order(self, steps: list[Step], entries: list[Entry], of_day: Day) -> list[Step]:
+        queue, done = Queue(self.types), []
+        for one in entries:  # what has no place of its own comes behind all that landed before
+            if one.change is not None and one.change.event.position is None and steps:
+                one.order = (max(one.order[0], steps[-1].order[0]), one.order[1])
+        every: list[Step | Entry] = [*steps, *entries]
+        ops = {id(step.held): step.row_op for step in steps}
+        for one in sorted(every, key=lambda e: (e.order, isinstance(e, Entry))):
+            if isinstance(one, Step):
+                queue.set(one.held)
+                done.append(one)
+                continue
+            change = one.change
+            assert change is not None
+            event = change.event
+            if change.kind == "truncate":
+                queue.set(None)
+            else:
+                before = {id(row) for row in queue.rows}
+                self._apply(queue, change, of_day)
+                ops |= {id(r): event.op or "" for r in queue.rows if id(r) not in before}
+            held = queue.newest
+            time = event.landed_ms if event.source_ts_ms is None else event.source_ts_ms
+            step = Step(one.order, change.day, change.kind, event.op or "", held, time)
+            step.row_op = ops.get(id(held), "")
+            done.append(step)
+        return done
+
+    def _end_as_table(self, timeline: Timeline, row: Row | None, day: date) -> None:
+        """An event that is older than what removed its row more than `late_days` ago brings it
+        back in the table."""
+        held = timeline.steps[-1].held
+        if row is None and held is None:
+            return
+        own = None if row is None else Held(row.values, set(row.values), row.key)
+        if own is not None and held is not None and self._are_same(held, own):
+            return
+        kind, op = ("read", "r") if own else ("delete", "d")
+        order = (timeline.steps[-1].order[0], (date.max, 0, 0))
+        timeline.steps.append(Step(order, day, kind, op, own, None, op))
+
+    def _are_same(self, one: Held, other: Held) -> bool:
+        shown = [self._shown(self._known(held.values)) for held in (one, other)]
+        return repr(shown[0]) == repr(shown[1])
 
     @staticmethod
     def _known(values: dict[str, Any]) -> dict[str, Any]:
@@ -135,7 +223,7 @@ class KeyedTable(Table):
     def _folded(self, day: date, events: list[Event]) -> list[Fold]:
         self.landed[day] = events
         self.identities = {}
-        of_day = Day(day)
+        of_day = self.of_day = Day(day)
         self._collect(of_day)
         self._match_departures(of_day)
         self.scattered[day] = 0

@@ -328,7 +328,7 @@ def test_the_first_event_after_the_version_before_wins_and_a_late_one_loses(
     lakes.run_all(lake, source, [EARLIER])
     _as_the_version_before(lake, source, stories)
     with monkeypatch.context() as patch:  # large tables keep their rows as they are
-        patch.setattr(table_day, "_REWRITTEN_BYTES", 0)
+        patch.setattr(table_day, "REWRITTEN_BYTES", 0)
         lakes.run_all(lake, source, [TODAY])
     found = _differences(lake, source, stories, DAYS)
     assert not found, "\n" + "\n".join(found)

@@ -16,7 +16,7 @@ from cdc_assets.cdc.config.landing import (
 from cdc_assets.cdc.config.loading import config_path, load_config, parse_config
 from cdc_assets.cdc.config.model import AutomationConfig, Config, LakeConfig, MaintenanceConfig
 from cdc_assets.cdc.config.sources import FORMATS, SourceConfig
-from cdc_assets.cdc.config.tables import RESERVED_PREFIX, TableConfig
+from cdc_assets.cdc.config.tables import RESERVED_PREFIX, HistoryConfig, TableConfig
 from cdc_assets.cdc.envelopes.declared import PLACEHOLDER
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "AutomationConfig",
     "Config",
     "EmailConfig",
+    "HistoryConfig",
     "KafkaConfig",
     "LakeConfig",
     "LandingConfig",

@@ -44,6 +44,7 @@ _EXAMPLES = {
     "KafkaConfig": "{bootstrap_servers: …, topics: […]}",
     "SourceConfig": "format, landing and tables",
     "TableConfig": "{key: [id]}, {} for a table without settings, or false for none",
+    "HistoryConfig": "true, {columns: […]} or {except: […]}",
     "WebhookConfig": "{url: ${NAME}}",
     "SlackConfig": "{token: ${NAME}, channel: …}",
     "EmailConfig": "{host: …, from: …, to: […]}",

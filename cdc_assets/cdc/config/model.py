@@ -203,6 +203,9 @@ class Config(Settings):
     def _a_place_each(self) -> Config:
         places = self.lake.places(self.sources)
         for source, settings in self.sources.items():
+            for table in settings.histories:
+                places.take_history(source, table)
+        for source, settings in self.sources.items():
             for table in settings.tables:
                 if why := places.fault_of(source, table):
                     fault = f"sources.{source}.tables.{table}: {why}"

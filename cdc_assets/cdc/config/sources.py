@@ -349,6 +349,11 @@ class SourceConfig(Settings):
         return table in self.tables or self.pattern_of(table) is not None
 
     @property
+    def histories(self) -> list[str]:
+        """The tables whose versions are kept."""
+        return [name for name, table in self.tables.items() if table.has_history]
+
+    @property
     def emptied_by_statements(self) -> list[str]:
         """The tables whose rows are removed when a statement drops or truncates them."""
         return sorted(

@@ -29,6 +29,23 @@ def _is_column_type(kind: str) -> bool:
     return bool(found) and (not element or _is_column_type(element))
 
 
+class HistoryConfig(Settings):
+    """Whose changes begin a version: those of some columns, or of all but some."""
+
+    columns: tuple[str, ...] = Field(
+        default=(), description="Only changes of these columns begin a version."
+    )
+    except_: tuple[str, ...] = Field(
+        default=(), alias="except", description="Changes of these columns alone begin no version."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> HistoryConfig:
+        if self.columns and self.except_:
+            raise ValueError("has columns and except; keep one")
+        return self
+
+
 class TableConfig(Settings):
     """How one table is read and shown; every setting has a default."""
 
@@ -44,6 +61,11 @@ class TableConfig(Settings):
     columns: dict[str, str] = Field(
         default_factory=dict,
         description="Column types; they win over those of messages, by a closed list (R3).",
+    )
+    history: HistoryConfig | None = Field(
+        default=None,
+        description="`true`, or whose changes count: also keep every version of each row, in the "
+        "table `<table>__history`.",
     )
     start_date: date | None = None
     bucket: int | None = Field(default=None, ge=1, le=10_000)
@@ -79,6 +101,11 @@ class TableConfig(Settings):
             raise ValueError(f"got {value!r}; a key column is named twice")
         return tuple(value)
 
+    @field_validator("history", mode="before")
+    @classmethod
+    def _history(cls, value: Any) -> Any:
+        return {True: {}, False: None}[value] if isinstance(value, bool) else value
+
     @field_validator("columns")
     @classmethod
     def _columns(cls, value: dict[str, str]) -> dict[str, str]:
@@ -111,6 +138,20 @@ class TableConfig(Settings):
                 f"exclude names {', '.join(gone)}, a column of the key; name it in hash instead"
             )
         return self
+
+    @model_validator(mode="after")
+    def _keyed_history(self) -> TableConfig:
+        if self.history is not None and self.key == "none":
+            raise ValueError(
+                "history: got key none; versions are told apart by a key. Name key columns, or "
+                "leave history out"
+            )
+        return self
+
+    @property
+    def has_history(self) -> bool:
+        """Whether the versions of its rows are kept; rows without a key of their own have none."""
+        return self.history is not None and self.key != "row"
 
     @property
     def is_protected(self) -> bool:

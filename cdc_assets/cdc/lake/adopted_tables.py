@@ -46,6 +46,8 @@ def taken_places(config: Config) -> Places:
     """The places of the tables that a configuration lists."""
     places = config.lake.places(config.sources)
     for source, settings in config.sources.items():
+        for table in settings.histories:
+            places.take_history(source, table)
         for table in settings.tables:
             places.take(source, table)
     return places
@@ -65,6 +67,8 @@ def _adopting(
             log.warning("%s", message)
             continue
         places.take(source, table)
+        if own.has_history:
+            places.take_history(source, table)
         adopted[table] = own
     by_name = dict(sorted(adopted.items()))
     return settings.model_copy(update={"tables": {**settings.tables, **by_name}})

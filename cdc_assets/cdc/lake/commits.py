@@ -192,6 +192,46 @@ class DayBranch:
         return f"{self.table}.{quote('branch_' + self.name)}"
 
 
+@dataclass(frozen=True)
+class BranchFigures:
+    """What a branch's own commits added, by their summaries; `net` rows."""
+
+    net: int = 0
+    written: int = 0
+    removed: int = 0
+    bytes_added: int = 0
+    files_added: int = 0
+
+
+def branch_figures(state: TableState, branch: DayBranch) -> BranchFigures:
+    """What a branch's own commits added to its base.
+
+    Args:
+        state: the table's metadata, read after them.
+        branch: the branch.
+    """
+    new = []
+    # Other runs commit to other branches of the table meanwhile.
+    commit: int | None = state.refs[branch.name]
+    while commit is not None and commit != branch.base:
+        new.append(state.snapshots[commit].summary)
+        commit = state.snapshots[commit].parent
+
+    def total(key: str) -> int:
+        return sum(int(summary.get(key, 0)) for summary in new)
+
+    # A commit writes again the deletes of the files that it deletes from.
+    removed = total("added-position-deletes") - total("removed-position-deletes")
+    removed += total("deleted-records")
+    return BranchFigures(
+        net=total("added-records") - removed,
+        written=total("added-records"),
+        removed=removed,
+        bytes_added=total("added-files-size"),
+        files_added=total("added-data-files") + total("added-delete-files"),
+    )
+
+
 def is_own_branch(name: str) -> bool:
     """Whether a branch is a day's (:class:`DayBranch`), not one that a user created."""
     return bool(_OWN_BRANCH.fullmatch(name))

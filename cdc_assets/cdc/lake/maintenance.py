@@ -45,7 +45,7 @@ from cdc_assets.cdc.lake.commits import (
 )
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.lake.tables import kind_of
-from cdc_assets.cdc.names import TableName, quote
+from cdc_assets.cdc.names import TableName, history_of, quote
 from cdc_assets.cdc.places import CATALOG, OWN_ASSETS
 from cdc_assets.cdc.sqltext import literal
 
@@ -94,7 +94,8 @@ class Figures:
 
 def tables_of(lake: Lake, source: str) -> list[str]:
     """The tables of a source that are in the lake: state tables first, then stage tables."""
-    names = [*lake.config.source(source).tables, *OWN_ASSETS]
+    settings = lake.config.source(source)
+    names = [*settings.tables, *map(str, map(history_of, settings.histories)), *OWN_ASSETS]
     return [name for name in names if lake.exists(_identifier(lake, source, name))]
 
 

@@ -135,12 +135,13 @@ def _total(opened: Table, snapshot_id: int | None) -> int:
 def _order(config: Config, table: LakeTable, state: TableState) -> Sequence[str]:
     if table.kind.sorted_by is not None:
         return table.kind.sorted_by
-    return key_columns(config, table, state)
+    versions = ["_cdc_valid_from", "_cdc_valid_to"] if table.kind.is_history else []
+    return [*key_columns(config, table, state), *versions]
 
 
 def key_columns(config: Config, table: LakeTable, state: TableState) -> list[str]:
     """The key of a state table, by its names in the lake; empty for one without."""
-    rename = config.source(table.source).tables[table.name].rename
+    rename = config.source(table.source).tables[table.of].rename
     return [rename.get(name, name) for name in state.key_columns]
 
 

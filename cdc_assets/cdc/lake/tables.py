@@ -10,7 +10,7 @@ from datetime import date
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import UnknownTableError
 from cdc_assets.cdc.lake.commits import DayCommits, TableState
-from cdc_assets.cdc.names import TableName, with_database
+from cdc_assets.cdc.names import TableName, history_of, with_database
 from cdc_assets.cdc.places import CATALOG, OWN_ASSETS, earlier_place, own_place, state_place
 
 
@@ -26,6 +26,7 @@ class TableKind:
         in_words: text behind a table's name for its rows of a `{day}`.
         is_own: whether it is one of a source's own tables, always named with the source.
         has_messages: whether a row has a message's key, value and headers.
+        is_history: whether its rows are the versions of another table's.
         has_each_day: whether any day can be read, even one that was not made.
     """
 
@@ -36,6 +37,7 @@ class TableKind:
     in_words: str = ""
     is_own: bool = True
     has_messages: bool = False
+    is_history: bool = False
     has_each_day: bool = False
 
 
@@ -45,6 +47,7 @@ STATE = TableKind(
     in_words=" at the end of {day}",
     is_own=False,
 )
+HISTORY = replace(STATE, in_words=" up to the end of {day}", is_history=True)
 STAGE = TableKind(
     days=lambda state: sorted(DayCommits.recorded_in(state)),
     sql_clause="WHERE landing_date = DATE '{day}'",
@@ -76,13 +79,17 @@ def kind_of(table: str) -> TableKind:
 
 @dataclass(frozen=True)
 class LakeTable:
-    """A table of the lake: a source's own (`changes`) or a state table (`public.customers`)."""
+    """A table of the lake: a source's own (`changes`) or a state table (`public.customers`).
+
+    `of` is the configured table, of a history that of its rows; of a source's own table its name.
+    """
 
     source: str
     name: str
     parts: tuple[str, ...]
     kind: TableKind
     earlier: tuple[str, ...] = ()  # where an earlier version made it, if elsewhere
+    of: str = ""
 
     def __str__(self) -> str:
         return f"{self.source}.{self.name}"
@@ -90,14 +97,24 @@ class LakeTable:
 
 def own_table(source: str, name: str) -> LakeTable:
     """One of a source's own tables: landing, changes, control, quarantine, lag, schemas."""
-    return LakeTable(source, name, own_place(source, name), kind_of(name))
+    return LakeTable(source, name, own_place(source, name), kind_of(name), of=name)
 
 
 def state_table(config: Config, source: str, name: str) -> LakeTable:
     """The state table ``namespace.table``, configured or not."""
     table, flat = TableName.parse(name), config.lake.is_flat
     parts, earlier = state_place(source, table, flat), earlier_place(source, table, flat)
-    return LakeTable(source, name, parts, STATE, earlier if earlier != parts else ())
+    return LakeTable(source, name, parts, STATE, earlier if earlier != parts else (), name)
+
+
+def history_table(config: Config, source: str, of: str) -> LakeTable:
+    """The history of a table."""
+    return replace(state_table(config, source, str(history_of(of))), kind=HISTORY, of=of)
+
+
+def history_tables(config: Config, source: str) -> list[LakeTable]:
+    """The histories of a source, as configured."""
+    return [history_table(config, source, of) for of in config.source(source).histories]
 
 
 def state_tables(config: Config, source: str) -> list[LakeTable]:
@@ -109,7 +126,7 @@ def known_tables(config: Config) -> list[LakeTable]:
     """All tables that the configuration names, each source's own ones last."""
     found = []
     for source in config.sources:
-        found += state_tables(config, source)
+        found += [*state_tables(config, source), *history_tables(config, source)]
         found += [own_table(source, name) for name in OWN_ASSETS]
     return found
 

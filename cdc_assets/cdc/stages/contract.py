@@ -75,6 +75,7 @@ class Stage(ABC, Generic[FiguresT]):
     """
 
     name: ClassVar[str]
+    is_of_one_table: ClassVar[bool] = False  # a step makes many of them, in threads
     checks: Mapping[str, Sequence[Check]]  # by table that Dagster shows, in their order
 
     def __init__(self, config: Config, source: str) -> None:

@@ -54,6 +54,7 @@ class TableStage(Stage[TableFigures]):
     """
 
     name = "tables"
+    is_of_one_table = True
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from cdc_assets.cdc.state.audit import (
     audit_written,
 )
 from cdc_assets.cdc.state.copies import find_copies
-from cdc_assets.cdc.state.day_types import TableColumns
+from cdc_assets.cdc.state.day_types import TableColumns, with_types_of
 from cdc_assets.cdc.state.folding import fold
 from cdc_assets.cdc.state.inherited_values import inherit
 from cdc_assets.cdc.state.keyed_day import KeptEvents, KeyedDay
@@ -91,7 +91,9 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> RowFigures
     with local_checkpoints() as checkpoints:
         if not day.is_keyed:
             return _make_unkeyed(day, on.identifier, columns, checkpoints)
-        keyed = _keyed_day(day, columns, checkpoints)
+        first = min([day.day, *day.open_transactions.values()])
+        columns = with_types_of(day, columns, day.days_from(first))
+        keyed = keyed_day(day, columns, checkpoints)
         removed = removed_in_window(keyed)
         found = _find_winners(keyed, removed, checkpoints)
         written = _write(keyed, on, found, checkpoints)
@@ -107,7 +109,7 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> RowFigures
         )
 
 
-def _keyed_day(day: TableDay, columns: TableColumns, checkpoints: Checkpoints) -> KeyedDay:
+def keyed_day(day: TableDay, columns: TableColumns, checkpoints: Checkpoints) -> KeyedDay:
     """The day with its copies, and its events where several steps will ask for them."""
     keyed = KeyedDay(day, columns)
     if day.may_have_copies or day.may_hold_keys_twice:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import date
 
 from pyspark.sql.types import ArrayType, DateType, LongType, StructField, StructType
 
@@ -258,6 +259,23 @@ def message_types(day: TableDay) -> MessageTypes:
         blank=[schema_id for schema_id in oldest_first if not by_schema[schema_id]],
         narrower=_find_narrower(day, by_schema),
     )
+
+
+def with_types_of(day: TableDay, columns: TableColumns, days: Sequence[date]) -> TableColumns:
+    """The columns with how values of the schemas of other days are read, too (R3)."""
+    known = columns.types
+    ids = {i for facts in day.facts_on_days(days) for i in facts.schema_ids} - set(known.by_schema)
+    if not ids:
+        return columns
+    configured = types.columns_of_config(day.config.lake_columns)
+    by_schema: dict[str | None, types.ColumnTypes] = {}
+    for schema_id in sorted(ids):
+        said = _as_wanted(day, day.context.schemas.columns[day.table, schema_id], configured)
+        typed = {name: known.latest[name] for name in said if name in known.latest}
+        by_schema[schema_id] = types.over(typed, said) if said else known.by_schema[None]
+    if known.labels.are_sent:
+        by_schema = {i: _with_labels(day, said) for i, said in by_schema.items()}
+    return replace(columns, types=replace(known, by_schema={**by_schema, **known.by_schema}))
 
 
 def types_by_schema(

@@ -13,6 +13,13 @@ from cdc_assets.cdc.sqltext import Sql, case, literals
 # update, a delete, a row that leaves for another key.
 STOOD, READ, ARRIVES, UPDATES = "stood", "read", "arrives", "updates"
 DELETED, LEAVES = "deleted", "leaves"
+TRUNCATED = "truncated"  # it stands alone, and leaves no row
+# The number of an entry in the order of its key; one without a place is the last.
+NUMBER = (
+    "CAST(row_number() OVER (PARTITION BY k "
+    f"ORDER BY pos NULLS LAST, kind <> '{STOOD}') - 1 AS int)"
+)
+REMOVING = (DELETED, LEAVES, TRUNCATED)
 
 
 def fold_entries(es: Sql, is_key_alone: bool) -> Sql:
@@ -22,13 +29,14 @@ def fold_entries(es: Sql, is_key_alone: bool) -> Sql:
         is_key_alone: rows have no other columns than the key's.
 
     Returns:
-        STRUCT<q ARRAY<INT>, stood BOOLEAN, tx STRING, taken ARRAY<INT>>: the queue, as numbers of
-        entries, whether its first stood there before the transaction, and of each entry the number
-        of the one whose row it took.
+        STRUCT<q ARRAY<INT>, stood BOOLEAN, tx STRING, taken ARRAY<INT>, tops ARRAY<INT>>: the
+        queue, as numbers of entries, whether its first stood there before the transaction, and of
+        each entry the number of the one whose row it took, and of the one whose row is the key's
+        before it (-1: none).
     """
-    none = "CAST(array() AS array<int>)"
     start = (
-        f"named_struct('q', {none}, 'stood', false, 'tx', CAST(NULL AS string), 'taken', {none})"
+        f"named_struct('q', {_NONE}, 'stood', false, 'tx', CAST(NULL AS string), "
+        f"'taken', {_NONE}, 'tops', {_NONE})"
     )
     return f"aggregate({es}, {start}, (a, e) -> {_step(es, is_key_alone)})"
 
@@ -133,7 +141,7 @@ def _without_taken() -> Sql:
 def _last_decides() -> Sql:
     """What the queue is after an entry that stands alone."""
     newest = "coalesce(try_element_at(a.q, -1), -1)"
-    removes = f"e.kind IN ({literals((DELETED, LEAVES))})"
+    removes = f"e.kind IN ({literals(REMOVING)})"
     queue = case((removes, "CAST(array() AS array<int>)"), otherwise="array(e.n)")
     return _after(queue, f"NOT {removes}", "CAST(NULL AS string)", newest)
 
@@ -142,7 +150,7 @@ def _after(queue: Sql, stood: Sql, tx: Sql, took: Sql) -> Sql:
     """The queue, and the number of the entry whose row was taken, added to those before."""
     return (
         f"named_struct('q', {queue}, 'stood', {stood}, 'tx', {tx}, "
-        f"'taken', concat(a.taken, array({took})))"
+        f"'taken', concat(a.taken, array({took})), 'tops', concat(a.tops, array({_NEWEST})))"
     )
 
 

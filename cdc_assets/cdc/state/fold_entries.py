@@ -14,8 +14,8 @@ from cdc_assets.cdc.positions import has_whole_rows, is_late_checked
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals
 from cdc_assets.cdc.state.copies import TOLD_BY, judged
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
-from cdc_assets.cdc.state.entry_queue import ARRIVES, DELETED, LEAVES, READ, STOOD, UPDATES
-from cdc_assets.cdc.state.keyed_day import IS_ROW_CHANGE, PLACE, KeyedDay
+from cdc_assets.cdc.state.entry_queue import ARRIVES, DELETED, LEAVES, READ, REMOVING, UPDATES
+from cdc_assets.cdc.state.keyed_day import IS_ROW_CHANGE, IS_UPSERT, PLACE, KeyedDay
 from cdc_assets.cdc.state.row_sql import with_typed_columns
 from cdc_assets.cdc.state.unsent_values import UnsentColumns, stood_value
 
@@ -73,8 +73,15 @@ def for_keys(frame: DataFrame, keys: DataFrame, are_few: bool) -> DataFrame:
     return frame.join(F.broadcast(keys) if are_few else keys, "k", "left_semi")
 
 
-def history(keyed: KeyedDay, start: date, keys: DataFrame, are_few: bool) -> DataFrame:
+def entries_since(
+    keyed: KeyedDay, start: date, keys: DataFrame | None = None, are_few: bool = True
+) -> DataFrame:
     """The entries of some keys from a day on, and of the days that it looks back on.
+
+    Args:
+        start: the day.
+        keys: `k`; None: of all keys.
+        are_few: the keys fit into the memory of each worker.
 
     Returns:
         The entries, and `is_copy`: a redelivered change, or a record that landed before.
@@ -85,7 +92,9 @@ def history(keyed: KeyedDay, start: date, keys: DataFrame, are_few: bool) -> Dat
         days = [*day.window_since_start(start), *days]
     days = [d for d in days if day.facts_on(d).events]
     events = keyed.events(days, with_new_key=True)
-    entries = for_keys(_entries(keyed, events, days), keys, are_few)
+    entries = entries_of(keyed, events, days)
+    if keys is not None:
+        entries = for_keys(entries, keys, are_few)
     again = (
         "row_number() OVER (PARTITION BY k, kind, topic, partition, offset, "
         "try_element_at(position, -1) ORDER BY landing_date) > 1"
@@ -94,17 +103,17 @@ def history(keyed: KeyedDay, start: date, keys: DataFrame, are_few: bool) -> Dat
     return known.replace({"is_copy": "is_copy OR has_landed"}).drop("has_landed").plan()
 
 
-def _entries(keyed: KeyedDay, events: DataFrame, days: Sequence[date]) -> DataFrame:
+def entries_of(keyed: KeyedDay, events: DataFrame, days: Sequence[date]) -> DataFrame:
     """What the events of some days do to keys, one row a key and event.
 
     Returns:
-        `k`, `kind`, `link` (the key that an arriving row had before), `to_k` (the key that a
+        `k`, `kind`, `op`, `link` (the key that an arriving row had before), `to_k` (the key that a
         leaving row takes), `position`, `before`, `after`, `schema_id`, `source_ts_ms`,
         `content` (a hash), `tx`, `is_late_checked`, and what tells copies apart.
     """
     is_full = keyed.day.config.replica_identity == "full"
     at_key = case(
-        ("op = 'r'", f"'{READ}'"),
+        (f"{IS_UPSERT} AND (op = 'r' OR is_snapshot)", f"'{READ}'"),
         (f"op = 'c' OR (op = 'u' AND {_CHANGES_KEY})", f"'{ARRIVES}'"),
         ("op = 'u'", f"'{UPDATES}'"),
         ("op = 'd' AND new_key IS NOT NULL", f"'{LEAVES}'"),
@@ -120,8 +129,10 @@ def _entries(keyed: KeyedDay, events: DataFrame, days: Sequence[date]) -> DataFr
         **TOLD_BY,
     }
     changes = Query(events).where(IS_ROW_CHANGE).extend(known)
-    same = ("schema_id", "source_ts_ms", *_TOLD_BY, *PLACE)
+    same = ("op", "schema_id", "source_ts_ms", *_TOLD_BY, *PLACE)
     link = case((f"kind = '{ARRIVES}'", "ok"))
+    if "link" in events.columns:  # a split update's first half says it, too (W3)
+        link = case((f"kind NOT IN ({literals(REMOVING)})", "link"))
     own = changes.select(
         "k", "kind", f"{link} AS link", "nk AS to_k", "position", "before", "after", *same
     )
@@ -201,7 +212,7 @@ def standing_entries(
     )
     lasts = {c.last: stood_value(c) for c in unsent.columns}
     now = f"array({values})" if values else _NO_VALUES
-    return Query(base).extend({"kind": f"'{STOOD}'", "now": now, **lasts}).plan()
+    return Query(base).extend({"now": now, **lasts}).plan()
 
 
 def _text(c: OwnColumn) -> Sql:

@@ -19,22 +19,17 @@ from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.positions import literal_position
 from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Query, case, literal
-from cdc_assets.cdc.state.entry_queue import STOOD, fold_entries
+from cdc_assets.cdc.state.entry_queue import NUMBER, STOOD, fold_entries
 from cdc_assets.cdc.state.fold_entries import (
+    entries_since,
     for_keys,
-    history,
     keys_to_fold,
     standing_entries,
     with_image_values,
 )
 from cdc_assets.cdc.state.fold_unsent import with_unsent_values
 from cdc_assets.cdc.state.keyed_day import KeyedDay
-from cdc_assets.cdc.state.placement import (
-    highest_positions,
-    removed_on,
-    with_positions,
-    without_removed,
-)
+from cdc_assets.cdc.state.placement import above_rows, placed_entries, removed_before
 from cdc_assets.cdc.state.row_sql import with_typed_columns
 from cdc_assets.cdc.state.unsent_values import UnsentColumns
 
@@ -77,6 +72,24 @@ def fold(
     return Folded(found.select("k"), rows, unresolved)
 
 
+def folded_keys(entries: DataFrame, is_key_alone: bool) -> Query:
+    """Fold the entries of each key in their order, the row that stood there first.
+
+    Args:
+        entries: as :func:`with_image_values` gives them, with `pos`, and what stood.
+        is_key_alone: rows have no other columns than the key's.
+
+    Returns:
+        `k`; `es`, the entries with their numbers `n`; `last`, the highest position; `done`, what
+        :func:`fold_entries` gives.
+    """
+    numbered = Query(entries).extend({"n": NUMBER})
+    others = [quote(name) for name in sorted(entries.columns) if name not in ("k", "n")]
+    listed = f"collect_list(struct(n, {', '.join(others)}))"
+    aggregates = {"es": f"array_sort({listed}, (l, r) -> l.n - r.n)", "last": "max(pos)"}
+    return numbered.aggregate(("k",), aggregates).extend({"done": fold_entries("es", is_key_alone)})
+
+
 @dataclass(frozen=True)
 class _Folding:
     """The fold of some keys of a day."""
@@ -105,61 +118,35 @@ class _Folding:
             base = self.checkpoints.add(for_keys(base, keys, self.are_few))
         placed = self._placed(start, keys, base)
         cut = keyed.day.truncated(keyed.day.days_from(start))
+        if base is not None and cut is not None:
+            base = base.where(F.col("pos") >= literal_position(cut))
         if base is not None:
-            if cut is not None:
-                base = base.where(F.col("pos") >= literal_position(cut))
-            stands = base.selectExpr("k AS base_k", "pos AS base_pos")
-            placed = placed.join(stands, F.expr("k = base_k AND pos <= base_pos"), "left_anti")
+            placed = above_rows(placed, base)
         values = with_image_values(self.checkpoints.add(placed), columns, self.unsent)
         if base is None:
             nothing = {c.work: f"CAST(NULL AS {c.spark})" for c in columns.own}
             nothing["stood_source_ts_ms"] = "CAST(NULL AS bigint)"
             return self._folded(Query(values).extend(nothing).plan())
+        base = Query(base).extend({"kind": f"'{STOOD}'"}).plan()
         stood = standing_entries(base, keyed.columns_before(start), columns, self.unsent)
         return self._folded(values.unionByName(stood, allowMissingColumns=True))
 
     def _placed(self, start: date, keys: DataFrame, base: DataFrame | None) -> DataFrame:
         """The entries that are newer than truncates, and than what was removed before."""
-        keyed, day = self.keyed, self.keyed.day
-        days = day.days_from(start)
         # Plans are made anew by each step: what is behind a checkpoint is not.
-        known = self.checkpoints.add(history(keyed, start, keys, self.are_few))
-        entries = Query(known).where(f"NOT is_copy AND landing_date >= {literal(start)}")
-        placed = entries.drop("is_copy").extend({"pos": "position"}).plan()
-        removed = self._removed(start, keys, known)
-        is_newer = start == day.day and day.is_all_after
-        past_cut = None if is_newer else day.truncated(day.window_before(start))
-        if any(day.facts_on(d).without_position for d in days):
-            positions = highest_positions(removed, base)
-            placed = with_positions(day, placed, keyed.events(days), days, positions, past_cut)
-        cuts = (day.truncated(days), past_cut)
-        floor = max([p for p in cuts if p is not None], default=None)
-        if floor is not None:
-            placed = placed.where(F.col("pos") > literal_position(floor))
-        return placed if removed is None else without_removed(placed, removed)
-
-    def _removed(self, start: date, keys: DataFrame, known: DataFrame) -> DataFrame | None:
-        """`k`, `pos` of what was removed in the days looked back on, without copies."""
-        day, removed = self.keyed.day, self.removed
-        if start != day.day:
-            removed = removed_on(self.keyed, day.window_before(start))
-        if removed is None:
-            return None
-        again = known.where("is_copy").selectExpr("k AS copy_k", "position AS copy_at")
-        left = removed.join(again, F.expr("k = copy_k AND pos = copy_at"), "left_anti")
-        return self.checkpoints.add(for_keys(left, keys, self.are_few))
+        known = self.checkpoints.add(entries_since(self.keyed, start, keys, self.are_few))
+        removed = removed_before(self.keyed, start, known, self.removed)
+        if removed is not None:
+            removed = self.checkpoints.add(for_keys(removed, keys, self.are_few))
+        placed = placed_entries(self.keyed, start, known, removed, base)
+        cut = self.keyed.day.truncated(self.keyed.day.days_from(start))
+        return placed if cut is None else placed.where(F.col("pos") > literal_position(cut))
 
     def _folded(self, entries: DataFrame) -> DataFrame:
-        day = self.keyed.day
-        in_order = f"PARTITION BY k ORDER BY kind <> '{STOOD}', pos"
-        numbered = Query(entries).extend({"n": f"CAST(row_number() OVER ({in_order}) - 1 AS int)"})
-        others = [quote(name) for name in sorted(entries.columns) if name not in ("k", "n")]
-        listed = f"collect_list(struct(n, {', '.join(others)}))"
-        aggregates = {"es": f"array_sort({listed}, (l, r) -> l.n - r.n)", "last": "max(pos)"}
-        done = fold_entries("es", is_key_alone=not self.keyed.columns.values)
-        folded = numbered.aggregate(("k",), aggregates).extend({"done": done})
+        folded = folded_keys(entries, is_key_alone=not self.keyed.columns.values)
         top = "coalesce(try_element_at(done.q, -1), -1) AS top"
-        is_reached = f"exists(es, e -> e.landing_date = {literal(day.day)}) AS is_reached"
+        is_today = f"e -> e.landing_date = {literal(self.keyed.day.day)}"
+        is_reached = f"exists(es, {is_today}) AS is_reached"
         return folded.select("k", "last", "es", "done.taken AS took", top, is_reached).plan()
 
     # --- rows

@@ -26,7 +26,8 @@ def inherit(
     the same change.
 
     Args:
-        changes: the day's row changes as `UnsentColumns.add_to` gives them.
+        changes: the day's row changes as `UnsentColumns.add_to` gives them; `is_truncate`, where
+            it is there, says which are none of the key's own.
         past: the table's rows at the end of the day before, and `k`, `pos` of removals on the days
             looked back on; each None where there are none.
         checkpoints: keeps the few rows of each round: a job each.
@@ -113,17 +114,22 @@ def _values_of_old_keys(
 ) -> DataFrame:
     """`k`, `pos` of key changes, and the last values of the old key below each."""
     entries = changes.select("k", "pos", "is_removal", *unsent.lasts)
+    is_truncate = F.lit(False)
+    if "is_truncate" in changes.columns:
+        is_truncate = F.coalesce("is_truncate", F.lit(False))
+        entries = changes.select("k", "pos", "is_removal", "is_truncate", *unsent.lasts)
     if past is not None:
         entries = entries.unionByName(past, allowMissingColumns=True)
     olds = entries.select(
         F.col("k").alias("old_k"),
         F.col("pos").alias("old_pos"),
         F.col("is_removal").alias("is_gone"),
+        is_truncate.alias("is_cut"),
         *(F.col(c.last).alias(_old(c)) for c in unsent.columns),
     )
     below = (F.col("link") == F.col("old_k")) & (F.col("old_pos") < F.col("pos"))
     same_change = is_one_change("old_pos", "pos", has_split_updates)
-    own = f"({same_change} OR old_pos = {removal_position('pos')})"
+    own = f"(NOT is_cut AND ({same_change} OR old_pos = {removal_position('pos')}))"
     left_at = f"max(CASE WHEN is_gone AND {own} THEN old_pos END) OVER (PARTITION BY k, pos)"
     # Where this change took the row away: what stood before that is what it was.
     found = Query(movers.join(olds, below)).extend({"left_at": f"coalesce({left_at}, pos)"})

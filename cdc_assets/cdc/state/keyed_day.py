@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from cdc_assets.cdc.changes.order_facts import LEAVES_KEY, SAYS_OLD_KEY, compared_elements
 from cdc_assets.cdc.names import column, quote
@@ -141,30 +142,37 @@ class KeyedDay:
     def _table_at(self, snapshot: int) -> DataFrame:
         day, columns = self.day, self.columns
         table = day.lake.at(day.identifier, snapshot)
-        present = set(table.columns)
         if day.earlier_rows is not None:
             turned = F.expr(day.position_of("rows_in"))
             table = table.alias("rows_in").withColumn(POSITION, turned)
-        key = F.struct(
-            *(
-                # The snapshot has the types of its own day.
-                (column(name) if name in present else F.lit(None)).cast(kind).alias(work)
-                for name, kind, work in zip(
-                    columns.key_lake, key_types(columns), columns.key_work, strict=True
-                )
-            )
-        )
-        values = [
-            (
-                F.expr(grown(quote(c.lake), table.schema[c.lake].dataType, c.spark))
-                if c.lake in present
-                else F.lit(None).cast(c.spark)
-            ).alias(c.work)
-            for c in columns.own
-        ]
         return table.select(
-            key.alias("k"),
             F.col(POSITION).alias("pos"),
             F.col(SOURCE_TS).alias("stood_source_ts_ms"),
-            *values,
+            *standing_values(table.schema, columns),
         )
+
+
+def standing_values(schema: StructType, columns: TableColumns) -> list[Column]:
+    """`k` and the value of each column of rows that stand in a table, as the day's types.
+
+    Args:
+        schema: of the table; it has the types of its own day.
+    """
+    present = set(schema.names)
+    key = F.struct(
+        *(
+            (column(name) if name in present else F.lit(None)).cast(kind).alias(work)
+            for name, kind, work in zip(
+                columns.key_lake, key_types(columns), columns.key_work, strict=True
+            )
+        )
+    )
+    values = (
+        (
+            F.expr(grown(quote(c.lake), schema[c.lake].dataType, c.spark))
+            if c.lake in present
+            else F.lit(None).cast(c.spark)
+        ).alias(c.work)
+        for c in columns.own
+    )
+    return [key.alias("k"), *values]

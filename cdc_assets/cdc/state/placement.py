@@ -15,6 +15,7 @@ from cdc_assets.cdc.positions import (
     literal_position,
     real_part,
 )
+from cdc_assets.cdc.sqltext import Query, literal
 from cdc_assets.cdc.state.keyed_day import IS_UPSERT, PLACE, KeyedDay
 from cdc_assets.cdc.state.split_updates import split_updates
 from cdc_assets.cdc.state.table_day import TableDay
@@ -65,6 +66,59 @@ def without_removed(changes: DataFrame, removed: DataFrame) -> DataFrame:
     return changes.join(
         beaten, (F.col("k") == F.col("rk")) & (F.col("rpos") > F.col("pos")), "left_anti"
     )
+
+
+def removed_before(
+    keyed: KeyedDay, start: date, known: DataFrame, removed: DataFrame | None
+) -> DataFrame | None:
+    """`k`, `pos` of what was removed in the days that a day looks back on, without copies.
+
+    Args:
+        start: the day.
+        known: entries, also of those days: `k`, `position`, `is_copy`.
+        removed: what :func:`removed_in_window` gives; of another day it is looked up anew.
+    """
+    if start != keyed.day.day:
+        removed = removed_on(keyed, keyed.day.window_before(start))
+    if removed is None:
+        return None
+    again = known.where("is_copy").selectExpr("k AS copy_k", "position AS copy_at")
+    return removed.join(again, F.expr("k = copy_k AND pos = copy_at"), "left_anti")
+
+
+def placed_entries(
+    keyed: KeyedDay,
+    start: date,
+    known: DataFrame,
+    removed: DataFrame | None,
+    base: DataFrame | None,
+) -> DataFrame:
+    """The entries from a day on with `pos`, newer than what was removed or truncated before it.
+
+    Args:
+        start: the day.
+        known: entries, copies and those of the days looked back on among them.
+        removed: `k`, `pos` of what was removed before the day.
+        base: `k`, `pos` of the rows that stood before it.
+    """
+    day = keyed.day
+    days = day.days_from(start)
+    entries = Query(known).where(f"NOT is_copy AND landing_date >= {literal(start)}")
+    placed = entries.drop("is_copy").extend({"pos": "position"}).plan()
+    is_newer = start == day.day and day.is_all_after
+    past_cut = None if is_newer else day.truncated(day.window_before(start))
+    if any(day.facts_on(d).without_position for d in days):
+        positions = highest_positions(removed, base)
+        placed = with_positions(day, placed, keyed.events(days), days, positions, past_cut)
+    if past_cut is not None:
+        placed = placed.where(F.col("pos") > literal_position(past_cut))
+    return placed if removed is None else without_removed(placed, removed)
+
+
+def above_rows(entries: DataFrame, base: DataFrame) -> DataFrame:
+    """The entries that are newer than the row of their key: all others are too late."""
+    stands = base.selectExpr("k AS base_k", "pos AS base_pos")
+    return entries.join(stands, F.expr("k = base_k AND pos <= base_pos"), "left_anti")
 
 
 def highest_positions(removed: DataFrame | None, rows: DataFrame | None) -> DataFrame | None:

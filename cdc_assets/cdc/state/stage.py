@@ -18,7 +18,14 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.errors import AuditError, ConcurrentRunError, MissingDayError
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.commits import INPUTS, REPORT, DayBranch, TableState
+from cdc_assets.cdc.lake.commits import (
+    INPUTS,
+    REPORT,
+    BranchFigures,
+    DayBranch,
+    TableState,
+    branch_figures,
+)
 from cdc_assets.cdc.names import TableName, key_in_database
 from cdc_assets.cdc.positions import literal_position
 from cdc_assets.cdc.state import apply
@@ -182,17 +189,6 @@ def _read(
     return TableDay(lake, source, table, day, context, state)
 
 
-@dataclass(frozen=True)
-class BranchFigures:
-    """What a branch's own commits added, by their summaries; `net` rows."""
-
-    net: int = 0
-    written: int = 0
-    removed: int = 0
-    bytes_added: int = 0
-    files_added: int = 0
-
-
 def _build(
     day: TableDay, branch: DayBranch | None, columns: TableColumns, began: float
 ) -> DayReport:
@@ -200,7 +196,9 @@ def _build(
     rows, added = apply.RowFigures(), BranchFigures()
     if branch is not None:
         rows = apply.make_rows(day, branch, columns)
-        added = _branch_figures(day, branch)
+        state = day.lake.read_state(day.identifier)
+        assert state is not None
+        added = branch_figures(state, branch)
     # Rows with positions of the earlier form are written again with the whole of a small table.
     are_rewritten = branch is not None and day.is_rewritten and day.is_keyed
     earlier = None if are_rewritten else day.earlier_rows
@@ -282,31 +280,6 @@ def _count_too_late(day: TableDay) -> int:
     is_comparable = F.col("position_basis").isin(*day.bases.values())
     events = events_on(day, [day.day]).where(is_comparable)
     return events.where(F.col("position") < literal_position(known)).count()
-
-
-def _branch_figures(day: TableDay, branch: DayBranch) -> BranchFigures:
-    state = day.lake.read_state(day.identifier)
-    assert state is not None
-    new = []
-    # Other runs commit to other branches of the table meanwhile.
-    commit: int | None = state.refs[branch.name]
-    while commit is not None and commit != day.base:
-        new.append(state.snapshots[commit].summary)
-        commit = state.snapshots[commit].parent
-
-    def total(key: str) -> int:
-        return sum(int(summary.get(key, 0)) for summary in new)
-
-    # A commit writes again the deletes of the files that it deletes from.
-    removed = total("added-position-deletes") - total("removed-position-deletes")
-    removed += total("deleted-records")
-    return BranchFigures(
-        net=total("added-records") - removed,
-        written=total("added-records"),
-        removed=removed,
-        bytes_added=total("added-files-size"),
-        files_added=total("added-data-files") + total("added-delete-files"),
-    )
 
 
 def _check_databases(day: TableDay) -> None:

@@ -40,7 +40,7 @@ from cdc_assets.cdc.state.source_context import (
 POSITION, SOURCE_TS, LANDED = "_cdc_position", "_cdc_source_ts_ms", "_cdc_landing_date"
 # A row of the table is read and written again in a quarter of the time that an event takes.
 _ROWS_AN_EVENT = 4
-_REWRITTEN_BYTES = 4_000_000
+REWRITTEN_BYTES = 4_000_000
 
 
 class TableDay:
@@ -76,7 +76,7 @@ class TableDay:
         work = self._work()
         self.lake = lake.for_rows(work)
         # What stays as it was is written again, too: so the table must be small itself.
-        self.is_rewritten = is_small(work) and self._stands("total-files-size") <= _REWRITTEN_BYTES
+        self.is_rewritten = is_small(work) and self._stands("total-files-size") <= REWRITTEN_BYTES
 
     def _work(self) -> int:
         """At most how many events are read for the day, or rows of the table for as much work."""
@@ -348,10 +348,10 @@ class TableDay:
         for tx in self._ends_before(self.day):
             # A redelivery may begin with another one: then the day's events are asked.
             if self.may_meet_earlier or tx in begin:
-                found[tx] = self._fold_from(self._first_day(tx))
+                found[tx] = self.fold_from(self._first_day(tx))
         return found
 
-    def _fold_from(self, first: date) -> date:
+    def fold_from(self, first: date) -> date:
         """The day from which keys are folded that hold a transaction which began on `first`.
 
         Another transaction may be cut by that day's beginning, and so on.
@@ -366,7 +366,7 @@ class TableDay:
         ]
         earliest = max(min([first, *begins]), self.start)
         if earliest < first:
-            return self._fold_from(earliest)
+            return self.fold_from(earliest)
         first = max(first, self.start)
         before = first - timedelta(days=1)
         if first > self.start and self.state is not None and self.state.is_expired(before):

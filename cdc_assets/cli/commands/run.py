@@ -82,7 +82,7 @@ def _state_table(config: Config, text: str, source: str | None) -> tuple[str, st
     found = find_table(config, text, source)
     if found.kind.is_own:
         raise UnknownTableError(text, "it is made with its source; leave --table out")
-    return found.source, found.name
+    return found.source, found.of
 
 
 def make_days(

@@ -103,7 +103,7 @@ def _conflicts(config: Config, table: LakeTable, opened: Table) -> Iterator[Find
         yield from _made_by_other_rules(config, table.source)
     if not table.kind.is_own:
         days = table.kind.days(table_state(opened))
-        start = config.start_of(table.source, table.name)
+        start = config.start_of(table.source, table.of)
         if days and days[0] < start:
             yield Finding(
                 "catalog",

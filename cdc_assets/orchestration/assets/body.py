@@ -22,11 +22,10 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.errors import lake_error, one_line
 from cdc_assets.cdc.lake.metadata import ReadOnce
 from cdc_assets.cdc.spark import is_lost
-from cdc_assets.cdc.stages.added_checks import TABLES
 from cdc_assets.cdc.stages.contract import MakeOptions, Stage, Version
 from cdc_assets.orchestration.assets import records
 from cdc_assets.orchestration.assets.as_recorded import step_records
-from cdc_assets.orchestration.assets.keys import asset_key
+from cdc_assets.orchestration.assets.keys import stage_key
 from cdc_assets.orchestration.execution import progress
 from cdc_assets.orchestration.execution.failures import failure
 from cdc_assets.orchestration.execution.jobs import ALLOW_LOSS, FORCE
@@ -57,7 +56,8 @@ class Step:
         self.stages = stages
         self.name, self.source, self.config = stages[0].name, stages[0].source, stages[0].config
         self.checks = {table: c for stage in stages for table, c in stage.all_checks.items()}
-        self.keys = {table: asset_key(self.source, table) for table in self.checks}
+        self.keys = {t: stage_key(stage, t) for stage in stages for t in stage.checks}
+        self._is_of_tables = stages[0].is_of_one_table
         self._checks = {self.keys[table]: checks for table, checks in self.checks.items()}
 
     def run(
@@ -115,7 +115,7 @@ class Step:
         if found is None:
             return None
         seconds = round(time.monotonic() - began, 1)
-        text = "up to date" if self.name != TABLES else f"{len(stages)} up to date"
+        text = f"{len(stages)} up to date" if self._is_of_tables else "up to date"
         progress.notify(progress.Step(self.source, self.name, span(days), text, seconds))
         events = (e for record in found for e in record.events(context, self._checks[record.key]))
         return chain(events, map(records.result, keys.values()))
@@ -135,7 +135,7 @@ class Step:
         errors = [end.error for end in failed if end.error is not None]
         if not failed:
             return
-        if self.name != TABLES:
+        if not self._is_of_tables:
             raise self._failure(context, errors[0]) from None
         for error in errors:
             if is_lost(error):

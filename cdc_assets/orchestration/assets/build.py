@@ -17,13 +17,14 @@ from cdc_assets.cdc.landing.sources import landing_source
 from cdc_assets.cdc.metadata import Columns, stage_lineage
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.cdc.stages.contract import Stage, StageOfTables
+from cdc_assets.cdc.stages.history import HistoryStage
 from cdc_assets.cdc.stages.lag import LagStage
 from cdc_assets.cdc.stages.landing import LandingStage
 from cdc_assets.cdc.stages.tables import TableStage
 from cdc_assets.orchestration import checks
 from cdc_assets.orchestration.assets import partitions
 from cdc_assets.orchestration.assets.body import Step, StepEvent
-from cdc_assets.orchestration.assets.keys import asset_key, table_key
+from cdc_assets.orchestration.assets.keys import asset_key, history_key, table_key
 from cdc_assets.orchestration.execution.resources import SparkResource
 from cdc_assets.orchestration.metadata import dagster_values
 
@@ -73,6 +74,9 @@ def build_assets(source: str, config: Config) -> list[dg.AssetsDefinition]:
     tables = [TableStage(config, source, table) for table in config.sources[source].tables]
     if tables:
         built.append(_step(tables, list(map(_table_spec, tables))))
+    histories = [HistoryStage(config, source, of) for of in config.sources[source].histories]
+    if histories:
+        built.append(_step(histories, list(map(_history_spec, histories))))
     return built
 
 
@@ -159,6 +163,22 @@ def _table_spec(stage: TableStage) -> dg.AssetSpec:
         owners=settings.owners,
         tags=settings.tags,
         metadata={"dagster/table_name": f"lake.{source}.{table}"},
+    )
+
+
+def _history_spec(stage: HistoryStage) -> dg.AssetSpec:
+    source, settings = stage.source, stage.table_settings
+    key = history_key(source, stage.of)
+    return _spec(
+        key,
+        stage.config,
+        f"Every version of each row of {markdown.literal(stage.of)}: from which event to which it "
+        "stood, by source time and by position.",
+        # It also reads `changes` of the day and of those looked back on.
+        deps=[table_key(source, stage.of), _day_before(key)],
+        owners=settings.owners,
+        tags=settings.tags,
+        metadata={"dagster/table_name": f"lake.{source}.{stage.table}"},
     )
 
 

@@ -25,7 +25,7 @@ import dagster as dg
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import Check
 from cdc_assets.orchestration import checks
-from cdc_assets.orchestration.assets.keys import asset_key, asset_keys, table_key
+from cdc_assets.orchestration.assets.keys import asset_key, asset_keys, history_key, table_key
 from cdc_assets.orchestration.automation import health
 from cdc_assets.orchestration.automation.event_feed import (
     CheckEvaluated,
@@ -141,6 +141,10 @@ class _AlertBuilder:
             table_key(source, table).to_user_string(): table
             for source, settings in config.sources.items()
             for table in settings.tables
+        } | {
+            history_key(source, table).to_user_string(): table
+            for source, settings in config.sources.items()
+            for table in settings.histories
         }
         self.expected = {check.name: check.description for check in _all_checks()}
 
@@ -301,8 +305,11 @@ def _run_key(run: dg.DagsterRun, source: str) -> str:
     return f"run {source or run.job_name}"
 
 
+STEPS = ("landing", "changes", "tables", "histories", "lag")
+
+
 def _is_source_step(step: str, source: str) -> bool:
-    return step in {f"{source}__{stage}" for stage in ("landing", "changes", "tables", "lag")}
+    return step in {f"{source}__{stage}" for stage in STEPS}
 
 
 def _days(event: RunEnded) -> str:

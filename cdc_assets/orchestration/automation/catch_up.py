@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
@@ -14,10 +14,11 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.lake.metadata import LakeMetadata, PyIcebergMetadata
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.cdc.stages.contract import Stage
+from cdc_assets.cdc.stages.history import HistoryStage
 from cdc_assets.cdc.stages.lag import LagStage
 from cdc_assets.cdc.stages.landing import LandingStage
 from cdc_assets.cdc.stages.tables import TableStage
-from cdc_assets.orchestration.assets.keys import STAGES, asset_key
+from cdc_assets.orchestration.assets.keys import STAGES, asset_key, history_key
 
 _DAY = timedelta(days=1)
 
@@ -54,16 +55,27 @@ def catch_up_runs(config: Config, source: str, ended: date) -> list[CatchUp]:
     runs = []
     if stages or together:
         first = min([newest, *together.values()])
-        assets = tuple(asset_key(source, t) for t in (*(STAGES if stages else ()), *together))
+        made = tuple(asset_key(source, stage) for stage in (STAGES if stages else ()))
+        assets = (*made, *_keys(config, source, together))
         runs.append(CatchUp(first, min(first + span - _DAY, ended), assets))
     behind: dict[date, list[str]] = defaultdict(list)
     for table, day in tables.items():
         if table not in together:
             behind[day].append(table)
     for first, late_tables in sorted(behind.items()):
-        keys = tuple(asset_key(source, table) for table in late_tables)
+        keys = _keys(config, source, late_tables)
         runs.append(CatchUp(first, first + span - _DAY, keys, is_behind=True))
     return runs
+
+
+def _keys(config: Config, source: str, tables: Iterable[str]) -> tuple[dg.AssetKey, ...]:
+    """The assets of some tables and of their histories."""
+    histories = config.sources[source].histories
+    listed = list(tables)
+    return (
+        *(asset_key(source, table) for table in listed),
+        *(history_key(source, table) for table in listed if table in histories),
+    )
 
 
 def missing_since(config: Config, source: str, ended: date) -> tuple[date | None, dict[str, date]]:
@@ -72,17 +84,25 @@ def missing_since(config: Config, source: str, ended: date) -> tuple[date | None
     A day that was made before its end counts as missing: more may have landed.
     """
     lake = PyIcebergMetadata(config)
+    settings = config.sources[source]
     stages = (LandingStage(config, source), ChangesStage(config, source), LagStage(config, source))
     tables = {
         table: _oldest_missing(
-            lake, [TableStage(config, source, table)], config.start_of(source, table), ended
+            lake, _stages_of(config, source, table), config.start_of(source, table), ended
         )
-        for table in config.sources[source].tables
+        for table in settings.tables
     }
     return (
         _oldest_missing(lake, stages, config.start_date, ended),
         {table: day for table, day in tables.items() if day is not None},
     )
+
+
+def _stages_of(config: Config, source: str, table: str) -> list[Stage[Any]]:
+    """The table, and its history where it has one: a run makes both."""
+    has_history = config.sources[source].tables[table].has_history
+    history = [HistoryStage(config, source, table)] if has_history else []
+    return [TableStage(config, source, table), *history]
 
 
 def _oldest_missing(

@@ -15,8 +15,9 @@ from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake import maintenance
 from cdc_assets.cdc.lake.errors import one_line
 from cdc_assets.cdc.lake.maintenance import Figures
+from cdc_assets.cdc.names import history_of
 from cdc_assets.cdc.places import OWN_ASSETS
-from cdc_assets.orchestration.assets.keys import STAGES, asset_key
+from cdc_assets.orchestration.assets.keys import STAGES, asset_key, history_key
 from cdc_assets.orchestration.automation.schedules import cron_setting, status
 from cdc_assets.orchestration.execution import progress
 from cdc_assets.orchestration.execution.failures import failure
@@ -99,7 +100,7 @@ def _op(source: str) -> dg.OpDefinition:
                     continue
                 say(summary(figures))
             done.append(figures)
-            if (key := _asset_key(source, table)) is not None:
+            if (key := _asset_key(config, source, table)) is not None:
                 context.log_event(dg.AssetObservation(key, metadata=_metadata(figures)))
         context.add_output_metadata(_totals(done))
         if failures:
@@ -109,11 +110,12 @@ def _op(source: str) -> dg.OpDefinition:
     return op
 
 
-def _asset_key(source: str, table: str) -> dg.AssetKey | None:
+def _asset_key(config: Config, source: str, table: str) -> dg.AssetKey | None:
     """The asset of a table; None for a table without one, such as `schemas`."""
     if table in OWN_ASSETS and table not in STAGES:
         return None
-    return asset_key(source, table)
+    of = next((t for t in config.sources[source].histories if str(history_of(t)) == table), None)
+    return asset_key(source, table) if of is None else history_key(source, of)
 
 
 def summary(figures: Figures) -> str:

@@ -11,8 +11,16 @@ import dagster as dg
 
 from cdc_assets.cdc import markdown
 from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.names import history_of
 from cdc_assets.orchestration.assets.build import build_assets
-from cdc_assets.orchestration.assets.keys import PARSED, STAGES, asset_key, asset_keys, table_key
+from cdc_assets.orchestration.assets.keys import (
+    PARSED,
+    STAGES,
+    asset_key,
+    asset_keys,
+    history_key,
+    table_key,
+)
 from cdc_assets.orchestration.assets.records import newest_evaluations
 
 _TIMED = [stage for stage in STAGES if stage == "changes" or stage not in PARSED]
@@ -68,6 +76,10 @@ def _names(config: Config, sources: Sequence[str]) -> dict[dg.AssetKey, str]:
         table_key(source, table): f"{source}.{table}"
         for source in sources
         for table in config.sources[source].tables
+    } | {
+        history_key(source, table): f"{source}.{history_of(table)}"
+        for source in sources
+        for table in config.sources[source].histories
     }
     keys = [key for source in sources for key in asset_keys(source, config)]
     return {key: tables.get(key, ".".join(key.path)) for key in keys}

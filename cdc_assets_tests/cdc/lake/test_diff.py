@@ -97,7 +97,7 @@ def ran(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
     lake = lake_of({name: lakes.source_config(folder, tables=TABLES) for name in SOURCES})
     lakes.run_all(lake, SOURCES[0], DAYS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_day, "_REWRITTEN_BYTES", -1)
+        patch.setattr(table_day, "REWRITTEN_BYTES", -1)
         lakes.run_all(lake, SOURCES[1], DAYS)
         yield Ran(lake, folder)
 
@@ -214,7 +214,7 @@ def test_days_made_again_and_compacted_files_change_what_rows_are_alone(
     tables = {KEYED: TABLES[KEYED]}
     lake = lake_of({name: lakes.source_config(tmp_path, tables=tables, late_days=2)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_day, "_REWRITTEN_BYTES", -1)
+        patch.setattr(table_day, "REWRITTEN_BYTES", -1)
         lakes.run_all(lake, name, DAYS[:4])
         changes = Ran(lake, tmp_path).changes
         before = changes(name, DAYS[0], DAYS[3])

@@ -78,7 +78,7 @@ class Upkeep:
 def changed_in_parts() -> Iterator[None]:
     """Small tables are written anew each day, which leaves nothing to compact: not these."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_day, "_REWRITTEN_BYTES", -1)
+        patch.setattr(table_day, "REWRITTEN_BYTES", -1)
         yield
 
 

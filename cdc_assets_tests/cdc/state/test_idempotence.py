@@ -289,7 +289,7 @@ def test_a_table_that_was_changed_in_parts_is_written_anew_and_back(
     limits = [(-1, 10**6), (10, 10), (10, 10**6), (-1, 10**6)]
     for day, lake, (rows, size) in zip(DAYS, (large, small, small, large), limits, strict=True):
         monkeypatch.setattr(cdc_spark, "SMALL_ROWS", rows)
-        monkeypatch.setattr(table_day, "_REWRITTEN_BYTES", size)
+        monkeypatch.setattr(table_day, "REWRITTEN_BYTES", size)
         reports, errors = lakes.run_tables(lake, name, [day], [CUSTOMERS])
         assert errors == {}
         made.update(reports)
