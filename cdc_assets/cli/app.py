@@ -21,6 +21,7 @@ from cdc_assets.cli.commands.demo import demo
 from cdc_assets.cli.commands.diff import diff
 from cdc_assets.cli.commands.discover import discover
 from cdc_assets.cli.commands.doctor import doctor
+from cdc_assets.cli.commands.history import history
 from cdc_assets.cli.commands.init import init
 from cdc_assets.cli.commands.inspect import inspect
 from cdc_assets.cli.commands.lag import lag
@@ -33,7 +34,8 @@ from cdc_assets.cli.terminal import Interrupted, echo
 
 # In the order of the help.
 COMMANDS = (
-    init, demo, run, doctor, maintain, show, diff, lag, quarantine, report, discover, inspect,
+    init, demo, run, doctor, maintain, show, history, diff, lag, quarantine, report, discover,
+    inspect,
 )  # fmt: skip
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import date
+from datetime import date, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +26,23 @@ def parse_day(text: str) -> date:
         except ValueError:
             pass
     raise typer.BadParameter(f"{text!r} is not a day; use YYYY-MM-DD, such as 2026-11-05")
+
+
+def parse_instant(text: str) -> datetime:
+    """An instant of the command line, with its time zone.
+
+    Raises:
+        typer.BadParameter: it is none, or says no zone.
+    """
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise typer.BadParameter(
+            f"{text!r} is not an instant with its zone, such as 2026-11-04T14:05:00Z"
+        )
+    return found
 
 
 class Form(str, Enum):

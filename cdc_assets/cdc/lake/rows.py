@@ -55,7 +55,7 @@ def read_rows(
     limit: int | None = None,
 ) -> pa.Table:
     """As :func:`read_table`, of a table already found."""
-    opened, state, scan = _scan(config, table, as_of)
+    opened, state, scan = scan_of(config, table, as_of)
     order = _order(config, table, state)
     with readable_files(table):
         if limit is not None and _total(opened, scan.get("snapshot_id")) > SORTED_ROWS:
@@ -74,7 +74,7 @@ def read_all_rows(
     """
     import pyarrow as pa
 
-    opened, _, scan = _scan(config, table, as_of)
+    opened, _, scan = scan_of(config, table, as_of)
     if _total(opened, scan.get("snapshot_id")) <= SORTED_ROWS:
         yield read_rows(config, table, as_of)
         return
@@ -85,7 +85,7 @@ def read_all_rows(
             yield pa.Table.from_batches([batch])
 
 
-def _scan(
+def scan_of(
     config: Config, table: LakeTable, as_of: date | None
 ) -> tuple[Table, TableState, dict[str, Any]]:
     """A table, its state, and the arguments of a scan of the requested rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from functools import partial
 from itertools import chain
 from typing import Annotated
@@ -10,7 +10,16 @@ from typing import Annotated
 import typer
 
 from cdc_assets.cli.imports import import_without_pandas
-from cdc_assets.cli.options import ConfigFile, Form, Format, Limit, Raw, load, parse_day
+from cdc_assets.cli.options import (
+    ConfigFile,
+    Form,
+    Format,
+    Limit,
+    Raw,
+    load,
+    parse_day,
+    parse_instant,
+)
 from cdc_assets.cli.terminal import echo
 
 
@@ -29,6 +38,16 @@ def show(
             "landed on it.",
         ),
     ] = None,
+    at: Annotated[
+        datetime | None,
+        typer.Option(
+            "--at",
+            parser=parse_instant,
+            metavar="INSTANT",
+            help="A table with a history: rows as they were at this instant of source time, such "
+            "as 2026-11-04T14:05:00Z; with --as-of by what had landed at the end of that day.",
+        ),
+    ] = None,
     form: Format = Form.table,
     limit: Limit = None,
     raw: Raw = False,
@@ -45,10 +64,13 @@ def show(
         from cdc_assets.cdc.lake.json_values import json_messages, json_rows
         from cdc_assets.cdc.lake.rows import read_all_rows, read_rows
         from cdc_assets.cdc.lake.tables import find_table
+        from cdc_assets.cdc.lake.versions import rows_at
 
         found = find_table(config, table)
         import_without_pandas("pyarrow.dataset")
-        if limit is None:
+        if at is not None:
+            parts = iter([rows_at(config, found, at, as_of)])
+        elif limit is None:
             parts = read_all_rows(config, found, as_of)
         else:
             parts = iter([read_rows(config, found, as_of, limit + 1)])
@@ -66,6 +88,8 @@ def show(
     if form is Form.table:
         known = {} if found.kind.is_own else day_rows(config, found)
         day = as_of or (max(known) if known else None)
-        at = str(found) + found.kind.in_words.format(day=day)
-        total = f" of {known[day]}" if day in known else ""
-        echo(f"{printed}{total} rows, {at}{'; --limit N for more' if more else ''}", err=True)
+        place = str(found) + found.kind.in_words.format(day=day)
+        total = f" of {known[day]}" if day in known and at is None else ""
+        if at is not None:
+            place = f"{found} at {at.isoformat()}, by what had landed at the end of {day}"
+        echo(f"{printed}{total} rows, {place}{'; --limit N for more' if more else ''}", err=True)

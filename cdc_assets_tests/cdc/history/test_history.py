@@ -2,53 +2,429 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import date, datetime, timedelta, timezone
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc_assets.cdc.config import parse_config
+from cdc_assets.cdc.errors import ConfigError, LakeError
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.json_values import json_rows
+from cdc_assets.cdc.lake.versions import read_at, read_versions
+from cdc_assets.cdc.state import table_day
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.events import Landing, PgLog
+from cdc_assets_tests.events import TOAST, Landing, PgLog
 
-DAYS = [ev.DAY + timedelta(days=n) for n in range(6)]
-TABLE = "public.customers"
+pytestmark = pytest.mark.slow
+
+DAYS = [ev.DAY + timedelta(days=n) for n in range(4)]
+TYPES = {"id": "int32", "v": "string", "w": "string"}
+# Small tables are written anew each day, larger ones get delete files.
+SOURCES = ("history_rewritten", "history_in_parts")
 
 
-def made(
-    lake_of: LakeOf, tmp_path: Path, landing: Landing, source: str, **settings: object
-) -> Lake:
-    """The lake of a source with one table and its history, all days made."""
-    table = {"key": ["id"], "history": True, **settings}
-    raw = lakes.write_source(tmp_path, landing.landed, tables={TABLE: table})
-    lake = lake_of({source: raw})
-    days = sorted(landing.landed)
-    lakes.run_all(lake, source, days)
-    lakes.run_histories(lake, source, days)
+def at(day: int, minute: int) -> int:
+    """A time at the source, ms UTC: minutes after noon of one of the days."""
+    return ev.NOON_MS + (day * 24 * 60 + minute) * 60_000
+
+
+class Story(PgLog):
+    """The log of a table whose events say when they were."""
+
+    def at(self, minute: int) -> dict[str, Any]:
+        day = (self.landing.day - DAYS[0]).days
+        return {"_source_ts_ms": at(day, minute)}
+
+
+def plain(log: Story) -> None:
+    log.create(id=1, v="a", **log.at(0))
+    log.create(id=2, v="x", **log.at(1))
+    log.update(id=1, v="b", **log.at(5))
+    log.next_day()
+    log.delete(id=2, **log.at(0))
+    log.next_day()
+    log.create(id=2, v="y", **log.at(0))
+    log.next_day()
+
+
+def late(log: Story) -> None:
+    """An update lands a day after those before and behind it; the last comes too late for that."""
+    log.create(id=1, v="a", _lsn=100, _source_ts_ms=at(0, 0))
+    log.update(id=1, v="c", _lsn=300, _source_ts_ms=at(0, 20))
+    log.next_day()
+    log.update(id=1, v="d", _lsn=400, _source_ts_ms=at(1, 0))
+    log.next_day()
+    log.update(id=1, v="b", _lsn=200, _source_ts_ms=at(0, 10))
+    log.next_day()
+    log.delete(id=1, _lsn=150, _source_ts_ms=at(0, 5))
+
+
+def one_transaction(log: Story) -> None:
+    """A row is deleted and inserted anew in one transaction."""
+    log.create(id=1, v="a", **log.at(0))
+    log.next_day()
+    for _ in range(2):
+        log.next_day()
+    log.delete(id=1, _lsn=5000, **log.at(0))
+    log.create(id=1, v="b", _lsn=5000, **log.at(0))
+
+
+def moved(log: Story) -> None:
+    """A key is moved away and back."""
+    log.create(id=1, v="a", **log.at(0))
+    log.change_key({"id": 1}, id=2, v="a", **log.at(1))
+    log.next_day()
+    log.change_key({"id": 2}, id=1, v="a", **log.at(0))
+    for _ in range(2):
+        log.next_day()
+
+
+def truncates(log: Story) -> None:
+    """A truncate between two updates, and one of a row that no event of the day names."""
+    log.create(id=1, v="a", **log.at(0))
+    log.create(id=2, v="x", **log.at(0))
+    log.next_day()
+    log.update(id=1, v="b", **log.at(0))
+    log.truncate(**log.at(1))
+    log.create(id=1, v="c", **log.at(2))
+    log.next_day()
+    log.truncate(**log.at(0))
+    log.next_day()
+
+
+def thrice(log: Story) -> None:
+    """An event is sent three times, the last time on another day."""
+    log.create(id=1, v="a", **log.at(0))
+    sent = log.update(id=1, v="b", **log.at(1))
+    log.landing.again(sent)
+    log.update(id=1, v="c", **log.at(2))
+    log.next_day()
+    log.landing.again(sent)
+    for _ in range(2):
+        log.next_day()
+
+
+def read_again(log: Story) -> None:
+    """Snapshot reads, of which one says what the row is already."""
+    log.read(id=1, v="a", **log.at(0))
+    log.read(id=2, v="x", **log.at(0))
+    log.next_day()
+    log.read(id=1, v="a", **log.at(0))
+    log.read(id=2, v="y", **log.at(0))
+    for _ in range(2):
+        log.next_day()
+
+
+def unsent(log: Story) -> None:
+    """A value that is not sent is that of the version before."""
+    log.create(id=1, v="a", w="long", **log.at(0))
+    log.update(id=1, v="b", w=TOAST, **log.at(1))
+    log.update(id=1, v="c", w="longer", **log.at(2))
+    log.next_day()
+    log.update(id=1, v="d", w=TOAST, **log.at(0))
+    for _ in range(2):
+        log.next_day()
+
+
+def clock(log: Story) -> None:
+    """The source's clock falls back: versions never overlap."""
+    log.create(id=1, v="a", **log.at(10))
+    log.update(id=1, v="b", **log.at(5))
+    log.delete(id=1, **log.at(4))
+    log.next_day()
+    log.create(id=1, v="c", _source_ts_ms=at(0, 3))
+    for _ in range(2):
+        log.next_day()
+
+
+def tracked(log: Story) -> None:
+    """Only changes of v begin a version; w is as it was at the version's end."""
+    log.create(id=1, v="a", w="1", **log.at(0))
+    log.update(id=1, v="a", w="2", **log.at(1))
+    log.update(id=1, v="b", w="3", **log.at(2))
+    log.next_day()
+    log.update(id=1, v="b", w="4", **log.at(0))
+    log.next_day()
+    log.update(id=1, v="c", w="4", **log.at(0))
+    log.next_day()
+
+
+def columns(log: Story) -> None:
+    """A column is dropped, and another one added."""
+    log.create(id=1, v="a", w="old", **log.at(0))
+    log.next_day()
+    log.defaults["types"] = {"id": "int32", "v": "string"}
+    log.update(id=1, v="b", **log.at(0))
+    log.next_day()
+    log.defaults["types"] = {"id": "int32", "v": "string", "n": "int32"}
+    log.update(id=1, v="c", n=7, **log.at(0))
+    log.next_day()
+
+
+def brought_back(log: Story) -> None:
+    """An event that is older than what removed its row more than `late_days` ago."""
+    log.create(id=1, v="a", _lsn=100, **log.at(0))
+    log.delete(id=1, _lsn=300, **log.at(9))
+    for _ in range(3):
+        log.next_day()
+    log.update(id=1, v="b", _lsn=200, _source_ts_ms=at(0, 5))
+
+
+STORIES: dict[str, tuple[Callable[[Story], None], Any, list[str]]] = {
+    "plain": (
+        plain,
+        True,
+        [
+            "1 a  0 12:00–0 12:05 c u",
+            "1 b  0 12:05–… u",
+            "2 x  0 12:01–1 12:00 c d",
+            "2 y  2 12:00–… c",
+        ],
+    ),
+    "late": (
+        late,
+        True,
+        [
+            "1 a  0 12:00–0 12:05 c d",
+            "1 b  0 12:10–0 12:20 u u",
+            "1 c  0 12:20–1 12:00 u u",
+            "1 d  1 12:00–… u",
+        ],
+    ),
+    "one_transaction": (
+        one_transaction,
+        True,
+        ["1 a  0 12:00–3 12:00 c d", "1 b  3 12:00–… c"],
+    ),
+    "moved": (
+        moved,
+        True,
+        ["1 a  0 12:00–0 12:01 c k", "1 a  1 12:00–… c", "2 a  0 12:01–1 12:00 c k"],
+    ),
+    "truncates": (
+        truncates,
+        True,
+        [
+            "1 a  0 12:00–1 12:00 c u",
+            "1 b  1 12:00–1 12:01 u t",
+            "1 c  1 12:02–2 12:00 c t",
+            "2 x  0 12:00–1 12:01 c t",
+        ],
+    ),
+    "thrice": (
+        thrice,
+        True,
+        ["1 a  0 12:00–0 12:01 c u", "1 b  0 12:01–0 12:02 u u", "1 c  0 12:02–… u"],
+    ),
+    "read_again": (
+        read_again,
+        True,
+        ["1 a  0 12:00–… r", "2 x  0 12:00–1 12:00 r u", "2 y  1 12:00–… r"],
+    ),
+    "unsent": (
+        unsent,
+        True,
+        [
+            "1 a long 0 12:00–0 12:01 c u",
+            "1 b long 0 12:01–0 12:02 u u",
+            "1 c longer 0 12:02–1 12:00 u u",
+            "1 d longer 1 12:00–… u",
+        ],
+    ),
+    "clock": (
+        clock,
+        True,
+        ["1 a  0 12:10–0 12:10 c u", "1 b  0 12:10–0 12:10 u d", "1 c  0 12:10–… c"],
+    ),
+    "tracked": (
+        tracked,
+        {"columns": ["v"]},
+        ["1 a 2 0 12:00–0 12:02 c u", "1 b 4 0 12:02–2 12:00 u u", "1 c 4 2 12:00–… u"],
+    ),
+    "untracked": (
+        tracked,
+        {"except": ["w"]},
+        ["1 a 2 0 12:00–0 12:02 c u", "1 b 4 0 12:02–2 12:00 u u", "1 c 4 2 12:00–… u"],
+    ),
+    "columns": (
+        columns,
+        True,
+        [
+            "1 a old 0 12:00–1 12:00 c u",
+            "1 b  1 12:00–2 12:00 u u",
+            "1 c  n=7 2 12:00–… u",
+        ],
+    ),
+    "brought_back": (
+        brought_back,
+        True,
+        ["1 a  0 12:00–0 12:05 c u", "1 b  0 12:05–0 12:09 u d", "1 b  0 12:09–… r"],
+    ),
+}
+
+
+def told(row: dict[str, Any]) -> str:
+    more = f" n={row['n']}" if row.get("n") is not None else ""
+    end = _time(row["_cdc_valid_to"]) if row["_cdc_valid_to"] else "…"
+    closed = f" {row['_cdc_closed_by']}" if row["_cdc_closed_by"] else ""
+    times = f"{_time(row['_cdc_valid_from'])}–{end}"
+    return f"{row['id']} {row['v']} {row.get('w') or ''}{more} {times} {row['_cdc_op']}{closed}"
+
+
+def _time(instant: datetime) -> str:
+    return f"{(instant.date() - DAYS[0]).days} {instant:%H:%M}"
+
+
+def versions(lake: Lake, source: str, table: str, day: date) -> list[str]:
+    return sorted(map(told, lakes.versions_at(lake, source, f"public.{table}", day)))
+
+
+@pytest.fixture(scope="module")
+def lake(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """The stories, each a table of two sources, with all their days made."""
+    landing = Landing(DAYS[0])
+    landed: dict[date, list[Any]] = {day: [] for day in DAYS}
+    for name, (tell, _, _) in STORIES.items():
+        own = Landing(DAYS[0])
+        tell(Story("history", table=name, types=TYPES, landing=own))
+        for day, records in own.landed.items():
+            landed[day] += records
+    assert landing.day == DAYS[0]
+    tables = {
+        f"public.{name}": {"key": ["id"], "history": history}
+        for name, (_, history, _) in STORIES.items()
+    }
+    folder = tmp_path_factory.mktemp("history")
+    raw = {
+        source: lakes.write_source(folder / source, landed, tables=tables, late_days=2)
+        for source in SOURCES
+    }
+    lake = lake_of(raw)
+    with pytest.MonkeyPatch.context() as patch:
+        for source in SOURCES:
+            if source == SOURCES[1]:
+                patch.setattr(table_day, "REWRITTEN_BYTES", -1)
+            for day in DAYS:
+                lakes.run_all(lake, source, [day])
+                lakes.run_histories(lake, source, [day])
     return lake
 
 
-def shown(lake: Lake, source: str, day: object) -> list[str]:
-    return [
-        f"{row['id']} {row['v']} {row['_cdc_op']} {row['_cdc_closed_by']}"
-        for row in lakes.versions_at(lake, source, TABLE, day)  # type: ignore[arg-type]
+@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("source", SOURCES)
+def test_versions_are_what_was_done_to_the_rows(lake: Lake, source: str, name: str) -> None:
+    assert versions(lake, source, name, DAYS[-1]) == sorted(STORIES[name][2])
+
+
+def test_a_day_of_a_history_is_as_it_was_known_then(lake: Lake) -> None:
+    assert versions(lake, SOURCES[0], "late", DAYS[1]) == [
+        "1 a  0 12:00–0 12:20 c u",
+        "1 c  0 12:20–1 12:00 u u",
+        "1 d  1 12:00–… u",
     ]
 
 
-def test_each_change_ends_a_version_and_begins_the_next(lake_of: LakeOf, tmp_path: Path) -> None:
+def test_versions_of_a_key_are_disjoint_by_position_too(lake: Lake) -> None:
+    for name in STORIES:
+        rows = lakes.versions_at(lake, SOURCES[1], f"public.{name}", DAYS[-1])
+        for id in {row["id"] for row in rows}:
+            own = [row for row in rows if row["id"] == id]
+            for before, after in pairwise(own):
+                assert before["_cdc_to_position"] <= after["_cdc_from_position"]
+                assert before["_cdc_valid_to"] <= after["_cdc_valid_from"]
+
+
+def test_the_versions_of_a_key_and_a_table_at_an_instant_are_read_without_spark(
+    lake: Lake,
+) -> None:
+    config, source = lake.config, SOURCES[0]
+    found = read_versions(config, source, "public.plain", {"id": 1})
+    assert found["v"].to_pylist() == ["a", "b"]
+    noon = datetime.fromtimestamp(at(0, 0) / 1000, timezone.utc)
+    rows = {
+        minutes: [
+            (row["id"], row["v"])
+            for row in json_rows(
+                read_at(config, source, "public.plain", noon + timedelta(minutes=minutes))
+            )
+        ]
+        for minutes in (-1, 0, 3, 5, 24 * 60, 2 * 24 * 60)
+    }
+    assert rows == {
+        -1: [],
+        0: [(1, "a")],
+        3: [(1, "a"), (2, "x")],
+        5: [(1, "b"), (2, "x")],
+        24 * 60: [(1, "b")],
+        2 * 24 * 60: [(1, "b"), (2, "y")],
+    }
+
+
+def test_a_key_of_other_columns_or_types_is_refused(lake: Lake) -> None:
+    for key, says in (({"v": 1}, "keyed by"), ({"id": None}, "got None"), ({"id": "x"}, "id")):
+        with pytest.raises((ConfigError, LakeError), match=says):
+            read_versions(lake.config, SOURCES[0], "public.plain", key)
+
+
+def test_a_day_that_is_made_again_replaces_its_versions(
+    spark: SparkSession, lake_of: LakeOf, tmp_path: Path
+) -> None:
     landing = Landing(DAYS[0])
-    log = PgLog("versions", types={"id": "int32", "v": "string"}, landing=landing)
-    log.create(id=1, v="a")
-    log.create(id=2, v="x")
-    log.update(id=1, v="b")
+    log = Story("again", types=TYPES, landing=landing)
+    log.create(id=1, v="a", _lsn=100, **log.at(0))
+    log.update(id=1, v="c", _lsn=300, **log.at(9))
     log.next_day()
-    log.update(id=1, v="c")
-    log.delete(id=2, v="x")
-    log.next_day()
-    log.create(id=2, v="y")
-    lake = made(lake_of, tmp_path, landing, "versions")
-    for day in DAYS[:3]:
-        print(day)
-        for row in lakes.versions_at(lake, "versions", TABLE, day):
-            print(row)
-    assert shown(lake, "versions", DAYS[0]) == ["1 a c u", "2 x c None", "1 b u None"]
+    log.update(id=1, v="d", _lsn=400, **log.at(0))
+    table = {"key": ["id"], "history": True}
+    raw = lakes.write_source(tmp_path, landing.landed, tables={"public.customers": table})
+    lake = lake_of({"history_again": raw})
+    lakes.run_all(lake, "history_again", DAYS[:2])
+    lakes.run_histories(lake, "history_again", DAYS[:2])
+    more = Landing(DAYS[0])
+    other = Story("again", types=TYPES, landing=more)
+    other.create(id=2, v="x", _lsn=200, _offset=50, **other.at(5))
+    lakes.write_source(tmp_path, {DAYS[0]: [*landing.landed[DAYS[0]], *more.landed[DAYS[0]]]})
+    lakes.run_all(lake, "history_again", DAYS[:2])
+    made = lakes.run_histories(lake, "history_again", DAYS[:2])
+    assert [report.made for report in made.values()] == [True, True]
+    assert versions(lake, "history_again", "customers", DAYS[1]) == [
+        "1 a  0 12:00–0 12:09 c u",
+        "1 c  0 12:09–1 12:00 u u",
+        "1 d  1 12:00–… u",
+        "2 x  0 12:05–… c",
+    ]
+    again = lakes.run_histories(lake, "history_again", DAYS[:2])
+    assert [report.made for report in again.values()] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("tables", "says"),
+    [
+        ({"public.t": {"key": "none", "history": True}}, "versions are told apart by a key"),
+        ({"public.t": {"history": {"columns": ["a"], "except": ["b"]}}}, "keep one"),
+        ({"public.t": {"history": "yes"}}, r"history: got 'yes'; expected .*true"),
+        ({"public.t": {"history": True}, "public.t__history": {}}, "would be one"),
+        ({"public.t": {"history": True}, "public__t.history": {}}, "would be one"),
+    ],
+)
+def test_what_can_have_no_history_is_refused(
+    tables: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    source = lakes.source_config(tmp_path, tables=tables)
+    raw = {"lake": {"warehouse": "/w"}, "start_date": "2026-11-01", "sources": {"s": source}}
+    with pytest.raises(ConfigError, match=says):
+        parse_config(raw, tmp_path)
+
+
+def test_rows_without_a_key_of_their_own_have_no_history(tmp_path: Path) -> None:
+    table = {"key": "row", "history": True}
+    source = lakes.source_config(tmp_path, tables={"public.t": table})
+    raw = {"lake": {"warehouse": "/w"}, "start_date": "2026-11-01", "sources": {"s": source}}
+    assert parse_config(raw, tmp_path).sources["s"].histories == []
