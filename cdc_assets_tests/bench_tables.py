@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_assets.cdc.config import parse_config
+from cdc_assets.cdc.history.stage import make_history_day
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.spark import build_session
 from cdc_assets.cdc.state import stage as table_days
@@ -102,6 +103,22 @@ def make_tables(lake: Lake, days: Sequence[date], tables: int, at_once: int, for
             list(pool.map(make, names))
 
 
+def make_histories(
+    lake: Lake, days: Sequence[date], tables: int, at_once: int, force: bool
+) -> None:
+    """As :func:`make_tables`, of their histories."""
+    for source in SOURCES:
+        names = tables_of(source, tables)
+        facts = table_days.gather(lake, source, names, days)
+
+        def make(name: str, source: str = source, facts: table_days.SourceContext = facts) -> None:
+            for day in days:
+                make_history_day(lake, source, name, day, facts, force)
+
+        with ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(make, names))
+
+
 def make_stages(lake: Lake, days: Sequence[date]) -> None:
     """landing, changes and lag of all sources."""
     for source in SOURCES:
@@ -143,7 +160,9 @@ def landed_lake(
             source: {
                 "format": "debezium",
                 "landing": {"files": str(folder / "landing" / source)},
-                "tables": {name: {"key": ["id"]} for name in tables_of(source, tables)},
+                "tables": {
+                    name: {"key": ["id"], "history": True} for name in tables_of(source, tables)
+                },
             }
             for source in SOURCES
         },
@@ -166,9 +185,23 @@ def measure(folder: Path, tell: Callable[[str], None], tables: int, events: int)
     beside = clock.time("second day, side by side", lambda: second(STAGES_AT_ONCE, False))
     alone = clock.time("second day, one at a time", lambda: second(1, True))
     nothing = clock.time("nothing new", lambda: second(STAGES_AT_ONCE, False))
+    clock.time(
+        "histories of the first day",
+        lambda: make_histories(lake, days[:1], tables, STAGES_AT_ONCE, False),
+    )
+
+    def second_of_histories(force: bool) -> None:
+        make_histories(lake, days[1:], tables, STAGES_AT_ONCE, force)
+
+    clock.time("histories of the second day", lambda: second_of_histories(False))
+    # Both once more, warm alike.
+    again = clock.time("second day, side by side, again", lambda: second(STAGES_AT_ONCE, True))
+    histories = clock.time("histories of the second day, again", lambda: second_of_histories(True))
     figures = clock.figures
     figures["a table's day, side by side, s"] = round(beside / tables, 3)
     figures["a table's day, one at a time, s"] = round(alone / tables, 3)
+    figures["a history's day, side by side, s"] = round(histories / tables, 3)
+    figures["history_ratio"] = round(histories / again, 2)
     figures["second_day_s_per_table"] = round(beside / tables, 3)
     figures["nothing_new_s"] = round(nothing, 1)
     lake.spark.stop()

@@ -129,10 +129,11 @@ class Keys:
 
     @cached_property
     def _own_versions(self) -> DataFrame | None:
-        """The versions of the keys that are written again, each of which an entry may end.
+        """The versions of the keys that an entry may change or end, and the one before them.
 
         Returns:
-            `k`, the value of each column, and the columns of a version.
+            `k`, the value of each column, the columns of a version, and `is_before`: an entry
+            changes nothing of it. It says at which time at least the next one begins.
         """
         if self.versions is None:
             return None
@@ -141,32 +142,19 @@ class Keys:
         versions = self.versions.select(*values, *known)
         if not (self.is_late or self.may_fall):
             current = versions.where(F.col(names.TO_POSITION).isNull())
-            return self.checkpoints.add(self._of_placed(current))
-        # Of the versions that ended, those that an entry may come before.
-        lowest = self.placed.groupBy(F.col("k").alias("low_k")).agg(F.min("pos").alias("low"))
-        of_keys = versions.join(
-            F.broadcast(lowest) if self._are_few else lowest, F.expr("k = low_k")
-        )
-        ended = f"{names.TO_POSITION} <= low"
+            return self._of_placed(current).withColumn("is_before", F.lit(False))
+        keys = self.replaced.withColumnRenamed("k", "low_k")
+        of_keys = versions.join(F.broadcast(keys) if self._are_few else keys, F.expr("k = low_k"))
+        ended = f"coalesce({names.TO_POSITION} < low, false)"
         newest = f"max(CASE WHEN {ended} THEN {names.TO_POSITION} END) OVER (PARTITION BY k)"
-        # The one that ended before says at which time at least the next begins.
-        kept = (
-            Query(of_keys)
-            .extend({"ended_before": newest})
-            .where(
-                f"{names.TO_POSITION} IS NULL OR NOT {ended} OR {names.TO_POSITION} = ended_before"
-            )
-        )
-        return self.checkpoints.add(kept.drop("low_k", "low", "ended_before").plan())
+        found = Query(of_keys).extend({"is_before": ended, "newest": newest})
+        kept = found.where(f"NOT is_before OR {names.TO_POSITION} = newest")
+        return self.checkpoints.add(kept.drop("low_k", "low", "newest").plan())
 
     @property
     def replaced(self) -> DataFrame:
-        """`k`, `cut`: the versions of these keys that begin there or later are replaced."""
-        places = [self.placed.select("k", F.col("pos").alias("at"))]
-        if self._own_versions is not None:
-            places.append(self._own_versions.select("k", F.col(names.FROM_POSITION).alias("at")))
-        both = reduce(DataFrame.unionByName, places)
-        return both.groupBy("k").agg(F.min("at").alias("cut"))
+        """`k`, `low`: the versions of these keys that end there or later are replaced."""
+        return self.placed.groupBy("k").agg(F.min("pos").alias("low"))
 
     # --- the entries of the day
 
@@ -273,7 +261,7 @@ class Keys:
         if self._own_versions is None:
             return []
         work = [c.work for c in self._columns.own]
-        stood = Query(self._own_versions).select(
+        stood = Query(self._own_versions).where("NOT is_before").select(
             "k", *work, f"'{STOOD}' AS kind", f"{names.OP} AS op", f"{names.FROM_POSITION} AS pos",
             f"{names.VALID_FROM} AS time", f"{names.LANDED} AS landing_date",
             f"{names.FROM_POSITION} AS from_position", "true AS is_typed",

@@ -39,21 +39,22 @@ def write(
     columns: TableColumns,
     is_rewritten: bool,
 ) -> None:
-    """Replace the versions of some keys that begin at a position or later.
+    """Replace the versions of some keys that end at a position or later, or are current.
 
     Args:
         lake: where the branch is.
         on: the branch.
         versions: what takes their place, with `k`.
-        replaced: `k`, `cut`: the keys and the position.
+        replaced: `k`, `low`: the keys and the position.
         columns: the key's among them.
         is_rewritten: the table is small: it is written anew as a whole.
     """
     new = versions.drop("k")
     if on.base is not None:
-        with named(replaced) as cuts:
-            is_it = f"{_same_key(columns)} AND t.{names.FROM_POSITION} >= s.cut"
-            is_replaced = f"EXISTS (SELECT 1 FROM {cuts} s WHERE {is_it})"
+        with named(replaced) as lows:
+            since = f"(t.{names.TO_POSITION} IS NULL OR t.{names.TO_POSITION} >= s.low)"
+            is_it = f"{_same_key(columns)} AND {since}"
+            is_replaced = f"EXISTS (SELECT 1 FROM {lows} s WHERE {is_it})"
             if is_rewritten:
                 kept = lake.spark.sql(f"SELECT * FROM {on.identifier} t WHERE NOT {is_replaced}")
                 rows = kept.unionByName(new)
