@@ -30,12 +30,13 @@ from cdc_assets.cli.commands.quarantine import quarantine
 from cdc_assets.cli.commands.report import report
 from cdc_assets.cli.commands.run import run
 from cdc_assets.cli.commands.show import show
+from cdc_assets.cli.commands.trace import trace
 from cdc_assets.cli.terminal import Interrupted, echo
 
 # In the order of the help.
 COMMANDS = (
     init, demo, run, doctor, maintain, show, history, diff, lag, quarantine, report, discover,
-    inspect,
+    inspect, trace,
 )  # fmt: skip
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it

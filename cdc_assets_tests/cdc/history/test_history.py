@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.config import parse_config
-from cdc_assets.cdc.errors import ConfigError, LakeError
+from cdc_assets.cdc.errors import ConfigError, LakeError, MissingDayError
+from cdc_assets.cdc.history.trace import trace
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.json_values import json_rows
 from cdc_assets.cdc.lake.versions import read_at, read_versions
@@ -46,7 +48,8 @@ class Story(PgLog):
 def plain(log: Story) -> None:
     log.create(id=1, v="a", **log.at(0))
     log.create(id=2, v="x", **log.at(1))
-    log.update(id=1, v="b", **log.at(5))
+    sent = log.update(id=1, v="b", **log.at(5))
+    log.landing.put(replace(sent, value=b"{", offset=None))
     log.next_day()
     log.delete(id=2, **log.at(0))
     log.next_day()
@@ -365,6 +368,80 @@ def test_the_versions_of_a_key_and_a_table_at_an_instant_are_read_without_spark(
         24 * 60: [(1, "b")],
         2 * 24 * 60: [(1, "b"), (2, "y")],
     }
+
+
+TRACED: list[tuple[str, int, int, list[str]]] = [
+    (
+        "plain",
+        1,
+        3,
+        ["0 c was the row", "0 u is the row", "0 None is in quarantine: malformed_json"],
+    ),
+    ("plain", 2, 3, ["0 c was the row", "1 d removed the row", "2 c is the row"]),
+    ("plain", 2, 1, ["0 c was the row", "1 d removed the row"]),
+    (
+        "late",
+        1,
+        3,
+        [
+            "0 c was the row",
+            "3 d lost: it is older than an event that had landed before",
+            "2 u lost: it is older than an event that had landed before",
+            "0 u was the row",
+            "1 u is the row",
+        ],
+    ),
+    ("late", 1, 1, ["0 c was the row", "0 u was the row", "1 u is the row"]),
+    ("one_transaction", 1, 3, ["0 c was the row", "3 d removed the row", "3 c is the row"]),
+    ("moved", 1, 3, ["0 c was the row", "0 d removed the row", "1 c is the row"]),
+    (
+        "truncates",
+        2,
+        3,
+        ["0 c was the row", "1 t removed the row", "2 t removed nothing"],
+    ),
+    (
+        "thrice",
+        1,
+        3,
+        [
+            "0 c was the row",
+            "0 u was the row",
+            "0 u is the row",
+            "0 u repeats an event that had landed",
+            "1 u repeats an event that had landed",
+        ],
+    ),
+    (
+        "brought_back",
+        1,
+        3,
+        [
+            "0 c was the row",
+            "3 u is the row: what removed it had landed more than 2 days before, and is not looked "
+            "up any more",
+            "0 d removed the row",
+        ],
+    ),
+    ("plain", 7, 3, []),
+]
+
+
+@pytest.mark.parametrize(("table", "id", "day", "expected"), TRACED)
+def test_a_row_is_traced_to_its_records(
+    lake: Lake, table: str, id: int, day: int, expected: list[str]
+) -> None:
+    found = trace(lake, SOURCES[0], f"public.{table}", {"id": id}, DAYS[day])
+    did = [f"{(r.landing_date - DAYS[0]).days} {r.op} {r.did}" for r in found]
+    assert did == expected
+
+
+def test_a_trace_names_the_key_that_it_needs(lake: Lake) -> None:
+    for key, says in (({"v": 1}, "keyed by"), ({"id": "x"}, "expected int")):
+        with pytest.raises(ConfigError, match=says):
+            trace(lake, SOURCES[0], "public.plain", key)
+    with pytest.raises(MissingDayError):
+        trace(lake, SOURCES[0], "public.plain", {"id": 1}, DAYS[-1] + timedelta(days=9))
 
 
 def test_a_key_of_other_columns_or_types_is_refused(lake: Lake) -> None:
