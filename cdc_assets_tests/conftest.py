@@ -146,6 +146,7 @@ _LONGEST = (
     "test_worlds.py",
     "test_order.py",
     "test_takeovers.py",
+    "test_history.py",
     "test_registry.py",
     "test_rules.py",
     "test_keys.py",

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from cdc_assets.cdc.errors import ConcurrentRunError
+from cdc_assets.cdc.errors import ConcurrentRunError, ConfigError
 from cdc_assets.cdc.history.columns import prepare
 from cdc_assets.cdc.history.entries import keys_of
 from cdc_assets.cdc.history.inputs import HistoryInputs
@@ -75,6 +75,7 @@ def make_history_day(
     Raises:
         MissingDayError: the day of the table, or the day before, is not there yet.
         AuditError: the day's audit failed; nothing is published.
+        ConfigError: the table has none of the columns whose changes are to begin versions.
         ConcurrentRunError: another run published the day meanwhile, made of something else.
     """
     began = time.monotonic()
@@ -233,9 +234,21 @@ def _may_fall(day: TableDay, inputs: HistoryInputs) -> bool:
 
 
 def _tracked(inputs: HistoryInputs, columns: TableColumns) -> list[OwnColumn] | None:
+    """The columns whose changes begin a version; None: each event does.
+
+    Raises:
+        ConfigError: the table has none of the columns that are named.
+    """
     settings = inputs.settings
     if settings.columns:
-        return [c for c in columns.values if c.name in settings.columns]
+        found = [c for c in columns.values if c.name in settings.columns]
+        if not found:
+            place = f"sources.{inputs.source}.tables.{inputs.table}.history.columns"
+            known = ", ".join(c.name for c in columns.values)
+            raise ConfigError(
+                [f"{place}: got {', '.join(settings.columns)}; the table has {known or 'none'}"]
+            )
+        return found
     if settings.except_:
         return [c for c in columns.values if c.name not in settings.except_]
     return None

@@ -450,6 +450,17 @@ def test_a_key_of_other_columns_or_types_is_refused(lake: Lake) -> None:
             read_versions(lake.config, SOURCES[0], "public.plain", key)
 
 
+def test_columns_that_the_table_has_not_begin_no_version(lake_of: LakeOf, tmp_path: Path) -> None:
+    log = Story("other", types=TYPES)
+    log.create(id=1, v="a", **log.at(0))
+    table = {"key": ["id"], "history": {"columns": ["status"]}}
+    raw = lakes.write_source(tmp_path, log.landed, tables={"public.customers": table})
+    lake = lake_of({"history_other": raw})
+    lakes.run_all(lake, "history_other", DAYS[:1])
+    with pytest.raises(ConfigError, match=r"history\.columns: got status; the table has v, w"):
+        lakes.run_histories(lake, "history_other", DAYS[:1])
+
+
 def test_a_day_that_is_made_again_replaces_its_versions(
     spark: SparkSession, lake_of: LakeOf, tmp_path: Path
 ) -> None:
