@@ -243,10 +243,14 @@ def _tracked(inputs: HistoryInputs, columns: TableColumns) -> list[OwnColumn] | 
     if settings.columns:
         found = [c for c in columns.values if c.name in settings.columns]
         if not found:
-            place = f"sources.{inputs.source}.tables.{inputs.table}.history.columns"
-            known = ", ".join(c.name for c in columns.values)
+            got, known = (
+                ", ".join(n) for n in (settings.columns, (c.name for c in columns.values))
+            )
             raise ConfigError(
-                [f"{place}: got {', '.join(settings.columns)}; the table has {known or 'none'}"]
+                [
+                    f"sources.{inputs.source}.tables.{inputs.table}.history.columns: got {got}; "
+                    f"the table has {known or 'none'}"
+                ]
             )
         return found
     if settings.except_:

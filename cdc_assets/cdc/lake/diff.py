@@ -73,7 +73,9 @@ def diff_of(
     key = key_columns(config, table, state)
     with readable_files(table):
         rows = _Difference(opened, before, after).rows()
-    return (_changed_by_key(*rows, key) if key else _changed(*rows)), first, last
+    # A key that no record has carried yet is of no column, and its table has no row.
+    has_key = bool(key) and set(key) <= set(rows[0].column_names)
+    return (_changed_by_key(*rows, key) if has_key else _changed(*rows)), first, last
 
 
 @dataclass(frozen=True)

@@ -237,6 +237,20 @@ def test_days_made_again_and_compacted_files_change_what_rows_are_alone(
         assert changes(name, DAYS[0], DAYS[3]) == [*before, created(9, row(9, "late"))]
 
 
+def test_a_table_whose_key_no_record_has_carried_yet_has_no_changes(
+    lake_of: LakeOf, tmp_path: Path
+) -> None:
+    landing = Landing(DAYS[0])
+    log = PgLog("diff_empty", types=TYPES, landing=landing)
+    log.create(**row(1, "a"))
+    log.next_day()
+    log.create(**row(2, "b"))
+    tables = {KEYED: {"key": ["id"]}, "public.others": {"key": ["number"]}}
+    lake = lake_of({"diff_empty": lakes.write_source(tmp_path, landing.landed, tables=tables)})
+    lakes.run_all(lake, "diff_empty", DAYS[:2])
+    assert read_diff(lake.config, "diff_empty", "public.others", *DAYS[:2]).num_rows == 0
+
+
 def test_a_day_that_was_not_made_is_an_error(ran: Ran) -> None:
     with pytest.raises(MissingDayError, match=f"It has {DAYS[0]} to {DAYS[5]}"):
         ran.changes(SOURCES[0], DAYS[0], DAYS[5] + timedelta(days=1))
