@@ -16,12 +16,13 @@ from pyspark.sql.types import (
 )
 
 from cdc_assets.cdc.config import RESERVED_PREFIX
+from cdc_assets.cdc.lake import tables
 from cdc_assets.cdc.lake.catalog import Lake, column_ddl
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, quote
 from cdc_assets.cdc.values.spark_types import evolution
 
-VALID_FROM, VALID_TO = "_cdc_valid_from", "_cdc_valid_to"
+VALID_FROM, VALID_TO = tables.VALID_FROM, tables.VALID_TO
 FROM_POSITION, TO_POSITION = "_cdc_from_position", "_cdc_to_position"
 OP, CLOSED_BY = "_cdc_op", "_cdc_closed_by"
 LAST_POSITION, LANDED = "_cdc_position", "_cdc_landing_date"

@@ -13,6 +13,9 @@ from cdc_assets.cdc.lake.commits import DayCommits, TableState
 from cdc_assets.cdc.names import TableName, history_of, with_database
 from cdc_assets.cdc.places import CATALOG, OWN_ASSETS, earlier_place, own_place, state_place
 
+# When a version of a history began and ended.
+VALID_FROM, VALID_TO = "_cdc_valid_from", "_cdc_valid_to"
+
 
 @dataclass(frozen=True)
 class TableKind:

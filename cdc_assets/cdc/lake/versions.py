@@ -12,13 +12,12 @@ from cdc_assets.cdc.errors import ConfigError, LakeError
 from cdc_assets.cdc.lake.metadata import table_state
 from cdc_assets.cdc.lake.pyiceberg_catalog import open_table, readable_files
 from cdc_assets.cdc.lake.rows import key_columns, scan_of, sorted_rows
-from cdc_assets.cdc.lake.tables import LakeTable, find_table, history_table
+from cdc_assets.cdc.lake.tables import VALID_FROM, VALID_TO, LakeTable, find_table, history_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
 
-VALID_FROM, VALID_TO = "_cdc_valid_from", "_cdc_valid_to"
 _ADDED = "_cdc_"
 
 

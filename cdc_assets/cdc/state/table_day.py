@@ -348,10 +348,10 @@ class TableDay:
         for tx in self._ends_before(self.day):
             # A redelivery may begin with another one: then the day's events are asked.
             if self.may_meet_earlier or tx in begin:
-                found[tx] = self.fold_from(self._first_day(tx))
+                found[tx] = self._fold_from(self._first_day(tx))
         return found
 
-    def fold_from(self, first: date) -> date:
+    def _fold_from(self, first: date) -> date:
         """The day from which keys are folded that hold a transaction which began on `first`.
 
         Another transaction may be cut by that day's beginning, and so on.
@@ -366,7 +366,7 @@ class TableDay:
         ]
         earliest = max(min([first, *begins]), self.start)
         if earliest < first:
-            return self.fold_from(earliest)
+            return self._fold_from(earliest)
         first = max(first, self.start)
         before = first - timedelta(days=1)
         if first > self.start and self.state is not None and self.state.is_expired(before):
