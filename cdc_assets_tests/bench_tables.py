@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from cdc_assets.cdc.config import parse_config
-from cdc_assets.cdc.history.stage import make_history_day
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.names import FEED, HISTORY
 from cdc_assets.cdc.spark import build_session
 from cdc_assets.cdc.state import stage as table_days
 from cdc_assets.orchestration.assets.body import STAGES_AT_ONCE
@@ -103,17 +103,17 @@ def make_tables(lake: Lake, days: Sequence[date], tables: int, at_once: int, for
             list(pool.map(make, names))
 
 
-def make_histories(
-    lake: Lake, days: Sequence[date], tables: int, at_once: int, force: bool
+def make_derived(
+    kind: str, lake: Lake, days: Sequence[date], tables: int, at_once: int, force: bool
 ) -> None:
-    """As :func:`make_tables`, of their histories."""
+    """As :func:`make_tables`, of their histories or feeds."""
     for source in SOURCES:
         names = tables_of(source, tables)
         facts = table_days.gather(lake, source, names, days)
 
         def make(name: str, source: str = source, facts: table_days.SourceContext = facts) -> None:
             for day in days:
-                make_history_day(lake, source, name, day, facts, force)
+                lakes.KINDS[kind].make_day(lake, source, name, day, facts, force)
 
         with ThreadPoolExecutor(at_once) as pool:
             list(pool.map(make, names))
@@ -161,7 +161,8 @@ def landed_lake(
                 "format": "debezium",
                 "landing": {"files": str(folder / "landing" / source)},
                 "tables": {
-                    name: {"key": ["id"], "history": True} for name in tables_of(source, tables)
+                    name: {"key": ["id"], "history": True, "feed": True}
+                    for name in tables_of(source, tables)
                 },
             }
             for source in SOURCES
@@ -185,23 +186,24 @@ def measure(folder: Path, tell: Callable[[str], None], tables: int, events: int)
     beside = clock.time("second day, side by side", lambda: second(STAGES_AT_ONCE, False))
     alone = clock.time("second day, one at a time", lambda: second(1, True))
     nothing = clock.time("nothing new", lambda: second(STAGES_AT_ONCE, False))
-    clock.time(
-        "histories of the first day",
-        lambda: make_histories(lake, days[:1], tables, STAGES_AT_ONCE, False),
-    )
+    # Once more, warm alike.
+    seconds = {}
+    for kind, label in ((HISTORY, "histories"), (FEED, "feeds")):
 
-    def second_of_histories(force: bool) -> None:
-        make_histories(lake, days[1:], tables, STAGES_AT_ONCE, force)
+        def derived(day: date, force: bool, kind: str = kind) -> None:
+            make_derived(kind, lake, [day], tables, STAGES_AT_ONCE, force)
 
-    clock.time("histories of the second day", lambda: second_of_histories(False))
-    # Both once more, warm alike.
-    again = clock.time("second day, side by side, again", lambda: second(STAGES_AT_ONCE, True))
-    histories = clock.time("histories of the second day, again", lambda: second_of_histories(True))
+        clock.time(f"{label} of the first day", partial(derived, days[0], False))
+        clock.time(f"{label} of the second day", partial(derived, days[1], False))
+        again = clock.time(f"second day, beside {label}", lambda: second(STAGES_AT_ONCE, True))
+        made = clock.time(f"{label} of the second day, again", partial(derived, days[1], True))
+        seconds[kind] = (made, again)
     figures = clock.figures
     figures["a table's day, side by side, s"] = round(beside / tables, 3)
     figures["a table's day, one at a time, s"] = round(alone / tables, 3)
-    figures["a history's day, side by side, s"] = round(histories / tables, 3)
-    figures["history_ratio"] = round(histories / again, 2)
+    for kind, (made, again) in seconds.items():
+        figures[f"a {kind}'s day, side by side, s"] = round(made / tables, 3)
+        figures[f"{kind}_ratio"] = round(made / again, 2)
     figures["second_day_s_per_table"] = round(beside / tables, 3)
     figures["nothing_new_s"] = round(nothing, 1)
     lake.spark.stop()

@@ -29,8 +29,10 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.changes.findings import ParsedDays, changes_findings, quarantine_examples
 from cdc_assets.cdc.config import parse_config
+from cdc_assets.cdc.derived.stage import DerivedKind, DerivedReport
+from cdc_assets.cdc.feed.kind import FEED
 from cdc_assets.cdc.findings import Finding
-from cdc_assets.cdc.history.stage import HistoryReport, make_history_day
+from cdc_assets.cdc.history.kind import HISTORY
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.lake.diff import read_diff
@@ -42,7 +44,7 @@ from cdc_assets.cdc.landing.figures import count_landed
 from cdc_assets.cdc.landing.files import LandedDay
 from cdc_assets.cdc.landing.findings import landing_findings
 from cdc_assets.cdc.landing.kafka_plan import KafkaDay
-from cdc_assets.cdc.names import TableName, history_of
+from cdc_assets.cdc.names import TableName, derived_name
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.cdc.stages.contract import MakeOptions
 from cdc_assets.cdc.stages.lag import LagStage
@@ -63,6 +65,7 @@ from cdc_assets_tests.model import (
 
 Row = dict[str, Any]
 Reports = dict[tuple[str, date], DayReport]
+KINDS: Mapping[str, DerivedKind[Any]] = {kind.name: kind for kind in (HISTORY, FEED)}
 
 
 def days_of(landed: Iterable[date]) -> list[date]:
@@ -148,41 +151,42 @@ def run_tables(
     return reports, errors
 
 
-def run_histories(
+def run_derived(
     lake: Lake, source: str, days: Sequence[date], force: bool = False
-) -> dict[tuple[str, date], HistoryReport]:
-    """The days of the histories of a source, which stand on those of its tables."""
-    names = lake.config.source(source).histories
-    facts = table_days.gather(lake, source, names, days)
+) -> dict[tuple[str, str, date], DerivedReport]:
+    """The days of the histories and feeds of a source, which stand on those of its tables."""
+    derived = lake.config.source(source).derived
+    facts = table_days.gather(lake, source, sorted({name for name, _ in derived}), days)
     return {
-        (name, day): make_history_day(lake, source, name, day, facts, force)
-        for name in names
+        (name, kind, day): KINDS[kind].make_day(lake, source, name, day, facts, force)
+        for name, kind in derived
         for day in days
         if day >= lake.config.start_of(source, name)
     }
 
 
-def try_histories(
-    lake: Lake, source: str, days: Sequence[date]
-) -> dict[tuple[str, date], Exception]:
-    """The days of the histories of a source; what failed, by table and day."""
-    names = lake.config.source(source).histories
-    facts = table_days.gather(lake, source, names, days)
+def try_derived(lake: Lake, source: str, days: Sequence[date]) -> dict[tuple[str, date], Exception]:
+    """The days of the histories and feeds of a source; what failed, by table and day."""
+    derived = lake.config.source(source).derived
+    facts = table_days.gather(lake, source, sorted({name for name, _ in derived}), days)
 
-    def make(name: str) -> dict[tuple[str, date], Exception]:
+    def make(of: tuple[str, str]) -> dict[tuple[str, date], Exception]:
+        name, kind = of
         for day in days:
             if day < lake.config.start_of(source, name):
                 continue
             if day not in (lake.table_state(source, name) or TableState({}, {}, {}, "")).tags:
                 return {}  # its table has failed
             try:
-                make_history_day(lake, source, name, day, facts)
+                KINDS[kind].make_day(lake, source, name, day, facts)
             except Exception as error:
                 return {(name, day): error}
         return {}
 
     with ThreadPoolExecutor(max_workers=2) as pool:
-        return {place: error for failed in pool.map(make, names) for place, error in failed.items()}
+        return {
+            place: error for failed in pool.map(make, derived) for place, error in failed.items()
+        }
 
 
 def run_all(
@@ -255,7 +259,7 @@ def rows_of(lake: Lake, source: str, table: str, day: date | str) -> list[Row]:
 
 def versions_at(lake: Lake, source: str, table: str, day: date) -> list[Row]:
     """The versions of a table's rows at the end of a day, by key and position."""
-    rows = plain(table_at(lake, source, str(history_of(table)), day))
+    rows = plain(table_at(lake, source, str(derived_name(table, HISTORY.name)), day))
     return sorted(rows, key=lambda row: row["_cdc_from_position"])
 
 
@@ -267,7 +271,7 @@ def versions_read(lake: Lake, source: str, table: str, day: date) -> list[Row]:
 
     Read without Spark: a job for each would take most of the time.
     """
-    name = str(history_of(table))
+    name = str(derived_name(table, HISTORY.name))
     opened = open_table(lake.config, state_table(lake.config, source, name))
     snapshot = opened.snapshot_by_name(str(day))
     assert snapshot is not None, f"{name} has no tag {day}"
@@ -297,6 +301,44 @@ def assert_diff_leads_on(lake: Lake, source: str, table: str, first: date, last:
     assert min(rows.values(), default=0) >= 0, f"{table} on {first} has no such row"
     rows.update(_text_of_known(c["after"]) for c in changes if c["after"] is not None)
     assert +rows == _texts_at(lake, source, table, last), f"{table} from {first} to {last}"
+
+
+def changes_fed(lake: Lake, source: str, table: str, day: date) -> list[Row]:
+    """The changes of a day in a table's feed, in the order of each key; read without Spark."""
+    name = f"{derived_name(table, FEED.name)}"
+    rows = json_rows(read_table(lake.config, source, name, day))
+    own = (row for row in rows if row["_cdc_landing_date"] == str(day))
+    return sorted(own, key=lambda row: row["_cdc_sequence"])
+
+
+def assert_feed_leads_on(lake: Lake, source: str, table: str, day: date) -> None:
+    """The changes of a day, made to the rows of the day before, give those of the day."""
+    state = lake.table_state(source, table)
+    assert state is not None
+    before = day - timedelta(days=1)
+    is_there = before in state.tags
+    rows: dict[str, str] = {}
+
+    def key_of(row: Row) -> str:
+        return json.dumps([row.get(name) for name in keys])
+
+    rename = lake.config.source(source).tables[table].rename
+    keys = [rename.get(name, name) for name in state.key_columns]
+    for row in json_rows(read_table(lake.config, source, table, before)) if is_there else ():
+        rows[key_of(row)] = _text_of_own(row)
+    for change in changes_fed(lake, source, table, day):
+        what, key = change["_cdc_change"], key_of(change)
+        told = f"{table} on {day}: {change}"
+        assert (key in rows) == (what != "insert"), told
+        if what == "delete":
+            assert rows.pop(key) == _text_of_own(change), told
+        else:
+            rows[key] = _text_of_own(change)
+    assert Counter(rows.values()) == _texts_at(lake, source, table, day), f"{table} on {day}"
+
+
+def _text_of_own(row: Row) -> str:
+    return _text_of_known({n: v for n, v in row.items() if not n.startswith("_cdc_")})
 
 
 def _texts_at(lake: Lake, source: str, table: str, day: date) -> Counter[str]:

@@ -73,13 +73,14 @@ class TableName(NamedTuple):
         return cls(_DATABASE_SEPARATOR.join(namespace), table)
 
 
-HISTORY = "history"
+# The kinds of tables that are derived from a table, by the ends of their names.
+HISTORY, FEED = "history", "feed"
 
 
-def history_of(table: str) -> TableName:
-    """The history of a table, beside it in its namespace."""
+def derived_name(table: str, kind: str) -> TableName:
+    """The history or the feed of a table, beside it in its namespace."""
     name = TableName.parse(table)
-    return TableName(name.namespace, f"{name.table}__{HISTORY}")
+    return TableName(name.namespace, f"{name.table}__{kind}")
 
 
 def _part(name: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cdc_assets.cdc.names import HISTORY, TableName, escape, escape_in_upper_case, history_of
+from cdc_assets.cdc.names import TableName, derived_name, escape, escape_in_upper_case
 
 CATALOG = "lake"
-_HISTORY = ", its history"
 Place = tuple[str, ...]
 
 OWN_ASSETS = ("landing", "changes", "control", "quarantine", "lag", "schemas", "facts", "epochs")
@@ -49,6 +48,7 @@ class Places:
             for stage in OWN_ASSETS
         }
         self._own = dict(self._taken)
+        self._kinds: dict[Place, str] = {}  # of derived tables
 
     def fault_of(self, source: str, table: str) -> str | None:
         """Why a table can't have its place, as text behind its name; None if it can."""
@@ -61,8 +61,9 @@ class Places:
         other = self._taken.get(self._same(place))
         if other is None or other == f"{source}.{table}":
             return None
-        if other.endswith(_HISTORY):
-            return f"it and {other} would be one; set history: false there, or leave one out"
+        if (kind := self._kinds.get(self._same(place))) is not None:
+            taken = f"{other}, its {kind},"
+            return f"it and {taken} would be one; set {kind}: false there, or leave one out"
         why = "the catalog does not tell upper and lower case apart"
         cure = "leave one of them out with `false`, or use another catalog"
         if self._flat:
@@ -75,13 +76,14 @@ class Places:
         place = state_place(source, TableName.parse(table), self._flat)
         self._taken.setdefault(self._same(place), f"{source}.{table}")
 
-    def take_history(self, source: str, table: str) -> None:
-        """Give the history of a table its place, which none of the source's tables may have."""
-        name, history = TableName.parse(table), history_of(table)
+    def take_derived(self, source: str, table: str, kind: str) -> None:
+        """Give a table's history or feed its place, which none of the source's tables may have."""
+        name, derived = TableName.parse(table), derived_name(table, kind)
         # The second is another place, but Dagster joins both names by the same two underscores.
-        for taken in (history, TableName(f"{name.namespace}__{name.table}", HISTORY)):
+        for taken in (derived, TableName(f"{name.namespace}__{name.table}", kind)):
             place = self._same(state_place(source, taken, self._flat))
-            self._taken.setdefault(place, f"{source}.{table}{_HISTORY}")
+            if place not in self._taken:
+                self._taken[place], self._kinds[place] = f"{source}.{table}", kind
 
     def _same(self, place: Place) -> Place:
         return tuple(level.lower() for level in place) if self._folds_case else place

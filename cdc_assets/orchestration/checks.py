@@ -8,8 +8,8 @@ from datetime import date
 import dagster as dg
 
 from cdc_assets.cdc.changes import findings as changes
+from cdc_assets.cdc.derived import findings as derived
 from cdc_assets.cdc.findings import Check, Finding, Severity
-from cdc_assets.cdc.history import findings as history
 from cdc_assets.cdc.lag import findings as lag
 from cdc_assets.cdc.landing import findings as landing
 from cdc_assets.cdc.state import findings as state
@@ -21,7 +21,7 @@ DAY_CHECKS: tuple[Check, ...] = (
     *changes.CHECKS,
     *changes.QUARANTINE_CHECKS,
     *state.CHECKS,
-    *(check for check in history.CHECKS if check not in state.CHECKS),
+    *(check for check in derived.ALL_CHECKS if check not in state.CHECKS),
     *lag.CHECKS,
 )
 

@@ -177,7 +177,7 @@ class Runner:
             for name, (config, own) in sources.items():
                 lakes.run_stages(lake, name, DAYS, lag=True)
                 _, errors = lakes.run_tables(lake, name, DAYS)
-                errors |= lakes.try_histories(lake, name, DAYS)
+                errors |= lakes.try_derived(lake, name, DAYS)
                 for what, found in _of_source(lake, name, config, own, errors):
                     differences[what].append(found)
         return dict(differences)
@@ -195,7 +195,7 @@ class Runner:
             schemas = Schemas(kind=settings.registry, first=100)
             landed = schemas.all_sent(landed)
             url = registries.enter_context(serving(schemas))
-        options = {**settings.options(), "tables": {w.configured: with_history(w) for w in own}}
+        options = {**settings.options(), "tables": {w.configured: with_derived(w) for w in own}}
         config = lakes.write_source(self.folder / name, landed, settings.format, **options)
         if url is not None:
             config["landing"]["registry"] = {"url": url}
@@ -211,7 +211,7 @@ def _of_source(
 ) -> list[tuple[str, str]]:
     """(world, what differs) for all worlds of a source."""
     found: list[tuple[str, str]] = []
-    alone = {w.name: {**config, "tables": {w.configured: with_history(w)}} for w in own}
+    alone = {w.name: {**config, "tables": {w.configured: with_derived(w)}} for w in own}
     classified = {w.name: model.classify(alone[w.name], w.landing()) for w in own}
     lags = {w.name: model.lag(alone[w.name], w.landing()) for w in own}
     sides: list[tuple[str, list[Any], Callable[[World], list[Any]]]] = [
@@ -244,10 +244,10 @@ def _of_source(
     return found
 
 
-def with_history(world: World) -> dict[str, Any]:
-    """The configuration of a world's table, whose versions are kept where it has a key."""
+def with_derived(world: World) -> dict[str, Any]:
+    """The configuration of a world's table, with a history and a feed where it has a key."""
     is_keyed = world.config.get("key") not in ("none", "row")
-    return {**world.config, **({"history": True} if is_keyed else {})}
+    return {**world.config, **({"history": True, "feed": True} if is_keyed else {})}
 
 
 def _world_of(row: dict[str, Any], own: list[World]) -> str | None:
@@ -284,6 +284,11 @@ def _of_tables(
             text = lakes.difference_of(versions, expected)
             if text:
                 return [(world.name, f"the history of {world.table} on {day}\n{text}")]
+        for day in days:
+            try:
+                lakes.assert_feed_leads_on(lake, name, world.table, day)
+            except AssertionError as error:
+                return [(world.name, f"the feed: {error}")]
     for first, last in pairwise(days):
         try:
             lakes.assert_diff_leads_on(lake, name, world.table, first, last)

@@ -203,8 +203,8 @@ class Config(Settings):
     def _a_place_each(self) -> Config:
         places = self.lake.places(self.sources)
         for source, settings in self.sources.items():
-            for table in settings.histories:
-                places.take_history(source, table)
+            for table, kind in settings.derived:
+                places.take_derived(source, table, kind)
         for source, settings in self.sources.items():
             for table in settings.tables:
                 if why := places.fault_of(source, table):

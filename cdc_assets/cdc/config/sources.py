@@ -349,9 +349,9 @@ class SourceConfig(Settings):
         return table in self.tables or self.pattern_of(table) is not None
 
     @property
-    def histories(self) -> list[str]:
-        """The tables whose versions are kept."""
-        return [name for name, table in self.tables.items() if table.has_history]
+    def derived(self) -> list[tuple[str, str]]:
+        """The tables that others are derived from, each with the kind of that one."""
+        return [(name, kind) for name, table in self.tables.items() for kind in table.derived]
 
     @property
     def emptied_by_statements(self) -> list[str]:

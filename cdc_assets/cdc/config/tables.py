@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from cdc_assets.cdc.config.fields import Owners, Settings, Tags
+from cdc_assets.cdc.names import FEED, HISTORY
 
 RESERVED_PREFIX = "_cdc_"
 
@@ -66,6 +67,10 @@ class TableConfig(Settings):
         default=None,
         description="`true`, or whose changes count: also keep every version of each row, in the "
         "table `<table>__history`.",
+    )
+    feed: bool = Field(
+        default=False,
+        description="Also list each change of its rows, day by day, in the table `<table>__feed`.",
     )
     start_date: date | None = None
     bucket: int | None = Field(default=None, ge=1, le=10_000)
@@ -140,18 +145,28 @@ class TableConfig(Settings):
         return self
 
     @model_validator(mode="after")
-    def _keyed_history(self) -> TableConfig:
-        if self.history is not None and self.key == "none":
+    def _keyed(self) -> TableConfig:
+        if self.key != "none":
+            return self
+        if self.history is not None:
             raise ValueError(
                 "history: got key none; versions are told apart by a key. Name key columns, or "
                 "leave history out"
             )
+        if self.feed:
+            raise ValueError(
+                "feed: got key none; changes are those of rows with a key. Name key columns, or "
+                "leave feed out: each row of this table is an event already"
+            )
         return self
 
     @property
-    def has_history(self) -> bool:
-        """Whether the versions of its rows are kept; rows without a key of their own have none."""
-        return self.history is not None and self.key != "row"
+    def derived(self) -> list[str]:
+        """The kinds of tables that are derived from it; without a key of its own it has none."""
+        if self.key == "row":
+            return []
+        kinds = ((HISTORY, self.history is not None), (FEED, self.feed))
+        return [kind for kind, is_wanted in kinds if is_wanted]
 
     @property
     def is_protected(self) -> bool:

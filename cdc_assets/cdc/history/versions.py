@@ -47,7 +47,7 @@ def versions_of(
     )
     tail = f"array(-1L, CAST(unix_date({literal(on)}) AS bigint))"
     placed = timed.extend({"place": f"coalesce(pos, concat(met, {tail}))"})
-    valued = _with_values(placed.plan(), columns, unsent, parts[0].is_folded)
+    valued = with_values(placed.plan(), columns, unsent, parts[0].is_folded)
     changes = valued.where("top <> top_before")
     begins = _begins(columns.values if tracked is None else tracked, tracked is not None, has_reads)
     opened = changes.extend({"begins": f"coalesce({begins}, true)"})
@@ -79,10 +79,22 @@ def versions_of(
     ).plan()
 
 
-def _with_values(
-    entries: DataFrame, columns: TableColumns, unsent: UnsentColumns, are_folded: bool
+def with_values(
+    entries: DataFrame,
+    columns: TableColumns,
+    unsent: UnsentColumns,
+    are_folded: bool,
+    with_removed: bool = False,
 ) -> Query:
-    """Each entry with the values of the row that is the key's after it."""
+    """Each entry with the values of the row that is the key's after it.
+
+    Args:
+        entries: those of :func:`entries_of_all`.
+        columns: the table's.
+        unsent: the columns that some entries did not send.
+        are_folded: their keys are.
+        with_removed: an entry of a folded key that leaves no row has the one that it took.
+    """
     stood = {c.stood: c.work for c in columns.own}
     kept = Query(entries).extend(stood).drop(*stood.values())
     if unsent.columns and are_folded:
@@ -104,24 +116,27 @@ def _with_values(
         "op AS row_op",
         *(f"{c.work} AS r{c.index}" for c in columns.own),
     )
-    is_it = F.expr("k = row_k AND top = row_n")
-    joined = Query(frame.join(rows.plan(), is_it, "left"))
-    return joined.replace(
-        {"op": "coalesce(row_op, op)", **{c.work: f"r{c.index}" for c in columns.own}}
-    )
+    row = case(("top < 0", "top_before"), otherwise="top") if with_removed else "top"
+    joined = Query(frame.join(rows.plan(), F.expr(f"k = row_k AND {row} = row_n"), "left"))
+    op = case(("top < 0", "op"), otherwise="coalesce(row_op, op)")
+    return joined.replace({"op": op, **{c.work: f"r{c.index}" for c in columns.own}})
 
 
 def _begins(compared: Sequence[OwnColumn], is_tracked: bool, has_reads: bool) -> Sql:
     """Does a version begin with the row that an entry leaves, behind another one of its key?"""
     if not (is_tracked or has_reads):
         return "true"
-    values = [_comparable(c) for c in compared]
-    row = f"struct({', '.join(values)})" if values else "1"
-    differs = f"NOT (lag({row}) OVER ({_IN_ORDER}) <=> {row})"
     # What stood began versions by the rules of its day.
     may_go_on = f"top_before >= 0 AND top >= 0 AND kind <> '{STOOD}'"
     may_go_on += "" if is_tracked else f" AND kind = '{READ}'"
-    return case((may_go_on, differs), otherwise="true")
+    return case((may_go_on, differs_from_before(compared, _IN_ORDER)), otherwise="true")
+
+
+def differs_from_before(compared: Sequence[OwnColumn], window: Sql) -> Sql:
+    """Has an entry other values than the one before it?"""
+    values = [_comparable(c) for c in compared]
+    row = f"struct({', '.join(values)})" if values else "1"
+    return f"NOT (lag({row}) OVER ({window}) <=> {row})"
 
 
 def _comparable(c: OwnColumn) -> Sql:

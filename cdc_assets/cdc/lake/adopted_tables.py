@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cdc_assets.cdc.config import Config, SourceConfig, TableConfig
 from cdc_assets.cdc.errors import MissingTableError, first_line
-from cdc_assets.cdc.names import printable
+from cdc_assets.cdc.names import derived_name, printable
 from cdc_assets.cdc.places import Places
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def taken_places(config: Config) -> Places:
     """The places of the tables that a configuration lists."""
     places = config.lake.places(config.sources)
     for source, settings in config.sources.items():
-        for table in settings.histories:
-            places.take_history(source, table)
+        for table, kind in settings.derived:
+            places.take_derived(source, table, kind)
         for table in settings.tables:
             places.take(source, table)
     return places
@@ -62,13 +62,14 @@ def _adopting(
         own = settings.table_patterns.get(settings.pattern_of(table) or "")
         if own is None or table in settings.tables:
             continue
-        if fault := places.fault_of(source, table):
+        names = (table, *(str(derived_name(table, kind)) for kind in own.derived))
+        if fault := next(filter(None, (places.fault_of(source, name) for name in names)), None):
             message = printable(f"{source}.{table} matches a pattern and is not adopted: {fault}")
             log.warning("%s", message)
             continue
         places.take(source, table)
-        if own.has_history:
-            places.take_history(source, table)
+        for kind in own.derived:
+            places.take_derived(source, table, kind)
         adopted[table] = own
     by_name = dict(sorted(adopted.items()))
     return settings.model_copy(update={"tables": {**settings.tables, **by_name}})

@@ -208,12 +208,19 @@ class Lake:
         )
 
     def create_state(
-        self, source: str, table: TableName, columns: StructType, comment: str, bucket: str | None
+        self,
+        source: str,
+        table: TableName,
+        columns: StructType,
+        comment: str,
+        bucket: str | None,
+        day_column: str | None = None,
     ) -> str:
         """Create a state table if it is missing; its identifier.
 
         Merge-on-read keeps a day as small as what it changed; `bucket` is a partition
-        expression such as ``bucket(16, `id`)``.
+        expression such as ``bucket(16, `id`)``, `day_column` a column that has one value in all
+        rows of a day: partitions, too.
         """
         identifier = self.state(source, table)
         if not self.exists(identifier):
@@ -222,7 +229,7 @@ class Lake:
                 identifier,
                 columns,
                 comment,
-                partition=bucket,
+                partition=bucket or day_column,
                 properties={
                     "write.merge.mode": "merge-on-read",
                     "write.update.mode": "merge-on-read",

@@ -45,7 +45,7 @@ from cdc_assets.cdc.lake.commits import (
 )
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.lake.tables import kind_of
-from cdc_assets.cdc.names import TableName, history_of, quote
+from cdc_assets.cdc.names import TableName, derived_name, quote
 from cdc_assets.cdc.places import CATALOG, OWN_ASSETS
 from cdc_assets.cdc.sqltext import literal
 
@@ -95,7 +95,8 @@ class Figures:
 def tables_of(lake: Lake, source: str) -> list[str]:
     """The tables of a source that are in the lake: state tables first, then stage tables."""
     settings = lake.config.source(source)
-    names = [*settings.tables, *map(str, map(history_of, settings.histories)), *OWN_ASSETS]
+    derived = (str(derived_name(of, kind)) for of, kind in settings.derived)
+    names = [*settings.tables, *derived, *OWN_ASSETS]
     return [name for name in names if lake.exists(_identifier(lake, source, name))]
 
 

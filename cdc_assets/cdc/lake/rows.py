@@ -11,7 +11,7 @@ from cdc_assets.cdc.errors import CdcError, MissingDayError
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.lake.metadata import table_state
 from cdc_assets.cdc.lake.pyiceberg_catalog import missing_table, open_table, readable_files
-from cdc_assets.cdc.lake.tables import VALID_FROM, VALID_TO, LakeTable, find_table
+from cdc_assets.cdc.lake.tables import LakeTable, find_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,8 +135,7 @@ def _total(opened: Table, snapshot_id: int | None) -> int:
 def _order(config: Config, table: LakeTable, state: TableState) -> Sequence[str]:
     if table.kind.sorted_by is not None:
         return table.kind.sorted_by
-    versions = [VALID_FROM, VALID_TO] if table.kind.is_history else []
-    return [*key_columns(config, table, state), *versions]
+    return [*key_columns(config, table, state), *table.kind.behind_key]
 
 
 def key_columns(config: Config, table: LakeTable, state: TableState) -> list[str]:

@@ -10,11 +10,15 @@ from datetime import date
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import UnknownTableError
 from cdc_assets.cdc.lake.commits import DayCommits, TableState
-from cdc_assets.cdc.names import TableName, history_of, with_database
+from cdc_assets.cdc.names import FEED as FEED_END
+from cdc_assets.cdc.names import HISTORY as HISTORY_END
+from cdc_assets.cdc.names import TableName, derived_name, with_database
 from cdc_assets.cdc.places import CATALOG, OWN_ASSETS, earlier_place, own_place, state_place
 
 # When a version of a history began and ended.
 VALID_FROM, VALID_TO = "_cdc_valid_from", "_cdc_valid_to"
+# The day of a change in a feed, and its number among those of its key on the day.
+CHANGED_ON, NUMBER = "_cdc_landing_date", "_cdc_sequence"
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class TableKind:
         in_words: text behind a table's name for its rows of a `{day}`.
         is_own: whether it is one of a source's own tables, always named with the source.
         has_messages: whether a row has a message's key, value and headers.
+        behind_key: the sort columns of its rows behind the key.
         is_history: whether its rows are the versions of another table's.
         has_each_day: whether any day can be read, even one that was not made.
     """
@@ -40,6 +45,7 @@ class TableKind:
     in_words: str = ""
     is_own: bool = True
     has_messages: bool = False
+    behind_key: tuple[str, ...] = ()
     is_history: bool = False
     has_each_day: bool = False
 
@@ -50,7 +56,14 @@ STATE = TableKind(
     in_words=" at the end of {day}",
     is_own=False,
 )
-HISTORY = replace(STATE, in_words=" up to the end of {day}", is_history=True)
+HISTORY = replace(
+    STATE,
+    in_words=" up to the end of {day}",
+    behind_key=(VALID_FROM, VALID_TO),
+    is_history=True,
+)
+FEED = replace(STATE, in_words=" up to the end of {day}", behind_key=(CHANGED_ON, NUMBER))
+_DERIVED = {HISTORY_END: HISTORY, FEED_END: FEED}
 STAGE = TableKind(
     days=lambda state: sorted(DayCommits.recorded_in(state)),
     sql_clause="WHERE landing_date = DATE '{day}'",
@@ -84,7 +97,8 @@ def kind_of(table: str) -> TableKind:
 class LakeTable:
     """A table of the lake: a source's own (`changes`) or a state table (`public.customers`).
 
-    `of` is the configured table, of a history that of its rows; of a source's own table its name.
+    `of` is the configured table, of a derived one that which it is derived from; of a source's own
+    table its name.
     """
 
     source: str
@@ -110,14 +124,15 @@ def state_table(config: Config, source: str, name: str) -> LakeTable:
     return LakeTable(source, name, parts, STATE, earlier if earlier != parts else (), name)
 
 
-def history_table(config: Config, source: str, of: str) -> LakeTable:
-    """The history of a table."""
-    return replace(state_table(config, source, str(history_of(of))), kind=HISTORY, of=of)
+def derived_table(config: Config, source: str, of: str, kind: str) -> LakeTable:
+    """The history or the feed of a table."""
+    table = state_table(config, source, str(derived_name(of, kind)))
+    return replace(table, kind=_DERIVED[kind], of=of)
 
 
-def history_tables(config: Config, source: str) -> list[LakeTable]:
-    """The histories of a source, as configured."""
-    return [history_table(config, source, of) for of in config.source(source).histories]
+def derived_tables(config: Config, source: str) -> list[LakeTable]:
+    """The histories and feeds of a source, as configured."""
+    return [derived_table(config, source, *derived) for derived in config.source(source).derived]
 
 
 def state_tables(config: Config, source: str) -> list[LakeTable]:
@@ -129,7 +144,7 @@ def known_tables(config: Config) -> list[LakeTable]:
     """All tables that the configuration names, each source's own ones last."""
     found = []
     for source in config.sources:
-        found += [*state_tables(config, source), *history_tables(config, source)]
+        found += [*state_tables(config, source), *derived_tables(config, source)]
         found += [own_table(source, name) for name in OWN_ASSETS]
     return found
 

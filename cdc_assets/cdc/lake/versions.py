@@ -12,7 +12,8 @@ from cdc_assets.cdc.errors import ConfigError, LakeError
 from cdc_assets.cdc.lake.metadata import table_state
 from cdc_assets.cdc.lake.pyiceberg_catalog import open_table, readable_files
 from cdc_assets.cdc.lake.rows import key_columns, scan_of, sorted_rows
-from cdc_assets.cdc.lake.tables import VALID_FROM, VALID_TO, LakeTable, find_table, history_table
+from cdc_assets.cdc.lake.tables import VALID_FROM, VALID_TO, LakeTable, derived_table, find_table
+from cdc_assets.cdc.names import HISTORY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,14 +80,14 @@ def history_of_table(config: Config, table: LakeTable) -> LakeTable:
     """
     if table.kind.is_history:
         return table
-    if table.kind.is_own or table.of not in config.source(table.source).histories:
+    if table.kind.is_own or HISTORY not in config.source(table.source).tables[table.of].derived:
         raise LakeError(
             f"{table} keeps no history of its rows. Write sources.{table.source}.tables."
             f"{table.of}.history: true in cdc.yaml, and make its days again"
             if not table.kind.is_own
             else f"{table} has no rows that change; cdc-assets show prints its records"
         )
-    return history_table(config, table.source, table.of)
+    return derived_table(config, table.source, table.of, HISTORY)
 
 
 def versions_of(

@@ -2,136 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import Finding, fault_finding
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommits, TableState
 from cdc_assets.cdc.lake.metadata import LakeMetadata
-from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.stages.added_checks import TABLES, AddedCheck, added_checks
-from cdc_assets.cdc.stages.contract import (
-    AS_USUAL,
-    MadeDay,
-    MakeOptions,
-    Stage,
-    Version,
-    fingerprint,
-)
+from cdc_assets.cdc.stages.contract import AS_USUAL, MadeDay, MakeOptions
+from cdc_assets.cdc.stages.one_table import OneTableStage, TableFigures
 from cdc_assets.cdc.state.contracts import broken_of_table
 from cdc_assets.cdc.state.day_inputs import DayInputs
 from cdc_assets.cdc.state.findings import table_checks, table_findings
-from cdc_assets.cdc.state.metadata import sample, summary_line, table_day
+from cdc_assets.cdc.state.metadata import summary_line, table_day
 from cdc_assets.cdc.state.read_estimate import rows_to_read
 from cdc_assets.cdc.state.source_context import SourceContext, gather
 from cdc_assets.cdc.state.stage import DayReport, make_earlier_again, make_table_day
 
-
-@dataclass(frozen=True)
-class TableFigures:
-    """Days of a table: its metadata, their reports and their rows."""
-
-    state: TableState
-    reports: Mapping[date, DayReport]
-    frames: Mapping[date, DataFrame]
+Figures = TableFigures[DayReport]
 
 
-class TableStage(Stage[TableFigures]):
-    """One table of a source; each day is built on the day before.
-
-    Args:
-        config: cdc.yaml.
-        source: the source.
-        table: the table's name in the configuration.
-        context: what the source's days hold for the table; read when a day is made if left out.
-        first: the first day of the run.
-    """
-
-    name = "tables"
-    is_of_one_table = True
+class TableStage(OneTableStage[DayReport]):
+    """A table of a source as it stood at the end of each day."""
 
     def __init__(
         self,
         config: Config,
         source: str,
-        table: str,
+        of: str,
         context: SourceContext | None = None,
         first: date | None = None,
     ) -> None:
-        super().__init__(config, source)
-        self.table, self._context, self._first = table, context, first
-        self.table_settings = self.settings.tables[table]
+        super().__init__(config, source, of, context, first)
         has_key = self.table_settings.key not in ("none", "row")
-        self.checks = {table: table_checks(has_key)}
-        self.start = config.start_of(source, table)
+        self.checks = {self.table: table_checks(has_key)}
 
-    @property
-    def label(self) -> str:
-        """The table."""
-        return self.table
-
-    def inputs(self, lake: LakeMetadata, day: date) -> Mapping[str, Any]:
+    def day_inputs(self, lake: LakeMetadata, days: Sequence[date]) -> Sequence[DayInputs]:
         """The day before, the changes and the rules."""
-        return self._day_inputs(lake, self._state(lake), [day])[0].values
-
-    def stale(self, lake: LakeMetadata, days: Sequence[date]) -> list[date]:
-        """The days to make; all of them if a killed run left `main` behind the newest tag."""
-        state = self._state(lake)
-        tags = state.tags if state else {}
-        if state is None or not tags or state.refs.get("main") != tags[max(tags)]:
-            return list(days)
-        return [d.day for d in self._day_inputs(lake, state, days) if not d.is_up_to_date]
-
-    def is_complete(self, lake: LakeMetadata, day: date) -> bool:
-        """Whether the day was made of what is there now, or has expired."""
-        state = self._state(lake)
-        if state is None:
-            return False
-        if state.expired is not None and day <= state.expired:
-            return True
-        return day in state.tags and self._day_inputs(lake, state, [day])[0].is_of_what_is_there
-
-    def versions(self, lake: LakeMetadata, table: str, days: Sequence[date]) -> dict[date, Version]:
-        """A day that is made from another previous day has another snapshot."""
-        shown = fingerprint(self.settings.model_dump(mode="json", exclude={"landing", "tables"}))
-        settings = fingerprint([shown, self.table_settings.model_dump(mode="json")])
-        state = self._state(lake)
-        assert state is not None  # its days are made
-        return {day: Version(state.made_as(day), settings) for day in days}
+        commits, state = _Commits(lake, self.source), self._state(lake)
+        return [
+            DayInputs(self.config, self.source, self.table, day, commits, state) for day in days
+        ]
 
     def _added(self, table: str) -> Sequence[AddedCheck]:
         return added_checks(TABLES)
 
-    def own_days(self, days: Iterable[date]) -> list[date]:
-        """The days from the table's first day on."""
-        return sorted(day for day in days if day >= self.start)
-
-    def batches(self, lake: LakeMetadata, days: Sequence[date]) -> list[list[date]]:
-        """One day each, after days to make again without a former server's later events (O11)."""
-        if not days:
-            return []
-        earlier = self._day_inputs(lake, self._state(lake), days[:1])[0].outdated
-        return [*([earlier] if earlier else []), *([day] for day in days)]
-
     # -- making days
-
-    @classmethod
-    def prepared(
-        cls, lake: Lake, stages: Sequence[Stage[Any]], days: Sequence[date]
-    ) -> Sequence[Stage[Any]]:
-        """The tables with what their source's days hold for them: two jobs."""
-        tables = [stage.table for stage in stages if isinstance(stage, TableStage)]
-        if not tables:
-            return stages
-        source = stages[0].source
-        context = gather(lake, source, tables, days)
-        return [TableStage(lake.config, source, table, context, days[0]) for table in tables]
 
     def rows_to_read(self, lake: Lake, known: LakeMetadata, days: Sequence[date]) -> int | None:
         """See :func:`cdc_assets.cdc.state.read_estimate.rows_to_read`."""
@@ -169,28 +90,15 @@ class TableStage(Stage[TableFigures]):
                 state = None  # the day has changed it
         return {day: MadeDay(report.made, report) for day, report in reports.items()}
 
-    def _is_earlier(self, days: Sequence[date]) -> bool:
-        return self._first is not None and days[-1] < self._first
-
-    def figures(
-        self, lake: Lake, known: LakeMetadata, made: Mapping[date, MadeDay]
-    ) -> TableFigures:
-        """The reports of the days, and the table's metadata."""
-        state = self._state(known)
-        assert state is not None  # its days are made
-        identifier = lake.state(self.source, TableName.parse(self.table))
-        frames = {day: lake.at(identifier, state.tags[day]) for day in made}
-        return TableFigures(state, {day: found.details for day, found in made.items()}, frames)
-
     def summary(
-        self, known: LakeMetadata, figures: TableFigures, made: Mapping[date, MadeDay]
+        self, known: LakeMetadata, figures: Figures, made: Mapping[date, MadeDay]
     ) -> list[str]:
         return [_summary(day.details) for day in made.values()]
 
-    def findings(self, lake: Lake, figures: TableFigures, table: str) -> dict[date, list[Finding]]:
+    def findings(self, lake: Lake, figures: Figures, table: str) -> dict[date, list[Finding]]:
         return {day: self._day_findings(figures, day) for day in figures.reports}
 
-    def _day_findings(self, figures: TableFigures, day: date) -> list[Finding]:
+    def _day_findings(self, figures: Figures, day: date) -> list[Finding]:
         settings, state = self.table_settings, figures.state
         # Columns by their names in the lake.
         source_names = {to: before for before, to in settings.rename.items()}
@@ -209,34 +117,13 @@ class TableStage(Stage[TableFigures]):
             fault_finding("contract", faults),
         ]
 
-    def day_line(self, figures: TableFigures, table: str, day: date) -> str:
+    def day_line(self, figures: Figures, table: str, day: date) -> str:
         return summary_line(figures.reports[day])
 
-    def values(
-        self, lake: Lake, figures: TableFigures, table: str, days: Sequence[date], seconds: float
-    ) -> dict[date, dict[str, Any]]:
-        """The sample of the rows is one job a day."""
-        return {day: self._day_values(lake, figures, day) for day in days}
-
-    def _day_values(self, lake: Lake, figures: TableFigures, day: date) -> dict[str, Any]:
-        identifier = lake.state(self.source, TableName.parse(self.table))
-        schema, state = figures.frames[day].schema, figures.state
-        values = table_day(self.source, identifier, schema, state, figures.reports[day])
-        if not self.settings.samples:
-            return values
-        rows = sample(lake, identifier, state.tags[day], self.table_settings.sensitive)
-        return {"sample": rows, **values}
-
-    def _state(self, lake: LakeMetadata) -> TableState | None:
-        return lake.table_state(self.source, self.table)
-
-    def _day_inputs(
-        self, lake: LakeMetadata, state: TableState | None, days: Sequence[date]
-    ) -> list[DayInputs]:
-        commits = _Commits(lake, self.source)
-        return [
-            DayInputs(self.config, self.source, self.table, day, commits, state) for day in days
-        ]
+    def day_values(
+        self, identifier: str, schema: StructType, state: TableState, report: DayReport
+    ) -> dict[str, Any]:
+        return table_day(self.source, identifier, schema, state, report)
 
 
 def _summary(report: DayReport) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 from cdc_assets.cdc.changes.inputs import changes_inputs, rules_fingerprint
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.errors import ConfigError, MissingDayError
-from cdc_assets.cdc.lake.commits import INPUTS, DayCommit, TableState
+from cdc_assets.cdc.lake.commits import DayCommit, TableState
+from cdc_assets.cdc.lake.published_day import PublishedDay
 from cdc_assets.cdc.state.judge import TABLE as EPOCHS
 from cdc_assets.cdc.state.source_context import pair_window_of
 
@@ -20,7 +21,7 @@ from cdc_assets.cdc.state.source_context import pair_window_of
 MERGER_VERSION = 6
 
 
-class DayInputs:
+class DayInputs(PublishedDay):
     """The snapshots and rules that a day of a table is made of.
 
     Args:
@@ -41,10 +42,8 @@ class DayInputs:
         commits: Mapping[str, Mapping[date, DayCommit]],
         state: TableState | None,
     ) -> None:
-        self.config, self.source, self.table, self.day = config, source, table, day
-        self.commits, self.state = commits, state
-        self.settings = config.source(source)
-        self.start = config.start_of(source, table)
+        super().__init__(config, source, table, day, state)
+        self.commits = commits
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -64,11 +63,11 @@ class DayInputs:
                     "It is missing, or older than its landing. Materialize it first: "
                     f"cdc-assets run --source {self.source} --from {self.day} --to {self.day}.",
                 )
-        found = {**self._parents(), "rules": self._rules()}
+        found = {**self.parents(), "rules": self._rules()}
         # Most sources have one server all their life.
         return {**found, "epochs": epochs} if (epochs := self.epochs_on(self.day)) else found
 
-    def _parents(self) -> dict[str, Any]:
+    def parents(self) -> dict[str, Any]:
         """The day before and the changes, as they are now."""
         days = [*pair_window_of(self.config, self.source, self.day), self.day]
         made = self.commits["changes"]
@@ -101,34 +100,6 @@ class DayInputs:
             return []
         tags = sorted(day for day in self.state.tags if self.start <= day < self.day)
         return [d for d in tags if self.state.made_of(d).get("epochs", {}) != self.epochs_on(d)]
-
-    @property
-    def is_up_to_date(self) -> bool:
-        """Whether the published day was made of the same."""
-        return self.summary.get(INPUTS) == self.text
-
-    @property
-    def is_of_what_is_there(self) -> bool:
-        """Whether the published day was made of what is there now, whatever the rules.
-
-        The schedule asks: rules that changed are no reason to request a day.
-        """
-        made_of = self.state.made_of(self.day) if self.state else {}
-        try:
-            parents = self._parents()
-        except MissingDayError:
-            return False
-        return all(made_of.get(what) == now for what, now in parents.items())
-
-    @property
-    def text(self) -> str:
-        """The inputs as the day's snapshot records them."""
-        return json.dumps(self.values, sort_keys=True)
-
-    @property
-    def summary(self) -> Mapping[str, str]:
-        """The summary of the published day; empty where there is none."""
-        return self.state.day_summary(self.day) if self.state else {}
 
     @property
     def rules_changed(self) -> bool:

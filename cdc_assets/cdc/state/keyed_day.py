@@ -125,8 +125,25 @@ class KeyedDay:
         Returns:
             `k`, `pos`, `stood_source_ts_ms` and the value of each column.
         """
+        table = self.table_before(day)
+        if table is None:
+            return None
+        return table.select(
+            F.col(POSITION).alias("pos"),
+            F.col(SOURCE_TS).alias("stood_source_ts_ms"),
+            *standing_values(table.schema, self.columns),
+        )
+
+    def table_before(self, day: date) -> DataFrame | None:
+        """The table itself, with positions of today's form; None where it was not there."""
         snapshot = self._snapshot_before(day)
-        return None if snapshot is None else self._table_at(snapshot)
+        if snapshot is None:
+            return None
+        table = self.day.lake.at(self.day.identifier, snapshot)
+        if self.day.earlier_rows is None:
+            return table
+        turned = F.expr(self.day.position_of("rows_in"))
+        return table.alias("rows_in").withColumn(POSITION, turned)
 
     def columns_before(self, day: date) -> list[str]:
         """The columns that the table had before a day."""
@@ -138,18 +155,6 @@ class KeyedDay:
         if state is None or before not in state.tags or day <= self.day.start:
             return None
         return state.tags[before]
-
-    def _table_at(self, snapshot: int) -> DataFrame:
-        day, columns = self.day, self.columns
-        table = day.lake.at(day.identifier, snapshot)
-        if day.earlier_rows is not None:
-            turned = F.expr(day.position_of("rows_in"))
-            table = table.alias("rows_in").withColumn(POSITION, turned)
-        return table.select(
-            F.col(POSITION).alias("pos"),
-            F.col(SOURCE_TS).alias("stood_source_ts_ms"),
-            *standing_values(table.schema, columns),
-        )
 
 
 def standing_values(schema: StructType, columns: TableColumns) -> list[Column]:

@@ -7,25 +7,18 @@ A crash or a failed audit leaves the published days as they were.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
 
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.errors import AuditError, ConcurrentRunError, MissingDayError
+from cdc_assets.cdc.errors import AuditError, MissingDayError
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.commits import (
-    INPUTS,
-    REPORT,
-    BranchFigures,
-    DayBranch,
-    TableState,
-    branch_figures,
-)
+from cdc_assets.cdc.lake.commits import BranchFigures, DayBranch, TableState, branch_figures
+from cdc_assets.cdc.lake.published_day import publish_day, recorded_report
 from cdc_assets.cdc.names import TableName, key_in_database
 from cdc_assets.cdc.positions import literal_position
 from cdc_assets.cdc.state import apply
@@ -109,7 +102,7 @@ def make_table_day(
     if state and not force and inputs.is_up_to_date:
         if state.refs.get("main") != state.tags[max(state.tags)]:
             lake.mend_main(table_day.identifier)
-        return _report_of(inputs.summary)
+        return recorded_report(inputs.summary, DayReport)
     if make_earlier_again(lake, source, table, day, context, state):
         table_day = _read(lake, source, table, day, context)
     _check_databases(table_day)
@@ -119,31 +112,20 @@ def make_table_day(
 
 
 def _publish(lake: Lake, day: TableDay, began: float) -> DayReport:
-    """Make the day on a branch of its own, and publish it."""
     base, columns = day.base, prepare_columns(day)
     replaces = day.state.tags.get(day.day) if day.state else None
-    branch = lake.branch(day.identifier, day.day, base, replaces)
     # Without a key there are only truncates, of a table that never had a row.
     can_have_rows = columns.are_keys_known or not day.is_keyed
-    has_rows = bool(day.day_facts.events) and can_have_rows
-    try:
-        if has_rows:
-            lake.start(branch)
-        report = _build(day, branch if has_rows else None, columns, began)
-        summary = {
-            INPUTS: day.inputs.text,
-            REPORT: json.dumps(asdict(report), ensure_ascii=False),
-        }
-        lake.publish(branch, summary, is_started=has_rows)
-    except Exception as error:
-        lake.drop_branch(branch)
-        if made := _made_meanwhile(day, branch, error):
-            return made
-        raise
-    except BaseException:
-        lake.drop_branch(branch)
-        raise
-    return report
+    return publish_day(
+        lake,
+        lake.branch(day.identifier, day.day, base, replaces),
+        day.inputs,
+        day.label,
+        DayReport,
+        lambda branch: _build(day, branch, columns, began),
+        bool(day.day_facts.events) and can_have_rows,
+        lambda: _read(lake, day.source, day.table, day.day, day.context).inputs,
+    )
 
 
 def make_earlier_again(
@@ -245,25 +227,6 @@ def _build(
 def _by_text(bases: Mapping[int, str]) -> dict[str, str]:
     """Bases by epoch, as JSON has them."""
     return {str(epoch): basis for epoch, basis in bases.items()}
-
-
-def _made_meanwhile(day: TableDay, branch: DayBranch, error: Exception) -> DayReport | None:
-    """The report of another run that published the day, where it made it of the same.
-
-    Raises:
-        ConcurrentRunError: it made the day of something else.
-    """
-    now = _read(day.lake, day.source, day.table, day.day, day.context)
-    if now.state is None or now.state.tags.get(day.day) == branch.replaces:
-        return None
-    if now.inputs.summary.get(INPUTS) == day.inputs.text:
-        return _report_of(now.inputs.summary)
-    raise ConcurrentRunError(day.label, [day.day]) from error
-
-
-def _report_of(summary: Mapping[str, str]) -> DayReport:
-    recorded = {**json.loads(summary[REPORT]), "made": False, "rules_changed": False}
-    return DayReport(**recorded)
 
 
 def _count_too_late(day: TableDay) -> int:

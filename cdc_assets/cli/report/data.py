@@ -17,7 +17,7 @@ from cdc_assets.cdc.envelopes.formats import FIRST_HALVES
 from cdc_assets.cdc.errors import MissingTableError, first_line
 from cdc_assets.cdc.lake.figures import lag_rows, record_counts, require_made, table_days
 from cdc_assets.cdc.lake.metadata import made_days
-from cdc_assets.cdc.lake.tables import history_tables, own_table, state_tables
+from cdc_assets.cdc.lake.tables import derived_tables, own_table, state_tables
 
 if TYPE_CHECKING:
     from cdc_assets.orchestration.runs.recorded_runs import Verdict
@@ -216,7 +216,7 @@ def _read_counts(config: Config, source: str, figures: Figures) -> None:
 
 def _read_tables(config: Config, source: str, figures: Figures) -> None:
     not_made = []
-    for table in [*state_tables(config, source), *history_tables(config, source)]:
+    for table in [*state_tables(config, source), *derived_tables(config, source)]:
         try:
             found = table_days(config, table)
         except MissingTableError:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import chain
 from queue import SimpleQueue
@@ -23,6 +23,8 @@ from cdc_assets.cdc.lake.errors import lake_error, one_line
 from cdc_assets.cdc.lake.metadata import ReadOnce
 from cdc_assets.cdc.spark import is_lost
 from cdc_assets.cdc.stages.contract import MakeOptions, Stage, Version
+from cdc_assets.cdc.stages.derived import DerivedStage
+from cdc_assets.cdc.stages.one_table import OneTableStage
 from cdc_assets.orchestration.assets import records
 from cdc_assets.orchestration.assets.as_recorded import step_records
 from cdc_assets.orchestration.assets.keys import stage_key
@@ -39,14 +41,23 @@ STAGES_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class StageEnd:
-    """The end of a stage; a failed day leaves out the days after it."""
+    """The end of a stage: the days of a batch that failed, and those behind it."""
 
     error: Exception | None = None
+    failed: Sequence[date] = ()
     left_out: Sequence[date] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all its days are made."""
+        return self.error is None and not self.left_out
 
 
 class Step:
     """A step of Dagster: one stage, or all tables of a source in threads.
+
+    A table and those that are derived from it are made one after the other; other tables do not
+    wait for them.
 
     Args:
         stages: stages of one source and one kind.
@@ -78,24 +89,29 @@ class Step:
             prepared = stages[0].prepared(lake, stages, days)
         done: SimpleQueue[records.DayRecord | None] = SimpleQueue()
 
-        def make(stage: Stage[Any]) -> StageEnd:
+        def make(stages: Sequence[Stage[Any]]) -> list[StageEnd]:
             try:
-                return StageRun(stage, lake, context, spark, keys).make(days, done.put)
+                return _make_in_turn(
+                    [StageRun(stage, lake, context, spark, keys) for stage in stages],
+                    days,
+                    done.put,
+                )
             finally:
                 done.put(None)
 
+        groups = list(_by_table(prepared))
         with ThreadPoolExecutor(STAGES_AT_ONCE) as pool:
             try:
-                futures = [pool.submit(make, stage) for stage in prepared]
+                futures = [pool.submit(make, group) for group in groups]
                 for _ in futures:
                     for record in iter(done.get, None):
                         yield from record.events(context, self._checks[record.key])
-                ends = [future.result() for future in futures]
+                ends = list(chain(*(future.result() for future in futures)))
             except BaseException:
                 spark.cancel()  # the run was stopped; the pool waits for its threads
                 raise
-        for stage, end in zip(prepared, ends, strict=True):
-            if end.error is None:
+        for stage, end in zip(chain(*groups), ends, strict=True):
+            if end.is_complete:
                 yield from (
                     records.result(key) for table, key in keys.items() if table in stage.checks
                 )
@@ -148,7 +164,10 @@ class Step:
             ),
             errors[0],
             self.config,
-            {"tables_failed": len(failed), "tables_made": len(ends) - len(failed)},
+            {
+                "tables_failed": len(failed),
+                "tables_made": sum(end.is_complete for end in ends),
+            },
             allow_retries=not all(_is_final(error, self.config) for error in errors),
         ) from None
 
@@ -208,7 +227,7 @@ class StageRun:
                 failed = Finding(error.check, False, {AUDIT: str(error)})
                 (key,) = self.keys.values()
                 done(records.DayRecord(key, error.day, findings=[failed]))
-            return StageEnd(error, left_out=[day for day in days if batch and day > batch[-1]])
+            return StageEnd(error, batch, [day for day in days if batch and day > batch[-1]])
         return StageEnd()
 
     def _batch(self, days: Sequence[date], is_last: bool) -> Iterator[records.DayRecord]:
@@ -256,6 +275,33 @@ class StageRun:
             day: records.as_recorded(version, before.get(day)) for day, version in versions.items()
         }
         return {day: known for day, known in found.items() if known is not None}
+
+
+def _by_table(stages: Iterable[Stage[Any]]) -> Iterator[list[Stage[Any]]]:
+    """The stages of each table together; others are alone."""
+    by_table: dict[str, list[Stage[Any]]] = {}
+    for stage in stages:
+        if isinstance(stage, OneTableStage):
+            by_table.setdefault(stage.of, []).append(stage)
+        else:
+            yield [stage]
+    yield from by_table.values()
+
+
+def _make_in_turn(
+    runs: Sequence[StageRun], days: Sequence[date], done: Callable[[records.DayRecord], None]
+) -> list[StageEnd]:
+    """Make a table, then those that are derived from it, up to the day that it failed on."""
+    ends: list[StageEnd] = []
+    without: Sequence[date] = ()  # the days that the table itself lacks
+    for run in runs:
+        end = run.make([day for day in days if day not in without], done)
+        if isinstance(run.stage, DerivedStage):
+            end = replace(end, left_out=sorted({*end.left_out, *without}))
+        elif end.error is not None:
+            without = [*end.failed, *end.left_out] or days
+        ends.append(end)
+    return ends
 
 
 def span(days: Sequence[date]) -> str:

@@ -15,16 +15,18 @@ from cdc_assets.cdc import markdown
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.landing.sources import landing_source
 from cdc_assets.cdc.metadata import Columns, stage_lineage
+from cdc_assets.cdc.names import FEED, HISTORY
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.cdc.stages.contract import Stage, StageOfTables
-from cdc_assets.cdc.stages.history import HistoryStage
+from cdc_assets.cdc.stages.derived import DerivedStage
 from cdc_assets.cdc.stages.lag import LagStage
 from cdc_assets.cdc.stages.landing import LandingStage
-from cdc_assets.cdc.stages.tables import TableStage
+from cdc_assets.cdc.stages.one_table import OneTableStage
+from cdc_assets.cdc.stages.source import stages_of_tables
 from cdc_assets.orchestration import checks
 from cdc_assets.orchestration.assets import partitions
 from cdc_assets.orchestration.assets.body import Step, StepEvent
-from cdc_assets.orchestration.assets.keys import asset_key, history_key, table_key
+from cdc_assets.orchestration.assets.keys import asset_key, stage_key, table_key
 from cdc_assets.orchestration.execution.resources import SparkResource
 from cdc_assets.orchestration.metadata import dagster_values
 
@@ -52,6 +54,12 @@ _DESCRIPTIONS = {
     "lag": "Lag of the changes: one row per table, kind and source hour, and one per table, kind "
     "and day.",
 }
+_DERIVED = {
+    HISTORY: "Every version of each row of {table}: from which event to which it stood, by source "
+    "time and by position.",
+    FEED: "Each change of a row of {table}, those of a day by `_cdc_landing_date`, in the order of "
+    "each key.",
+}
 # Changes also read the landing of the day before (D11). As a dependency, Dagster would make that
 # day as well, before it has landed.
 _PARENTS = {
@@ -71,12 +79,8 @@ def build_assets(source: str, config: Config) -> list[dg.AssetsDefinition]:
         _step([ChangesStage(config, source)], _stage_specs(ChangesStage(config, source))),
         _step([LagStage(config, source)], _stage_specs(LagStage(config, source))),
     ]
-    tables = [TableStage(config, source, table) for table in config.sources[source].tables]
-    if tables:
-        built.append(_step(tables, list(map(_table_spec, tables))))
-    histories = [HistoryStage(config, source, of) for of in config.sources[source].histories]
-    if histories:
-        built.append(_step(histories, list(map(_history_spec, histories))))
+    if tables := stages_of_tables(config, source):
+        built.append(_step(tables, list(map(_spec_of_table, tables))))
     return built
 
 
@@ -150,32 +154,23 @@ def _stage_specs(stage: StageOfTables[Any], kinds: Iterable[str] = ()) -> list[d
     return specs
 
 
-def _table_spec(stage: TableStage) -> dg.AssetSpec:
-    source, table, settings = stage.source, stage.table, stage.table_settings
-    key = table_key(source, table)
-    row = f"{markdown.literal(table)} as it stood at the end of the day, row by row."
-    return _spec(
-        key,
-        stage.config,
-        f"{settings.description}\n\n{row}" if settings.description else row,
-        # It also reads `control` and `quarantine`, which the same step makes.
-        deps=[asset_key(source, "changes"), _day_before(key)],
-        owners=settings.owners,
-        tags=settings.tags,
-        metadata={"dagster/table_name": f"lake.{source}.{table}"},
-    )
-
-
-def _history_spec(stage: HistoryStage) -> dg.AssetSpec:
-    source, settings = stage.source, stage.table_settings
-    key = history_key(source, stage.of)
-    return _spec(
-        key,
-        stage.config,
-        f"Every version of each row of {markdown.literal(stage.of)}: from which event to which it "
-        "stood, by source time and by position.",
+def _spec_of_table(stage: OneTableStage[Any]) -> dg.AssetSpec:
+    source, settings, key = stage.source, stage.table_settings, stage_key(stage, stage.table)
+    name = markdown.literal(stage.of)
+    if isinstance(stage, DerivedStage):
         # It also reads `changes` of the day and of those looked back on.
-        deps=[table_key(source, stage.of), _day_before(key)],
+        text, parent = _DERIVED[stage.kind.name].format(table=name), table_key(source, stage.of)
+    else:
+        text = f"{name} as it stood at the end of the day, row by row."
+        if settings.description:
+            text = f"{settings.description}\n\n{text}"
+        # It also reads `control` and `quarantine`, which the same step makes.
+        parent = asset_key(source, "changes")
+    return _spec(
+        key,
+        stage.config,
+        text,
+        deps=[parent, _day_before(key)],
         owners=settings.owners,
         tags=settings.tags,
         metadata={"dagster/table_name": f"lake.{source}.{stage.table}"},

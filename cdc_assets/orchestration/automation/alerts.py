@@ -25,7 +25,7 @@ import dagster as dg
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import Check
 from cdc_assets.orchestration import checks
-from cdc_assets.orchestration.assets.keys import asset_key, asset_keys, history_key, table_key
+from cdc_assets.orchestration.assets.keys import asset_key, asset_keys, keys_of_table
 from cdc_assets.orchestration.automation import health
 from cdc_assets.orchestration.automation.event_feed import (
     CheckEvaluated,
@@ -138,13 +138,10 @@ class _AlertBuilder:
     def __init__(self, config: Config, instance: dg.DagsterInstance) -> None:
         self.config, self.instance = config, instance
         self.tables = {
-            table_key(source, table).to_user_string(): table
+            key.to_user_string(): table
             for source, settings in config.sources.items()
             for table in settings.tables
-        } | {
-            history_key(source, table).to_user_string(): table
-            for source, settings in config.sources.items()
-            for table in settings.histories
+            for key in keys_of_table(source, table, config)
         }
         self.expected = {check.name: check.description for check in _all_checks()}
 
@@ -305,7 +302,7 @@ def _run_key(run: dg.DagsterRun, source: str) -> str:
     return f"run {source or run.job_name}"
 
 
-STEPS = ("landing", "changes", "tables", "histories", "lag")
+STEPS = ("landing", "changes", "tables", "lag")
 
 
 def _is_source_step(step: str, source: str) -> bool:

@@ -14,11 +14,10 @@ from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.lake.metadata import LakeMetadata, PyIcebergMetadata
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.cdc.stages.contract import Stage
-from cdc_assets.cdc.stages.history import HistoryStage
 from cdc_assets.cdc.stages.lag import LagStage
 from cdc_assets.cdc.stages.landing import LandingStage
-from cdc_assets.cdc.stages.tables import TableStage
-from cdc_assets.orchestration.assets.keys import STAGES, asset_key, history_key
+from cdc_assets.cdc.stages.source import stages_of_table
+from cdc_assets.orchestration.assets.keys import STAGES, asset_key, keys_of_table
 
 _DAY = timedelta(days=1)
 
@@ -69,13 +68,8 @@ def catch_up_runs(config: Config, source: str, ended: date) -> list[CatchUp]:
 
 
 def _keys(config: Config, source: str, tables: Iterable[str]) -> tuple[dg.AssetKey, ...]:
-    """The assets of some tables and of their histories."""
-    histories = config.sources[source].histories
-    listed = list(tables)
-    return (
-        *(asset_key(source, table) for table in listed),
-        *(history_key(source, table) for table in listed if table in histories),
-    )
+    """The assets of some tables, and of those that are derived from them."""
+    return tuple(key for table in tables for key in keys_of_table(source, table, config))
 
 
 def missing_since(config: Config, source: str, ended: date) -> tuple[date | None, dict[str, date]]:
@@ -88,7 +82,7 @@ def missing_since(config: Config, source: str, ended: date) -> tuple[date | None
     stages = (LandingStage(config, source), ChangesStage(config, source), LagStage(config, source))
     tables = {
         table: _oldest_missing(
-            lake, _stages_of(config, source, table), config.start_of(source, table), ended
+            lake, stages_of_table(config, source, table), config.start_of(source, table), ended
         )
         for table in settings.tables
     }
@@ -96,13 +90,6 @@ def missing_since(config: Config, source: str, ended: date) -> tuple[date | None
         _oldest_missing(lake, stages, config.start_date, ended),
         {table: day for table, day in tables.items() if day is not None},
     )
-
-
-def _stages_of(config: Config, source: str, table: str) -> list[Stage[Any]]:
-    """The table, and its history where it has one: a run makes both."""
-    has_history = config.sources[source].tables[table].has_history
-    history = [HistoryStage(config, source, table)] if has_history else []
-    return [TableStage(config, source, table), *history]
 
 
 def _oldest_missing(

@@ -15,9 +15,9 @@ from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake import maintenance
 from cdc_assets.cdc.lake.errors import one_line
 from cdc_assets.cdc.lake.maintenance import Figures
-from cdc_assets.cdc.names import history_of
+from cdc_assets.cdc.names import derived_name
 from cdc_assets.cdc.places import OWN_ASSETS
-from cdc_assets.orchestration.assets.keys import STAGES, asset_key, history_key
+from cdc_assets.orchestration.assets.keys import STAGES, asset_key, table_key
 from cdc_assets.orchestration.automation.schedules import cron_setting, status
 from cdc_assets.orchestration.execution import progress
 from cdc_assets.orchestration.execution.failures import failure
@@ -114,8 +114,8 @@ def _asset_key(config: Config, source: str, table: str) -> dg.AssetKey | None:
     """The asset of a table; None for a table without one, such as `schemas`."""
     if table in OWN_ASSETS and table not in STAGES:
         return None
-    of = next((t for t in config.sources[source].histories if str(history_of(t)) == table), None)
-    return asset_key(source, table) if of is None else history_key(source, of)
+    derived = {str(derived_name(*made)): made for made in config.sources[source].derived}
+    return table_key(source, *derived[table]) if table in derived else asset_key(source, table)
 
 
 def summary(figures: Figures) -> str:

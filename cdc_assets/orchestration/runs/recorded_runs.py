@@ -11,14 +11,13 @@ import dagster as dg
 
 from cdc_assets.cdc import markdown
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.names import history_of
+from cdc_assets.cdc.names import derived_name
 from cdc_assets.orchestration.assets.build import build_assets
 from cdc_assets.orchestration.assets.keys import (
     PARSED,
     STAGES,
     asset_key,
     asset_keys,
-    history_key,
     table_key,
 )
 from cdc_assets.orchestration.assets.records import newest_evaluations
@@ -77,9 +76,9 @@ def _names(config: Config, sources: Sequence[str]) -> dict[dg.AssetKey, str]:
         for source in sources
         for table in config.sources[source].tables
     } | {
-        history_key(source, table): f"{source}.{history_of(table)}"
+        table_key(source, *derived): f"{source}.{derived_name(*derived)}"
         for source in sources
-        for table in config.sources[source].histories
+        for derived in config.sources[source].derived
     }
     keys = [key for source in sources for key in asset_keys(source, config)]
     return {key: tables.get(key, ".".join(key.path)) for key in keys}

@@ -18,7 +18,7 @@ from cdc_assets.cdc.java import require_java
 from cdc_assets.cdc.lake.adopted_tables import with_adopted_tables
 from cdc_assets.cdc.names import TableName
 from cdc_assets.orchestration.assets.build import build_assets
-from cdc_assets.orchestration.assets.keys import STAGES, asset_key, asset_keys, history_key
+from cdc_assets.orchestration.assets.keys import STAGES, asset_key, asset_keys, keys_of_table
 from cdc_assets.orchestration.automation.health import build_health_checks
 from cdc_assets.orchestration.execution import progress
 from cdc_assets.orchestration.execution.interrupts import interruptible
@@ -218,9 +218,8 @@ def _selection(config: Config, sources: list[str], table: str | None) -> list[dg
         says = "is in several sources; name one with --source" if owners else "is not configured"
         hint = "" if owners else config.hint_of_pattern(name, sources)
         raise ConfigError([f"--table {table} {says}. Configured: {'; '.join(known)}{hint}"])
-    keys = [asset_key(owners[0], made) for made in (*STAGES, name) if made != "lag"]
-    has_history = config.sources[owners[0]].tables[name].has_history
-    return [*keys, *([history_key(owners[0], name)] if has_history else [])]
+    stages = [asset_key(owners[0], stage) for stage in STAGES if stage != "lag"]
+    return [*stages, *keys_of_table(owners[0], name, config)]
 
 
 def failure_reason(event: dg.DagsterEvent) -> str:

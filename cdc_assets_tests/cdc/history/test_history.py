@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
-from itertools import pairwise
+from itertools import pairwise, starmap
 from pathlib import Path
 from typing import Any
 
@@ -273,12 +273,71 @@ STORIES: dict[str, tuple[Callable[[Story], None], Any, list[str]]] = {
 }
 
 
+CHANGES: dict[str, list[str]] = {
+    "plain": [
+        "0 1 insert c 1 a ",
+        "0 1 insert c 2 x ",
+        "0 2 update u 1 b ",
+        "1 1 delete d 2 x ",
+        "2 1 insert c 2 y ",
+    ],
+    "late": ["0 1 insert c 1 a ", "0 2 update u 1 c ", "1 1 update u 1 d "],
+    "one_transaction": ["0 1 insert c 1 a ", "3 1 delete d 1 a ", "3 2 insert c 1 b "],
+    "moved": [
+        "0 1 insert c 1 a ",
+        "0 2 delete k 1 a ",
+        "0 1 insert c 2 a ",
+        "1 1 insert c 1 a ",
+        "1 1 delete k 2 a ",
+    ],
+    "truncates": [
+        "0 1 insert c 1 a ",
+        "0 1 insert c 2 x ",
+        "1 1 delete t 2 x ",
+        "1 1 update u 1 b ",
+        "1 2 delete t 1 b ",
+        "1 3 insert c 1 c ",
+        "2 1 delete t 1 c ",
+    ],
+    "thrice": ["0 1 insert c 1 a ", "0 2 update u 1 b ", "0 3 update u 1 c "],
+    "read_again": ["0 1 insert r 1 a ", "0 1 insert r 2 x ", "1 1 update r 2 y "],
+    "unsent": [
+        "0 1 insert c 1 a long",
+        "0 2 update u 1 b long",
+        "0 3 update u 1 c longer",
+        "1 1 update u 1 d longer",
+    ],
+    "clock": [
+        "0 1 insert c 1 a ",
+        "0 2 update u 1 b ",
+        "0 3 delete d 1 b ",
+        "1 1 insert c 1 c ",
+    ],
+    "tracked": [
+        "0 1 insert c 1 a 1",
+        "0 2 update u 1 a 2",
+        "0 3 update u 1 b 3",
+        "1 1 update u 1 b 4",
+        "2 1 update u 1 c 4",
+    ],
+    "columns": ["0 1 insert c 1 a old", "1 1 update u 1 b ", "2 1 update u 1 c  n=7"],
+    "brought_back": ["0 1 insert c 1 a ", "0 2 delete d 1 a ", "3 1 insert u 1 b "],
+}
+CHANGES["untracked"] = CHANGES["tracked"]
+
+
 def told(row: dict[str, Any]) -> str:
     more = f" n={row['n']}" if row.get("n") is not None else ""
     end = _time(row["_cdc_valid_to"]) if row["_cdc_valid_to"] else "…"
     closed = f" {row['_cdc_closed_by']}" if row["_cdc_closed_by"] else ""
     times = f"{_time(row['_cdc_valid_from'])}–{end}"
     return f"{row['id']} {row['v']} {row.get('w') or ''}{more} {times} {row['_cdc_op']}{closed}"
+
+
+def changed(day: int, row: dict[str, Any]) -> str:
+    more = f" n={row['n']}" if row.get("n") is not None else ""
+    change = f"{row['_cdc_sequence']} {row['_cdc_change']} {row['_cdc_op']}"
+    return f"{day} {change} {row['id']} {row['v']} {row.get('w') or ''}{more}"
 
 
 def _time(instant: datetime) -> str:
@@ -301,7 +360,7 @@ def lake(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Lake:
             landed[day] += records
     assert landing.day == DAYS[0]
     tables = {
-        f"public.{name}": {"key": ["id"], "history": history}
+        f"public.{name}": {"key": ["id"], "history": history, "feed": True}
         for name, (_, history, _) in STORIES.items()
     }
     folder = tmp_path_factory.mktemp("history")
@@ -316,7 +375,7 @@ def lake(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Lake:
                 patch.setattr(table_day, "REWRITTEN_BYTES", -1)
             for day in DAYS:
                 lakes.run_all(lake, source, [day])
-                lakes.run_histories(lake, source, [day])
+                lakes.run_derived(lake, source, [day])
     return lake
 
 
@@ -324,6 +383,23 @@ def lake(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 @pytest.mark.parametrize("source", SOURCES)
 def test_versions_are_what_was_done_to_the_rows(lake: Lake, source: str, name: str) -> None:
     assert versions(lake, source, name, DAYS[-1]) == sorted(STORIES[name][2])
+
+
+@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("source", SOURCES)
+def test_changes_are_those_that_the_events_made(lake: Lake, source: str, name: str) -> None:
+    table = f"public.{name}"
+    fed = [
+        (n, c) for n, day in enumerate(DAYS) for c in lakes.changes_fed(lake, source, table, day)
+    ]
+    assert sorted(starmap(changed, fed)) == sorted(CHANGES[name])
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_changes_of_a_day_lead_from_the_day_before_to_it(lake: Lake, source: str) -> None:
+    for name in STORIES:
+        for day in DAYS:
+            lakes.assert_feed_leads_on(lake, source, f"public.{name}", day)
 
 
 def test_a_day_of_a_history_is_as_it_was_known_then(lake: Lake) -> None:
@@ -458,7 +534,7 @@ def test_columns_that_the_table_has_not_begin_no_version(lake_of: LakeOf, tmp_pa
     lake = lake_of({"history_other": raw})
     lakes.run_all(lake, "history_other", DAYS[:1])
     with pytest.raises(ConfigError, match=r"history\.columns: got status; the table has v, w"):
-        lakes.run_histories(lake, "history_other", DAYS[:1])
+        lakes.run_derived(lake, "history_other", DAYS[:1])
 
 
 def test_a_day_that_is_made_again_replaces_its_versions(
@@ -474,13 +550,13 @@ def test_a_day_that_is_made_again_replaces_its_versions(
     raw = lakes.write_source(tmp_path, landing.landed, tables={"public.customers": table})
     lake = lake_of({"history_again": raw})
     lakes.run_all(lake, "history_again", DAYS[:2])
-    lakes.run_histories(lake, "history_again", DAYS[:2])
+    lakes.run_derived(lake, "history_again", DAYS[:2])
     more = Landing(DAYS[0])
     other = Story("again", types=TYPES, landing=more)
     other.create(id=2, v="x", _lsn=200, _offset=50, **other.at(5))
     lakes.write_source(tmp_path, {DAYS[0]: [*landing.landed[DAYS[0]], *more.landed[DAYS[0]]]})
     lakes.run_all(lake, "history_again", DAYS[:2])
-    made = lakes.run_histories(lake, "history_again", DAYS[:2])
+    made = lakes.run_derived(lake, "history_again", DAYS[:2])
     assert [report.made for report in made.values()] == [True, True]
     assert versions(lake, "history_again", "customers", DAYS[1]) == [
         "1 a  0 12:00–0 12:09 c u",
@@ -488,7 +564,7 @@ def test_a_day_that_is_made_again_replaces_its_versions(
         "1 d  1 12:00–… u",
         "2 x  0 12:05–… c",
     ]
-    again = lakes.run_histories(lake, "history_again", DAYS[:2])
+    again = lakes.run_derived(lake, "history_again", DAYS[:2])
     assert [report.made for report in again.values()] == [False, False]
 
 
@@ -515,4 +591,4 @@ def test_rows_without_a_key_of_their_own_have_no_history(tmp_path: Path) -> None
     table = {"key": "row", "history": True}
     source = lakes.source_config(tmp_path, tables={"public.t": table})
     raw = {"lake": {"warehouse": "/w"}, "start_date": "2026-11-01", "sources": {"s": source}}
-    assert parse_config(raw, tmp_path).sources["s"].histories == []
+    assert parse_config(raw, tmp_path).sources["s"].derived == []

@@ -1,4 +1,4 @@
-"""What is shown of a history's published day."""
+"""What is shown of a derived table's published day."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from cdc_assets.cdc.history import columns as names
-from cdc_assets.cdc.history.stage import HistoryReport
+from cdc_assets.cdc.config import RESERVED_PREFIX
+from cdc_assets.cdc.derived.stage import DerivedReport
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.lake.tables import STATE
 from cdc_assets.cdc.metadata import Columns, Location, column_lineage, query
 
-_FROM_CHANGES = (*names.VERSION_COLUMNS.names,)
 
-
-def history_day(
+def derived_day(
     parent: tuple[str, ...],
     identifier: str,
     schema: StructType,
     state: TableState,
-    report: HistoryReport,
+    report: DerivedReport,
+    rows: str,
 ) -> dict[str, Any]:
     """The values of a day.
 
     Args:
-        parent: the asset key of the table that it is the history of.
-        identifier: the history's name in the lake.
+        parent: the asset key of the table that it is derived from.
+        identifier: the derived table's name in the lake.
         schema: its columns on the day.
         state: its metadata in the lake.
         report: what the day came to.
+        rows: what a row is called, in the plural.
     """
-    own = [name for name in schema.names if name not in _FROM_CHANGES]
+    own = [name for name in schema.names if not name.startswith(RESERVED_PREFIX)]
     return {
         "query": query(identifier, date.fromisoformat(report.day), STATE),
         "dagster/row_count": report.rows,
         "dagster/column_schema": Columns(schema, state.key_columns),
         "dagster/column_lineage": column_lineage(schema, parent, own, {"*": []}),
-        "versions": report.rows,
-        "versions_change": report.rows - report.rows_before,
+        rows: report.rows,
+        f"{rows}_change": report.rows - report.rows_before,
         "events": report.events,
-        "versions_written": report.written,
+        f"{rows}_written": report.written,
         "bytes_added": report.bytes_added,
         "files_added": report.files_added,
         "seconds": report.seconds,
@@ -49,8 +49,8 @@ def history_day(
     }
 
 
-def summary_line(report: HistoryReport) -> str:
-    """A day of a history in a line."""
+def summary_line(report: DerivedReport, rows: str) -> str:
+    """A day of a derived table in a line."""
     change = f"({report.rows - report.rows_before:+})"
     seconds = f"{report.seconds} s" if report.made else "as before"
-    return f"{report.rows} versions {change}, {report.events} events, {seconds}"
+    return f"{report.rows} {rows} {change}, {report.events} events, {seconds}"
