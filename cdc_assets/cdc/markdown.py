@@ -90,5 +90,14 @@ def bullets(lines: Iterable[str]) -> Markdown:
 
 def sql(statement: str) -> Markdown:
     """A code block with a statement, ready to be copied."""
-    fence = "`" * max(3, _longest_ticks(statement) + 1)
-    return Markdown(f"{fence}sql\n{statement}\n{fence}")
+    return _block(statement, "sql")
+
+
+def shell(command: str) -> Markdown:
+    """A code block with a command on one line, ready to be copied."""
+    return _block(_UNSEEN.sub(" ", command), "sh")
+
+
+def _block(text: str, language: str) -> Markdown:
+    fence = "`" * max(3, _longest_ticks(text) + 1)
+    return Markdown(f"{fence}{language}\n{text}\n{fence}")

@@ -393,6 +393,14 @@ def test_the_asset_names_a_query_of_its_day(
     assert f"VERSION AS OF '{DAYS[0]}'" in good[str(DAYS[0])]["query"].value
 
 
+def test_the_asset_names_the_command_that_leads_from_a_row_to_its_messages(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance
+) -> None:
+    good = materialized(instance, dg.AssetKey(["defs", "public", "good"]))
+    command = f'cdc-assets trace defs.public.good --key \'{{"id": "…"}}\' --as-of {DAYS[0]}'
+    assert command in good[str(DAYS[0])]["trace"].value
+
+
 def test_a_sample_shows_rows_and_no_secret(
     ran: tuple[Any, Lake], instance: dg.DagsterInstance
 ) -> None:

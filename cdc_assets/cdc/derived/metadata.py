@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -20,6 +21,7 @@ def derived_day(
     schema: StructType,
     state: TableState,
     report: DerivedReport,
+    keys: Sequence[str],
     rows: str,
 ) -> dict[str, Any]:
     """The values of a day.
@@ -30,13 +32,14 @@ def derived_day(
         schema: its columns on the day.
         state: its metadata in the lake.
         report: what the day came to.
+        keys: the table's key columns in the lake.
         rows: what a row is called, in the plural.
     """
     own = [name for name in schema.names if not name.startswith(RESERVED_PREFIX)]
     return {
         "query": query(identifier, date.fromisoformat(report.day), STATE),
         "dagster/row_count": report.rows,
-        "dagster/column_schema": Columns(schema, state.key_columns),
+        "dagster/column_schema": Columns(schema, keys),
         "dagster/column_lineage": column_lineage(schema, parent, own, {"*": []}),
         rows: report.rows,
         f"{rows}_change": report.rows - report.rows_before,

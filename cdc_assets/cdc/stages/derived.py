@@ -111,7 +111,9 @@ class DerivedStage(OneTableStage[ReportT]):
         self, identifier: str, schema: StructType, state: TableState, report: ReportT
     ) -> dict[str, Any]:
         parent = (self.source, *TableName.parse(self.of))
-        return derived_day(parent, identifier, schema, state, report, self.rows)
+        rename = self.table_settings.rename
+        keys = [rename.get(name, name) for name in state.key_columns]
+        return derived_day(parent, identifier, schema, state, report, keys, self.rows)
 
 
 class HistoryStage(DerivedStage[HistoryReport]):

@@ -123,7 +123,8 @@ class TableStage(OneTableStage[DayReport]):
     def day_values(
         self, identifier: str, schema: StructType, state: TableState, report: DayReport
     ) -> dict[str, Any]:
-        return table_day(self.source, identifier, schema, state, report)
+        rename = self.table_settings.rename
+        return table_day(self.source, identifier, schema, state, report, rename)
 
 
 def _summary(report: DayReport) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -46,7 +48,12 @@ def table_lineage(source: str, schema: StructType, keys: Sequence[str]) -> Linea
 
 
 def table_day(
-    source: str, identifier: str, schema: StructType, state: TableState, report: DayReport
+    source: str,
+    identifier: str,
+    schema: StructType,
+    state: TableState,
+    report: DayReport,
+    rename: Mapping[str, str],
 ) -> dict[str, Any]:
     """The values of a day.
 
@@ -56,10 +63,15 @@ def table_day(
         schema: its columns on the day.
         state: its metadata in the lake.
         report: what the day came to.
+        rename: columns that have another name in the lake.
     """
-    keys = state.key_columns
+    keys = [rename.get(name, name) for name in state.key_columns]
+    day = date.fromisoformat(report.day)
+    # First: Dagster's pages keep the order.
+    trace = {"trace": trace_command(source, report.table, keys, day)} if keys else {}
     return {
-        "query": query(identifier, date.fromisoformat(report.day), STATE),
+        "query": query(identifier, day, STATE),
+        **trace,
         "dagster/row_count": report.rows,
         "dagster/column_schema": Columns(schema, keys),
         "dagster/column_lineage": table_lineage(source, schema, keys),
@@ -74,6 +86,13 @@ def table_day(
         "seconds": report.seconds,
         "location": Location(state.location),
     }
+
+
+def trace_command(source: str, table: str, keys: Sequence[str], day: date) -> Markdown:
+    """The command that says which messages made a row, with a key to fill in."""
+    name, key = shlex.quote(f"{source}.{table}"), dict.fromkeys(keys, "…")
+    text = shlex.quote(json.dumps(key, ensure_ascii=False))
+    return markdown.shell(f"cdc-assets trace {name} --key {text} --as-of {day}")
 
 
 def summary_line(report: DayReport) -> str:
