@@ -142,8 +142,9 @@ def ran(
     bad.create(id=2)
     folder = tmp_path_factory.mktemp("definitions")
     ev.write_landing(folder, log.landed)
-    good = {"key": ["id"], "sensitive": ["phone"], "columns": {"id": "int"}}
-    tables = {"public.good": good, "public.bad": {"key": ["id"]}}
+    derived = {"key": ["id"], "history": True, "feed": True}
+    good = {**derived, "sensitive": ["phone"], "columns": {"id": "int"}}
+    tables = {"public.good": good, "public.bad": derived}
     settings = {"lag_slo_ms": 60_000, "max_silence_minutes": 60}
     lake = lake_of({"defs": source_config(folder, tables=tables, **settings)})
     return run(lake, "defs", DAYS[0], DAYS[-1], instance), lake
@@ -292,6 +293,36 @@ def test_a_failed_day_stops_those_behind_it_and_the_other_tables_finish(
     assert f"days behind it were not made: {DAYS[2]}" in data.description
     bad = materialized(instance, dg.AssetKey(["defs", "public", "bad"]))
     assert sorted(bad) == [str(DAYS[0])]
+
+
+@pytest.mark.parametrize("kind", ["history", "feed"])
+def test_what_is_derived_from_a_table_has_its_days_although_another_table_failed(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance, kind: str
+) -> None:
+    result, _ = ran
+    good = dg.AssetKey(["defs", "public", f"good__{kind}"])
+    assert sorted(materialized(instance, good)) == [str(day) for day in DAYS]
+    assert all(evaluations(result, good).values())
+    bad = materialized(instance, dg.AssetKey(["defs", "public", f"bad__{kind}"]))
+    assert sorted(bad) == [str(DAYS[0])]
+    (failure,) = [e for e in result.all_events if e.is_step_failure]
+    figures = failure.step_failure_data.user_failure_data.metadata
+    assert (figures["tables_failed"].value, figures["tables_made"].value) == (1, 3)
+
+
+def test_what_is_derived_says_what_it_is_derived_from_and_its_figures(
+    ran: tuple[Any, Lake], instance: dg.DagsterInstance
+) -> None:
+    _, lake = ran
+    graph = definitions.build_definitions(lake.config).resolve_asset_graph()
+    table = dg.AssetKey(["defs", "public", "good"])
+    for kind, rows in (("history", "versions"), ("feed", "changes")):
+        key = dg.AssetKey(["defs", "public", f"good__{kind}"])
+        assert graph.get(key).parent_keys == {table, key}
+        shown = materialized(instance, key)[str(DAYS[1])]
+        assert shown[rows].value == {"versions": 2, "changes": 3}[rows]
+        assert shown["dagster/row_count"].value == shown[rows].value
+        assert "`id`" in shown["sample"].value or "| id |" in shown["sample"].value
 
 
 def test_a_day_is_recorded_before_the_next_one_is_made(ran: tuple[Any, Lake]) -> None:

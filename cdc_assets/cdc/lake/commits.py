@@ -76,7 +76,7 @@ class TableState:
 
     @property
     def key_columns(self) -> list[str]:
-        """The key's columns by their names in messages; empty before the first day, or without key."""
+        """The key's columns by their names in messages; empty before the first day or without."""
         keys: list[str] = json.loads(self.properties.get(KEY, "[]"))
         return keys
 
