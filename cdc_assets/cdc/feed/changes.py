@@ -21,7 +21,7 @@ from cdc_assets.cdc.history.entries import Keys, entries_of_all
 from cdc_assets.cdc.history.versions import differs_from_before, with_values
 from cdc_assets.cdc.lake.tables import NUMBER
 from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.sqltext import Query, case, literal
+from cdc_assets.cdc.sqltext import case, literal
 from cdc_assets.cdc.state.entry_queue import LEAVES, READ, STOOD
 from cdc_assets.cdc.state.keyed_day import KeyedDay
 from cdc_assets.cdc.state.table_day import LANDED, POSITION
@@ -64,14 +64,14 @@ def changes_of(parts: Sequence[Keys], unsent: UnsentColumns) -> DataFrame:
     """
     keyed, on = parts[0].keyed, literal(parts[0].keyed.day.day)
     is_own = f"coalesce(is_typed, false) AND kind <> '{STOOD}'"  # the table's row at its end
-    entries = Query(entries_of_all(parts, unsent)).extend(
+    entries = entries_of_all(parts, unsent).extend(
         {"is_of_day": f"{is_own} OR landing_date <=> {on} AND kind <> '{STOOD}'"}
     )
     known = "max(CASE WHEN NOT is_of_day THEN n END) OVER (PARTITION BY k)"
     placed = entries.extend({"is_new": f"is_of_day AND n > coalesce({known}, -1)"})
     are_folded = parts[0].is_folded
     own = keyed.columns.own
-    valued = with_values(placed.plan(), keyed.columns, unsent, are_folded, with_removed=True)
+    valued = with_values(placed, keyed.columns, unsent, are_folded, with_removed=True)
     removed = {} if are_folded else {
         c.work: case(("top < 0", f"lag({c.work}) OVER ({_IN_ORDER})"), otherwise=c.work)
         for c in own

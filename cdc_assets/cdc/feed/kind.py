@@ -44,7 +44,7 @@ def _write(day: DerivedDay) -> Mapping[str, Any]:
         def before(start: date) -> DataFrame | None:
             return rows_as_versions(keyed, start)
 
-        groups, unsent = keys_of(keyed, before, False, checkpoints)
+        groups, unsent = keys_of(keyed, before, False, checkpoints, of_table.is_rewritten)
         found = reduce(DataFrame.unionByName, (changes_of(keys, unsent) for keys in groups))
         counted, kinds = Observation(), (names.INSERT, names.UPDATE, names.DELETE)
         counts = (F.count_if(F.col(names.CHANGE) == kind).alias(f"{kind}s") for kind in kinds)

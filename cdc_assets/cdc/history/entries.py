@@ -62,6 +62,8 @@ class Keys:
         checkpoints: keeps each step: a job each.
         folded: `k`: keys that two rows may hold for a moment.
         is_folded: these are the keys; else all others that the day touches.
+        all_stand: the versions of all keys that stand are entries, not only those of keys that the
+            day touches: of a small table they need not be looked for.
     """
 
     keyed: KeyedDay
@@ -71,6 +73,7 @@ class Keys:
     checkpoints: Checkpoints
     folded: DataFrame | None = None
     is_folded: bool = False
+    all_stand: bool = False
 
     @property
     def _day(self) -> TableDay:
@@ -112,20 +115,26 @@ class Keys:
         """The rows of a frame whose keys have an entry."""
         return for_keys(frame, self.placed.select("k").distinct(), self._are_few)
 
-    # --- frames, each a checkpoint
+    # --- frames, each a checkpoint where it is read more than once
 
     @cached_property
     def placed(self) -> DataFrame:
         """The entries of the days: `pos`, `time` and the columns of :func:`entries_of`."""
         known, day = self._own(self._known), self._day
+        sent = "timestamp_micros(try_multiply(coalesce(source_ts_ms, kafka_time), 1000L))"
+        placed = {"pos": "position", "time": sent}
         if any(day.facts_on(d).without_position for d in self.days):
             known = self._with_effective_positions(known)
-        else:
-            known = Query(known).extend({"pos": "position"}).plan()
+            del placed["pos"]
         if self._truncates:
-            known = known.unionByName(self._at_each_key(known), allowMissingColumns=True)
-        sent = "timestamp_micros(try_multiply(coalesce(source_ts_ms, kafka_time), 1000L))"
-        return self.checkpoints.add(Query(known).extend({"time": sent}).plan())
+            with_pos = Query(known).extend({n: s for n, s in placed.items() if n == "pos"}).plan()
+            known = with_pos.unionByName(self._at_each_key(with_pos), allowMissingColumns=True)
+            placed.pop("pos", None)
+        entries = Query(known).extend(placed).plan()
+        is_read_once = self.all_stand and not (
+            self.is_late or self.is_folded or self._truncates or day.may_be_unsent
+        )
+        return entries if is_read_once else self.checkpoints.add(entries)
 
     @cached_property
     def _own_versions(self) -> DataFrame | None:
@@ -142,7 +151,8 @@ class Keys:
         versions = self.versions.select(*values, *known)
         if not (self.is_late or self.may_fall):
             current = versions.where(F.col(names.TO_POSITION).isNull())
-            return self._of_placed(current).withColumn("is_before", F.lit(False))
+            own = self._own(current) if self.all_stand else self._of_placed(current)
+            return own.withColumn("is_before", F.lit(False))
         keys = self.replaced.withColumnRenamed("k", "low_k")
         of_keys = versions.join(F.broadcast(keys) if self._are_few else keys, F.expr("k = low_k"))
         ended = f"coalesce({names.TO_POSITION} < low, false)"
@@ -225,11 +235,12 @@ class Keys:
             unsent: the columns that entries of the day did not send.
         """
         own = self._with_values(unsent)
-        nothing = {c.work: f"CAST(NULL AS {c.spark})" for c in self._columns.own}
-        nothing["from_position"] = "CAST(NULL AS array<bigint>)"
-        nothing["is_typed"] = "false"
         typed = [self._with_standing_values(part, unsent) for part in self._typed_entries()]
-        return [Query(own).extend(nothing).plan(), *typed, *self._closings()]
+        if not typed:
+            nothing = {c.work: f"CAST(NULL AS {c.spark})" for c in self._columns.own}
+            nothing["from_position"] = "CAST(NULL AS array<bigint>)"
+            own = Query(own).extend({**nothing, "is_typed": "false"}).plan()
+        return [own, *typed, *self._closings()]
 
     def _with_values(self, unsent: UnsentColumns) -> DataFrame:
         """The entries of the days with what folding compares, and what they did not send."""
@@ -250,6 +261,8 @@ class Keys:
         if self.is_folded:
             assert self.versions is not None
             return standing_entries(typed, self.versions.columns, self._columns, unsent)
+        if not unsent.columns:
+            return typed
         return Query(typed).extend({c.last: stood_value(c) for c in unsent.columns}).plan()
 
     def _typed_entries(self) -> list[DataFrame]:
@@ -308,7 +321,7 @@ class Keys:
         return found
 
 
-def entries_of_all(parts: Sequence[Keys], unsent: UnsentColumns) -> DataFrame:
+def entries_of_all(parts: Sequence[Keys], unsent: UnsentColumns) -> Query:
     """Each entry of some keys in its order.
 
     Args:
@@ -333,10 +346,10 @@ def entries_of_all(parts: Sequence[Keys], unsent: UnsentColumns) -> DataFrame:
     ).drop("took", "tops", "now", "was")
     checkpoints = parts[0].checkpoints
     frame = checkpoints.add(known.plan())
-    return with_unsent_values(frame, unsent, checkpoints) if unsent.columns else frame
+    return Query(with_unsent_values(frame, unsent, checkpoints) if unsent.columns else frame)
 
 
-def _in_order(entries: DataFrame, unsent: UnsentColumns) -> DataFrame:
+def _in_order(entries: DataFrame, unsent: UnsentColumns) -> Query:
     """The entries in order, the last of which decides, with the values that were not sent (R2)."""
     numbered = Query(entries).extend({"n": NUMBER})
     is_removal = f"kind IN ({literals(REMOVING)})"
@@ -345,7 +358,7 @@ def _in_order(entries: DataFrame, unsent: UnsentColumns) -> DataFrame:
         {"top_before": f"coalesce(lag(top) OVER ({by_key}), -1)"}
     )
     if not unsent.columns:
-        return steps.plan()
+        return steps
     # The highest event up to an entry that carries one, since the last removal.
     since = steps.extend({"removals": f"count_if({is_removal}) OVER ({by_key})"})
     sent = "PARTITION BY k, removals ORDER BY n ROWS UNBOUNDED PRECEDING"
@@ -353,7 +366,7 @@ def _in_order(entries: DataFrame, unsent: UnsentColumns) -> DataFrame:
         name: f"last(CASE WHEN NOT {is_removal} THEN {name} END, true) OVER ({sent})"
         for name in unsent.lasts
     }
-    return since.replace(lasts).drop("removals").plan()
+    return since.replace(lasts).drop("removals")
 
 
 def keys_of(
@@ -361,16 +374,18 @@ def keys_of(
     versions_before: Callable[[date], DataFrame | None],
     may_fall: bool,
     checkpoints: Checkpoints,
+    all_stand: bool = False,
 ) -> tuple[list[list[Keys]], UnsentColumns]:
     """The keys of a day, those that are folded apart, and the columns that were not sent.
 
     Args:
         versions_before: the history as it was before a day.
         may_fall: a source's clock may have fallen below the times of versions that ended.
+        all_stand: as :attr:`Keys.all_stand`.
     """
     day = keyed.day
     versions = versions_before(day.day)
-    plain = Keys(keyed, day.day, versions, may_fall, checkpoints)
+    plain = Keys(keyed, day.day, versions, may_fall, checkpoints, all_stand=all_stand)
     unsent = find_unsent(day, keyed.columns, plain.placed) if day.may_be_unsent else NONE_UNSENT
     if not day.may_hold_keys_twice:
         return [[plain]], unsent

@@ -139,7 +139,7 @@ class _Trace:
         copies = known.where("is_copy").orderBy(*_PLACE).collect()
         keys = Keys(self.keyed, self.start, None, False, self.checkpoints, frame, is_folded=True)
         shown = ("n", "kind", "op", "pos", "position", "source_ts_ms", "kafka_time", *_PLACE)
-        ordered = entries_of_all([keys], NONE_UNSENT)
+        ordered = entries_of_all([keys], NONE_UNSENT).plan()
         rows = ordered.orderBy("n").select(*shown, "top", "top_before").collect()
         standing = self._standing_position(frame)
         found = [

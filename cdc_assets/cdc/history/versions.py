@@ -13,7 +13,7 @@ from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
 from cdc_assets.cdc.state.entry_queue import READ, STOOD
-from cdc_assets.cdc.state.row_sql import with_typed_columns
+from cdc_assets.cdc.state.row_sql import typed_columns
 from cdc_assets.cdc.state.unsent_values import UnsentColumns
 
 _IN_ORDER = "PARTITION BY k ORDER BY n"
@@ -37,7 +37,7 @@ def versions_of(
     day, columns = parts[0].keyed.day, parts[0].keyed.columns
     on, entries = day.day, entries_of_all(parts, unsent)
     has_reads = any(keys.has_reads for keys in parts)
-    timed = Query(entries).extend(
+    timed = entries.extend(
         {
             # A source's clock may fall back: versions never overlap.
             "at": f"max(time) OVER {_SO_FAR}",
@@ -47,7 +47,7 @@ def versions_of(
     )
     tail = f"array(-1L, CAST(unix_date({literal(on)}) AS bigint))"
     placed = timed.extend({"place": f"coalesce(pos, concat(met, {tail}))"})
-    valued = with_values(placed.plan(), columns, unsent, parts[0].is_folded)
+    valued = with_values(placed, columns, unsent, parts[0].is_folded)
     changes = valued.where("top <> top_before")
     begins = _begins(columns.values if tracked is None else tracked, tracked is not None, has_reads)
     opened = changes.extend({"begins": f"coalesce({begins}, true)"})
@@ -80,7 +80,7 @@ def versions_of(
 
 
 def with_values(
-    entries: DataFrame,
+    entries: Query,
     columns: TableColumns,
     unsent: UnsentColumns,
     are_folded: bool,
@@ -96,10 +96,10 @@ def with_values(
         with_removed: an entry of a folded key that leaves no row has the one that it took.
     """
     stood = {c.stood: c.work for c in columns.own}
-    kept = Query(entries).extend(stood).drop(*stood.values())
+    kept = entries.extend(stood).drop(*stood.values())
     if unsent.columns and are_folded:
         kept = kept.extend({"old_image": "CAST(NULL AS string)"})
-    typed = Query(with_typed_columns(kept.plan(), columns, unsent))
+    typed = typed_columns(kept, columns, unsent)
     values = {}
     for c in columns.own:
         value = c.work

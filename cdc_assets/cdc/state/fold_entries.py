@@ -136,6 +136,8 @@ def entries_of(keyed: KeyedDay, events: DataFrame, days: Sequence[date]) -> Data
     own = changes.select(
         "k", "kind", f"{link} AS link", "nk AS to_k", "position", "before", "after", *same
     )
+    if not any(facts.key_changes for facts in keyed.day.facts_on_days(days)):
+        return own.plan()
     no_key = f"CAST(NULL AS {events.schema['k'].dataType.simpleString()})"
     # What is left was whole before an update; a create says nothing of it.
     before = f"{case((order_facts.LEAVES_KEY, 'before'))} AS before"

@@ -22,6 +22,11 @@ from cdc_assets.cdc.values.readers import read_key, read_value
 def with_typed_columns(
     rows: DataFrame, columns: TableColumns, unsent: UnsentColumns = NONE_UNSENT
 ) -> DataFrame:
+    """As :func:`typed_columns`, of the rows of a frame."""
+    return typed_columns(Query(rows), columns, unsent).plan()
+
+
+def typed_columns(rows: Query, columns: TableColumns, unsent: UnsentColumns = NONE_UNSENT) -> Query:
     """Each row's image `after` as typed columns: `OwnColumn.work`, `unfit` and `contradicted`.
 
     Args:
@@ -50,10 +55,10 @@ def with_typed_columns(
         json_sent = value_at("after", literal(c.name))
         unfit[c.unfit] = case((f"{c.work} IS NULL AND {is_sent}", json_sent))
     # What was sent is asked for where there is no value alone, and so a step later.
-    opened = Query(rows).extend({"image": read("after", **image.wanted)})
+    opened = rows.extend({"image": read("after", **image.wanted)})
     valued = opened.extend(values).extend({**unfit, **fills})
     old_image = ["old_image"] if unsent.columns else []
-    return valued.drop("image", "after", *old_image).plan()
+    return valued.drop("image", "after", *old_image)
 
 
 @dataclass(frozen=True)
