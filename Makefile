@@ -1,6 +1,6 @@
 # `make` alone lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-cases e2e e2e-sinks stack ui ui-test screenshots check format bench bench-large bench-kafka bench-tables bench-formats bench-landings sample lock clean distclean
+.PHONY: help setup demo test test-long test-cases e2e e2e-sinks stack ui ui-test screenshots check format bench bench-large bench-kafka bench-tables bench-formats bench-landings bench-peers sample lock clean distclean
 
 PORT ?= 3000
 BIN := .venv/bin
@@ -72,6 +72,10 @@ bench-tables: setup ## measure 200 small tables of three sources, side by side a
 bench-formats: setup ## measure the changes of JSON with schemas, Avro and Canal, side by side
 	$(BIN)/python -m cdc_assets_tests.bench_formats $(ARGS)
 
+bench-peers: setup ## histories beside those of Spark's AUTO CDC, which runs in an environment of its own (.peers)
+	@sh scripts/peers.sh
+	$(BIN)/python -m cdc_assets_tests.bench_peers $(ARGS)
+
 bench-landings: setup ## measure the landing of files, of what Kafka Connect's sinks leave, of an Iceberg table
 	$(BIN)/python -m cdc_assets_tests.bench_landings $(ARGS)
 
@@ -90,5 +94,5 @@ clean: ## remove what runs have made: the lake, Dagster's records, caches
 	find cdc_assets cdc_assets_tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove .venv too
-	rm -rf .venv .uv-venv cdc_assets_tests/e2e/.jars cdc_assets_tests/e2e/.m2 \
+	rm -rf .venv .peers .uv-venv cdc_assets_tests/e2e/.jars cdc_assets_tests/e2e/.m2 \
 		cdc_assets_tests/e2e/.registry cdc_assets_tests/e2e/.converter cdc_assets_tests/e2e/.versitygw

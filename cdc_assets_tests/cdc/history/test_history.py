@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from itertools import pairwise, starmap
 from pathlib import Path
@@ -19,170 +18,20 @@ from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.json_values import json_rows
 from cdc_assets.cdc.lake.versions import read_at, read_versions
 from cdc_assets.cdc.state import table_day
-from cdc_assets_tests import events as ev
-from cdc_assets_tests import lakes
+from cdc_assets_tests import lakes, row_stories
 from cdc_assets_tests.conftest import LakeOf
-from cdc_assets_tests.events import TOAST, Landing, PgLog
+from cdc_assets_tests.events import Landing
+from cdc_assets_tests.row_stories import DAYS, TYPES, Story, at
 
 pytestmark = pytest.mark.slow
 
-DAYS = [ev.DAY + timedelta(days=n) for n in range(4)]
-TYPES = {"id": "int32", "v": "string", "w": "string"}
 # Small tables are written anew each day, larger ones get delete files.
 SOURCES = ("history_rewritten", "history_in_parts")
 
 
-def at(day: int, minute: int) -> int:
-    """A time at the source, ms UTC: minutes after noon of one of the days."""
-    return ev.NOON_MS + (day * 24 * 60 + minute) * 60_000
-
-
-class Story(PgLog):
-    """The log of a table whose events say when they were."""
-
-    def at(self, minute: int) -> dict[str, Any]:
-        day = (self.landing.day - DAYS[0]).days
-        return {"_source_ts_ms": at(day, minute)}
-
-
-def plain(log: Story) -> None:
-    log.create(id=1, v="a", **log.at(0))
-    log.create(id=2, v="x", **log.at(1))
-    sent = log.update(id=1, v="b", **log.at(5))
-    log.landing.put(replace(sent, value=b"{", offset=None))
-    log.next_day()
-    log.delete(id=2, **log.at(0))
-    log.next_day()
-    log.create(id=2, v="y", **log.at(0))
-    log.next_day()
-
-
-def late(log: Story) -> None:
-    """An update lands a day after those before and behind it; the last comes too late for that."""
-    log.create(id=1, v="a", _lsn=100, _source_ts_ms=at(0, 0))
-    log.update(id=1, v="c", _lsn=300, _source_ts_ms=at(0, 20))
-    log.next_day()
-    log.update(id=1, v="d", _lsn=400, _source_ts_ms=at(1, 0))
-    log.next_day()
-    log.update(id=1, v="b", _lsn=200, _source_ts_ms=at(0, 10))
-    log.next_day()
-    log.delete(id=1, _lsn=150, _source_ts_ms=at(0, 5))
-
-
-def one_transaction(log: Story) -> None:
-    """A row is deleted and inserted anew in one transaction."""
-    log.create(id=1, v="a", **log.at(0))
-    log.next_day()
-    for _ in range(2):
-        log.next_day()
-    log.delete(id=1, _lsn=5000, **log.at(0))
-    log.create(id=1, v="b", _lsn=5000, **log.at(0))
-
-
-def moved(log: Story) -> None:
-    """A key is moved away and back."""
-    log.create(id=1, v="a", **log.at(0))
-    log.change_key({"id": 1}, id=2, v="a", **log.at(1))
-    log.next_day()
-    log.change_key({"id": 2}, id=1, v="a", **log.at(0))
-    for _ in range(2):
-        log.next_day()
-
-
-def truncates(log: Story) -> None:
-    """A truncate between two updates, and one of a row that no event of the day names."""
-    log.create(id=1, v="a", **log.at(0))
-    log.create(id=2, v="x", **log.at(0))
-    log.next_day()
-    log.update(id=1, v="b", **log.at(0))
-    log.truncate(**log.at(1))
-    log.create(id=1, v="c", **log.at(2))
-    log.next_day()
-    log.truncate(**log.at(0))
-    log.next_day()
-
-
-def thrice(log: Story) -> None:
-    """An event is sent three times, the last time on another day."""
-    log.create(id=1, v="a", **log.at(0))
-    sent = log.update(id=1, v="b", **log.at(1))
-    log.landing.again(sent)
-    log.update(id=1, v="c", **log.at(2))
-    log.next_day()
-    log.landing.again(sent)
-    for _ in range(2):
-        log.next_day()
-
-
-def read_again(log: Story) -> None:
-    """Snapshot reads, of which one says what the row is already."""
-    log.read(id=1, v="a", **log.at(0))
-    log.read(id=2, v="x", **log.at(0))
-    log.next_day()
-    log.read(id=1, v="a", **log.at(0))
-    log.read(id=2, v="y", **log.at(0))
-    for _ in range(2):
-        log.next_day()
-
-
-def unsent(log: Story) -> None:
-    """A value that is not sent is that of the version before."""
-    log.create(id=1, v="a", w="long", **log.at(0))
-    log.update(id=1, v="b", w=TOAST, **log.at(1))
-    log.update(id=1, v="c", w="longer", **log.at(2))
-    log.next_day()
-    log.update(id=1, v="d", w=TOAST, **log.at(0))
-    for _ in range(2):
-        log.next_day()
-
-
-def clock(log: Story) -> None:
-    """The source's clock falls back: versions never overlap."""
-    log.create(id=1, v="a", **log.at(10))
-    log.update(id=1, v="b", **log.at(5))
-    log.delete(id=1, **log.at(4))
-    log.next_day()
-    log.create(id=1, v="c", _source_ts_ms=at(0, 3))
-    for _ in range(2):
-        log.next_day()
-
-
-def tracked(log: Story) -> None:
-    """Only changes of v begin a version; w is as it was at the version's end."""
-    log.create(id=1, v="a", w="1", **log.at(0))
-    log.update(id=1, v="a", w="2", **log.at(1))
-    log.update(id=1, v="b", w="3", **log.at(2))
-    log.next_day()
-    log.update(id=1, v="b", w="4", **log.at(0))
-    log.next_day()
-    log.update(id=1, v="c", w="4", **log.at(0))
-    log.next_day()
-
-
-def columns(log: Story) -> None:
-    """A column is dropped, and another one added."""
-    log.create(id=1, v="a", w="old", **log.at(0))
-    log.next_day()
-    log.defaults["types"] = {"id": "int32", "v": "string"}
-    log.update(id=1, v="b", **log.at(0))
-    log.next_day()
-    log.defaults["types"] = {"id": "int32", "v": "string", "n": "int32"}
-    log.update(id=1, v="c", n=7, **log.at(0))
-    log.next_day()
-
-
-def brought_back(log: Story) -> None:
-    """An event that is older than what removed its row more than `late_days` ago."""
-    log.create(id=1, v="a", _lsn=100, **log.at(0))
-    log.delete(id=1, _lsn=300, **log.at(9))
-    for _ in range(3):
-        log.next_day()
-    log.update(id=1, v="b", _lsn=200, _source_ts_ms=at(0, 5))
-
-
 STORIES: dict[str, tuple[Callable[[Story], None], Any, list[str]]] = {
     "plain": (
-        plain,
+        row_stories.plain,
         True,
         [
             "1 a  0 12:00–0 12:05 c u",
@@ -192,7 +41,7 @@ STORIES: dict[str, tuple[Callable[[Story], None], Any, list[str]]] = {
         ],
     ),
     "late": (
-        late,
+        row_stories.late,
         True,
         [
             "1 a  0 12:00–0 12:05 c d",
@@ -202,17 +51,17 @@ STORIES: dict[str, tuple[Callable[[Story], None], Any, list[str]]] = {
         ],
     ),
     "one_transaction": (
-        one_transaction,
+        row_stories.one_transaction,
         True,
         ["1 a  0 12:00–3 12:00 c d", "1 b  3 12:00–… c"],
     ),
     "moved": (
-        moved,
+        row_stories.moved,
         True,
         ["1 a  0 12:00–0 12:01 c k", "1 a  1 12:00–… c", "2 a  0 12:01–1 12:00 c k"],
     ),
     "truncates": (
-        truncates,
+        row_stories.truncates,
         True,
         [
             "1 a  0 12:00–1 12:00 c u",
@@ -222,17 +71,17 @@ STORIES: dict[str, tuple[Callable[[Story], None], Any, list[str]]] = {
         ],
     ),
     "thrice": (
-        thrice,
+        row_stories.thrice,
         True,
         ["1 a  0 12:00–0 12:01 c u", "1 b  0 12:01–0 12:02 u u", "1 c  0 12:02–… u"],
     ),
     "read_again": (
-        read_again,
+        row_stories.read_again,
         True,
         ["1 a  0 12:00–… r", "2 x  0 12:00–1 12:00 r u", "2 y  1 12:00–… r"],
     ),
     "unsent": (
-        unsent,
+        row_stories.unsent,
         True,
         [
             "1 a long 0 12:00–0 12:01 c u",
@@ -242,22 +91,22 @@ STORIES: dict[str, tuple[Callable[[Story], None], Any, list[str]]] = {
         ],
     ),
     "clock": (
-        clock,
+        row_stories.clock,
         True,
         ["1 a  0 12:10–0 12:10 c u", "1 b  0 12:10–0 12:10 u d", "1 c  0 12:10–… c"],
     ),
     "tracked": (
-        tracked,
+        row_stories.tracked,
         {"columns": ["v"]},
         ["1 a 2 0 12:00–0 12:02 c u", "1 b 4 0 12:02–2 12:00 u u", "1 c 4 2 12:00–… u"],
     ),
     "untracked": (
-        tracked,
+        row_stories.tracked,
         {"except": ["w"]},
         ["1 a 2 0 12:00–0 12:02 c u", "1 b 4 0 12:02–2 12:00 u u", "1 c 4 2 12:00–… u"],
     ),
     "columns": (
-        columns,
+        row_stories.columns,
         True,
         [
             "1 a old 0 12:00–1 12:00 c u",
@@ -266,7 +115,7 @@ STORIES: dict[str, tuple[Callable[[Story], None], Any, list[str]]] = {
         ],
     ),
     "brought_back": (
-        brought_back,
+        row_stories.brought_back,
         True,
         ["1 a  0 12:00–0 12:05 c u", "1 b  0 12:05–0 12:09 u d", "1 b  0 12:09–… r"],
     ),
