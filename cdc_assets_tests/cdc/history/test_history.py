@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from itertools import pairwise, starmap
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import jinja2
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,11 +19,13 @@ from cdc_assets.cdc.errors import ConfigError, LakeError, MissingDayError
 from cdc_assets.cdc.history.trace import trace
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.json_values import json_rows
+from cdc_assets.cdc.lake.rows import read_table
 from cdc_assets.cdc.lake.versions import read_at, read_versions
 from cdc_assets.cdc.state import table_day
 from cdc_assets_tests import lakes, row_stories
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.events import Landing
+from cdc_assets_tests.paths import REPOSITORY
 from cdc_assets_tests.row_stories import DAYS, TYPES, Story, at
 
 pytestmark = pytest.mark.slow
@@ -242,6 +247,66 @@ def test_changes_are_those_that_the_events_made(lake: Lake, source: str, name: s
         (n, c) for n, day in enumerate(DAYS) for c in lakes.changes_fed(lake, source, table, day)
     ]
     assert sorted(starmap(changed, fed)) == sorted(CHANGES[name])
+
+
+def _documented(table: str) -> list[str]:
+    """The SQL of docs/lake.md that reads a table, for the table `plain` of the first source."""
+    text = (REPOSITORY / "docs" / "lake.md").read_text()
+    found = [
+        statement
+        for block in re.findall(r"^```sql\n(.*?)^```", text, re.M | re.S)
+        for statement in block.split(";")
+        if f"orders__{table}" in statement
+    ]
+    own = {
+        "lake.inventory.public.orders": f"lake.{SOURCES[0]}.public.plain",
+        "order_id": "id",
+        "5028": "1",
+        "2026-11-04 14:05:00": f"{DAYS[0]} 12:03:00",
+        "2026-11-03": str(DAYS[0]),
+    }
+    for shown, name in own.items():
+        found = [statement.replace(shown, name) for statement in found]
+    return found
+
+
+def _in_duckdb(lake: Lake, statement: str) -> list[tuple[Any, ...]]:
+    """What DuckDB makes of a statement, with the tables that it names as Arrow."""
+    with duckdb.connect() as database:
+        for name in re.findall(r"lake\.(\S+)", statement):
+            table = name.rsplit(".", 1)[1]
+            source, _, rest = name.partition(".")
+            database.register(table, read_table(lake.config, source, rest, None))
+            statement = statement.replace(f"lake.{name}", table)
+        database.execute("SET TimeZone = 'UTC'")
+        return database.execute(statement).fetchall()
+
+
+def test_the_documented_sql_gives_the_same_in_spark_and_in_duckdb(lake: Lake) -> None:
+    versions_of_key, at_an_instant = _documented("history")
+    _, newest = _documented("feed")
+    for statement, rows in ((versions_of_key, 2), (at_an_instant, 2), (newest, 1)):
+        in_spark = [tuple(row)[:2] for row in lake.spark.sql(statement).collect()]
+        assert len(in_spark) == rows, statement
+        assert sorted(in_spark) == sorted(row[:2] for row in _in_duckdb(lake, statement))
+
+
+def test_the_documented_model_takes_over_each_change_once(lake: Lake) -> None:
+    """Rendered as dbt renders it, in DuckDB: a first run on the second day, one at the end."""
+    model, _ = _documented("feed")
+    place = (lake.config, SOURCES[0], "public.plain__feed")
+    runs: list[date] = []
+    template = jinja2.Template(model)
+    shown = {"source": lambda *_: "feed", "this": "taken", "is_incremental": lambda: bool(runs)}
+    with duckdb.connect() as database:
+        for day in (DAYS[1], DAYS[-1]):
+            database.register("feed", read_table(*place, day))
+            into = "INSERT INTO taken" if runs else "CREATE TABLE taken AS"
+            database.execute(f"{into} {template.render(shown)}")
+            runs.append(day)
+        taken = database.execute("SELECT id, _cdc_landing_date, _cdc_sequence FROM taken")
+        rows = taken.fetchall()
+    assert len(rows) == len(set(rows)) == len(CHANGES["plain"])
 
 
 @pytest.mark.parametrize("source", SOURCES)
