@@ -1302,6 +1302,25 @@ def unsent_values_of_a_shift_outlast_a_day_s_end(log: TxLog) -> list[Rows]:
 
 
 @story("R2", "postgresql", "oracle")
+def what_a_transaction_left_unsent_before_a_day_s_end_is_no_value_after_it(
+    log: TxLog,
+) -> list[Rows]:
+    """No event of the last day leaves a value unsent."""
+    log.begin()
+    log.insert(row(1, "a", doc="long a"), row(2, "b", doc="long b"))
+    log.next_day()
+    log.begin()
+    log.shift(row(1, "a", doc="long a"), unsent=["doc"])
+    log.next_day()
+    log.delete(row(2, "b", doc="long b"))
+    return [
+        [row(1, "a", doc="long a"), row(2, "b", doc="long b")],
+        [row(2, "a", doc="long a")],
+        [row(2, "a", doc="long a")],
+    ]
+
+
+@story("R2", "postgresql", "oracle")
 def a_day_ends_between_a_departure_and_the_arrival_of_its_unsent_values(
     log: TxLog,
 ) -> list[Rows]:

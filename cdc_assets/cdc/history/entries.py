@@ -43,7 +43,8 @@ from cdc_assets.cdc.state.placement import (
 )
 from cdc_assets.cdc.state.split_updates import split_updates, with_link
 from cdc_assets.cdc.state.table_day import TableDay
-from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, UnsentColumns, find_unsent, stood_value
+from cdc_assets.cdc.state.unsent_columns import find_unsent, may_find_unsent
+from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, UnsentColumns, stood_value
 from cdc_assets.cdc.state.writes import FEW_KEYS
 
 # What ends a version and leaves no row, by `_cdc_closed_by`.
@@ -132,7 +133,11 @@ class Keys:
             placed.pop("pos", None)
         entries = Query(known).extend(placed).plan()
         is_read_once = self.all_stand and not (
-            self.is_late or self.is_folded or self._truncates or day.may_be_unsent
+            self.is_late
+            or self.is_folded
+            or self._truncates
+            or day.may_be_unsent
+            or day.open_transactions
         )
         return entries if is_read_once else self.checkpoints.add(entries)
 
@@ -386,7 +391,7 @@ def keys_of(
     day = keyed.day
     versions = versions_before(day.day)
     plain = Keys(keyed, day.day, versions, may_fall, checkpoints, all_stand=all_stand)
-    unsent = find_unsent(day, keyed.columns, plain.placed) if day.may_be_unsent else NONE_UNSENT
+    unsent = find_unsent(keyed, plain.placed) if may_find_unsent(day) else NONE_UNSENT
     if not day.may_hold_keys_twice:
         return [[plain]], unsent
     found = checkpoints.add(keys_to_fold(keyed, unsent))

@@ -34,7 +34,8 @@ from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.table_events import events_on
 from cdc_assets.cdc.state.unkeyed import UnkeyedDay
 from cdc_assets.cdc.state.unkeyed_writes import write_unkeyed
-from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, UnsentColumns, find_unsent
+from cdc_assets.cdc.state.unsent_columns import find_unsent
+from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, UnsentColumns
 from cdc_assets.cdc.state.value_figures import (
     ValueCounts,
     ValueFigures,
@@ -132,7 +133,7 @@ def _find_winners(keyed: KeyedDay, removed: DataFrame | None, checkpoints: Check
     changes = row_changes(keyed, removed)
     if day.may_be_unsent:  # unsent values are looked for several times in the same changes
         changes = checkpoints.add(changes)
-    unsent = find_unsent(day, columns, changes)
+    unsent = find_unsent(keyed, changes)
     folded = None
     if day.may_hold_keys_twice:
         folded = fold(keyed, removed, unsent, checkpoints)

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from cdc_assets.cdc.sqltext import Query, Sql, case, is_one_of
-from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
-from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.day_types import OwnColumn
 from cdc_assets.cdc.values.json_value import member
-from cdc_assets.cdc.values.placeholders import placeholder_forms
 
 
 @dataclass(frozen=True)
@@ -110,31 +108,6 @@ def stood_value(c: OwnColumn) -> Sql:
     """The value of a row that stood in the table as `OwnColumn.last`."""
     no_text = "CAST(NULL AS string)"
     return f"named_struct('json', {no_text}, 'schema_id', {no_text}, 'row', {c.work})"
-
-
-def find_unsent(day: TableDay, columns: TableColumns, changes: DataFrame) -> UnsentColumns:
-    """The columns that the day's row changes leave unsent, never those of the key.
-
-    A job, none where no event of the day may leave a value unsent.
-    """
-    if not day.may_be_unsent:
-        return NONE_UNSENT
-    placeholders = tuple(placeholder_forms(day.settings.unavailable_value))
-    are_absent = day.settings.missing_columns == "keep"
-    counts = {"links": "count_if(link IS NOT NULL)"}
-    if not are_absent:
-        for c in columns.values:
-            unsent = is_one_of(f"to_json({member('row', c.name)})", placeholders)
-            counts[c.unsent] = f"count_if({unsent})"
-    opened = Query(changes).extend({"row": "try_parse_json(after)"})
-    found = opened.aggregate((), counts).plan().first()
-    assert found is not None
-    return UnsentColumns(
-        tuple(c for c in columns.values if are_absent or found[c.unsent]),
-        placeholders,
-        are_absent,
-        has_links=bool(found.links),
-    )
 
 
 def _json_in(image: Sql, name: str) -> Sql:
