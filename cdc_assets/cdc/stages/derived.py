@@ -9,13 +9,12 @@ from typing import Any, ClassVar, TypeVar
 
 from pyspark.sql.types import StructType
 
-from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.derived.findings import CHECKS, derived_findings
 from cdc_assets.cdc.derived.inputs import DerivedInputs
 from cdc_assets.cdc.derived.metadata import derived_day, summary_line
 from cdc_assets.cdc.derived.stage import DerivedKind, DerivedReport
 from cdc_assets.cdc.feed.kind import FEED, FeedReport
-from cdc_assets.cdc.findings import Finding
+from cdc_assets.cdc.findings import Check, Finding
 from cdc_assets.cdc.history.kind import HISTORY, HistoryReport
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
@@ -23,7 +22,7 @@ from cdc_assets.cdc.lake.metadata import LakeMetadata
 from cdc_assets.cdc.names import TableName, derived_name
 from cdc_assets.cdc.stages.contract import AS_USUAL, MadeDay, MakeOptions
 from cdc_assets.cdc.stages.one_table import OneTableStage, TableFigures
-from cdc_assets.cdc.state.source_context import SourceContext, gather
+from cdc_assets.cdc.state.source_context import gather
 
 ReportT = TypeVar("ReportT", bound=DerivedReport)
 
@@ -34,17 +33,13 @@ class DerivedStage(OneTableStage[ReportT]):
     kind: ClassVar[DerivedKind[Any]]
     rows: ClassVar[str]  # what its rows are called
 
-    def __init__(
-        self,
-        config: Config,
-        source: str,
-        of: str,
-        context: SourceContext | None = None,
-        first: date | None = None,
-    ) -> None:
-        super().__init__(config, source, of, context, first)
-        self.table = str(derived_name(of, self.kind.name))
-        self.checks = {self.table: CHECKS[self.kind.name]}
+    def made_table(self) -> str:
+        """The name of the derived table."""
+        return str(derived_name(self.of, self.kind.name))
+
+    def own_checks(self) -> Sequence[Check]:
+        """Those of its kind."""
+        return CHECKS[self.kind.name]
 
     def day_inputs(self, lake: LakeMetadata, days: Sequence[date]) -> Sequence[DerivedInputs]:
         """The day before, the table's day and the rules."""
@@ -111,8 +106,7 @@ class DerivedStage(OneTableStage[ReportT]):
         self, identifier: str, schema: StructType, state: TableState, report: ReportT
     ) -> dict[str, Any]:
         parent = (self.source, *TableName.parse(self.of))
-        rename = self.table_settings.rename
-        keys = [rename.get(name, name) for name in state.key_columns]
+        keys = self.key_columns(state)
         return derived_day(parent, identifier, schema, state, report, keys, self.rows)
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.findings import Check
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.lake.metadata import LakeMetadata
@@ -59,9 +60,19 @@ class OneTableStage(Stage[TableFigures[ReportT]]):
         first: date | None = None,
     ) -> None:
         super().__init__(config, source)
-        self.of, self.table, self._context, self._first = of, of, context, first
+        self.of, self._context, self._first = of, context, first
         self.table_settings = self.settings.tables[of]
+        self.table = self.made_table()
+        self.checks = {self.table: self.own_checks()}
         self.start = config.start_of(source, of)
+
+    def made_table(self) -> str:
+        """The name of the table that it makes."""
+        return self.of
+
+    @abstractmethod
+    def own_checks(self) -> Sequence[Check]:
+        """The checks of that table."""
 
     @property
     def label(self) -> str:
@@ -166,6 +177,11 @@ class OneTableStage(Stage[TableFigures[ReportT]]):
         self, identifier: str, schema: StructType, state: TableState, report: ReportT
     ) -> dict[str, Any]:
         """What is shown of a day beside a sample."""
+
+    def key_columns(self, state: TableState) -> list[str]:
+        """The key by its names in the lake."""
+        rename = self.table_settings.rename
+        return [rename.get(name, name) for name in state.key_columns]
 
     def _identifier(self, lake: Lake) -> str:
         return lake.state(self.source, TableName.parse(self.table))

@@ -8,8 +8,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.findings import Finding, fault_finding
+from cdc_assets.cdc.findings import Check, Finding, fault_finding
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import DayCommits, TableState
 from cdc_assets.cdc.lake.metadata import LakeMetadata
@@ -21,7 +20,7 @@ from cdc_assets.cdc.state.day_inputs import DayInputs
 from cdc_assets.cdc.state.findings import table_checks, table_findings
 from cdc_assets.cdc.state.metadata import summary_line, table_day
 from cdc_assets.cdc.state.read_estimate import rows_to_read
-from cdc_assets.cdc.state.source_context import SourceContext, gather
+from cdc_assets.cdc.state.source_context import gather
 from cdc_assets.cdc.state.stage import DayReport, make_earlier_again, make_table_day
 
 Figures = TableFigures[DayReport]
@@ -30,17 +29,9 @@ Figures = TableFigures[DayReport]
 class TableStage(OneTableStage[DayReport]):
     """A table of a source as it stood at the end of each day."""
 
-    def __init__(
-        self,
-        config: Config,
-        source: str,
-        of: str,
-        context: SourceContext | None = None,
-        first: date | None = None,
-    ) -> None:
-        super().__init__(config, source, of, context, first)
-        has_key = self.table_settings.key not in ("none", "row")
-        self.checks = {self.table: table_checks(has_key)}
+    def own_checks(self) -> Sequence[Check]:
+        """Those of keys only where the table has one."""
+        return table_checks(self.table_settings.key not in ("none", "row"))
 
     def day_inputs(self, lake: LakeMetadata, days: Sequence[date]) -> Sequence[DayInputs]:
         """The day before, the changes and the rules."""
@@ -123,8 +114,8 @@ class TableStage(OneTableStage[DayReport]):
     def day_values(
         self, identifier: str, schema: StructType, state: TableState, report: DayReport
     ) -> dict[str, Any]:
-        rename = self.table_settings.rename
-        return table_day(self.source, identifier, schema, state, report, rename)
+        keys = self.key_columns(state)
+        return table_day(self.source, identifier, schema, state, report, keys)
 
 
 def _summary(report: DayReport) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -53,7 +53,7 @@ def table_day(
     schema: StructType,
     state: TableState,
     report: DayReport,
-    rename: Mapping[str, str],
+    keys: Sequence[str],
 ) -> dict[str, Any]:
     """The values of a day.
 
@@ -63,9 +63,8 @@ def table_day(
         schema: its columns on the day.
         state: its metadata in the lake.
         report: what the day came to.
-        rename: columns that have another name in the lake.
+        keys: the key's columns in the lake.
     """
-    keys = [rename.get(name, name) for name in state.key_columns]
     day = date.fromisoformat(report.day)
     # First: Dagster's pages keep the order.
     trace = {"trace": trace_command(source, report.table, keys, day)} if keys else {}
