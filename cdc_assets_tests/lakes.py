@@ -284,13 +284,18 @@ def versions_read(lake: Lake, source: str, table: str, day: date) -> list[Row]:
 
 
 def versions_shown(versions: Iterable[Row]) -> list[Row]:
-    """Versions as they are compared: without nulls, and those that stood for some time alone.
+    """Versions as they are compared: without nulls, and those of no length once each.
 
-    A version of an earlier day may have a column that its table got later. What stood within a
-    transaction is compared in tests of its own.
+    A version of an earlier day may have a column that its table got later. A change that is
+    delivered again on a later day may stand behind its first delivery.
     """
-    lasting = (v for v in versions if v["_cdc_valid_from"] != v["_cdc_valid_to"])
-    return [{n: v for n, v in row.items() if v is not None} for row in lasting]
+    found: list[Row] = []
+    for version in versions:
+        shown = {n: v for n, v in version.items() if v is not None}
+        is_lasting = version["_cdc_valid_from"] != version["_cdc_valid_to"]
+        if is_lasting or shown not in found:
+            found.append(shown)
+    return found
 
 
 def assert_diff_leads_on(lake: Lake, source: str, table: str, first: date, last: date) -> None:

@@ -23,6 +23,7 @@ NO_KEY: dict[str, Any] = {}
 # What an event does to a key: a new row comes, a row changes, a row goes to another key or away.
 Kind = Literal["read", "arrive", "update", "depart", "delete", "truncate"]
 REMOVING = ("depart", "delete", "truncate")
+NOTHING_KNOWN = Held({}, set(), {})
 
 
 @dataclass
@@ -591,8 +592,10 @@ class KeyedTable(Table):
             if departure.day >= start and self._is_vouched(departure):
                 value = self._old_value(departure, column)
             if value is UNKNOWN and departure.day >= start and self._is_late_checked(event):
-                held = self.departed.get(id(departure))
-                value = held.values.get(column, UNKNOWN) if held else UNKNOWN
+                held = self.departed.get(id(departure), NOTHING_KNOWN)
+                if held is None:
+                    return UNKNOWN  # no row left
+                value = held.values.get(column, UNKNOWN)
             if value is UNKNOWN:
                 old_key = event.old_key if departure is event else departure.key
                 value = self._last_known(old_key or {}, column, change, of_day)

@@ -1321,6 +1321,27 @@ def what_a_transaction_left_unsent_before_a_day_s_end_is_no_value_after_it(
 
 
 @story("R2", "postgresql", "oracle")
+def a_row_came_with_an_unsent_value_before_the_transaction_that_a_day_s_end_cuts(
+    log: TxLog,
+) -> list[Rows]:
+    """The row's old key is read from the earlier day on, too."""
+    log.begin()
+    log.insert(row(1, "a", doc="long a"))
+    log.next_day()
+    log.begin()
+    log.move(row(1, "a", doc=TOAST), row(2, "a", doc=TOAST))
+    log.begin()
+    log.update(row(2, "a", doc=TOAST), row(2, "b", doc=TOAST))
+    log.next_day()
+    log.update(row(2, "b", doc=TOAST), row(2, "c", doc=TOAST))
+    return [
+        [row(1, "a", doc="long a")],
+        [row(2, "b", doc="long a")],
+        [row(2, "c", doc="long a")],
+    ]
+
+
+@story("R2", "postgresql", "oracle")
 def a_day_ends_between_a_departure_and_the_arrival_of_its_unsent_values(
     log: TxLog,
 ) -> list[Rows]:

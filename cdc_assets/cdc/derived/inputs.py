@@ -14,6 +14,7 @@ from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.lake.published_day import PublishedDay
 from cdc_assets.cdc.names import FEED, HISTORY
 
+_DAY = timedelta(days=1)
 # Raised when the making of days changes, so that days made before are made again.
 _VERSIONS = {HISTORY: 1, FEED: 1}
 
@@ -51,12 +52,37 @@ class DerivedInputs(PublishedDay):
 
     @property
     def is_first(self) -> bool:
-        """Whether the day is the first one: a feed may begin on any day."""
+        """Whether the day is the first one: a feed may begin on any day.
+
+        A history begins on the table's first day, or on the first one that has not expired.
+        """
         if self.day <= self.start:
             return True
         days = self.state.tags if self.state else {}
-        expired = self.state.expired if self.state else None
-        return self.kind == FEED and expired is None and not any(d < self.day for d in days)
+        if (self.state and self.state.expired) or any(d < self.day for d in days):
+            return False
+        return self.kind == FEED or self._is_expired(self.day - _DAY)
+
+    def begins_later(self, first: date) -> bool:
+        """Whether a history was not there before a day, although its table was.
+
+        Args:
+            first: the first day whose events are read.
+        """
+        before = first - _DAY
+        if self.kind != HISTORY or before < self.start:
+            return False
+        made = self.state
+        return self.is_first or made is None or not (before in made.tags or made.expired)
+
+    @property
+    def can_be_made(self) -> bool:
+        """False where the day of the table has expired; of a feed also the day before."""
+        led_from = self.day - _DAY if self.kind == FEED and self.day > self.start else self.day
+        return not self._is_expired(led_from)
+
+    def _is_expired(self, day: date) -> bool:
+        return self.of_table is not None and self.of_table.is_expired(day)
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -68,13 +94,13 @@ class DerivedInputs(PublishedDay):
         return {"table": self._day_of_table(), "day_before": self._day_before()}
 
     def _day_of_table(self) -> int:
-        made, before = self.of_table, self.day - timedelta(days=1)
+        made = self.of_table
         if made is None or self.day not in made.tags:
             raise self._missing_of_table(self.day, "is made from it")
         if self.kind == FEED and self.day > self.start:
             # Its changes lead from one day to the next.
-            if made.is_expired(before):
-                raise self._missing_of_table(before, "begins behind it")
+            if not self.can_be_made:
+                raise self._missing_of_table(self.day - _DAY, "begins behind it")
             if made.made_of(self.day).get("day_before") != made.day_before(self.day):
                 raise self._missing_of_table(self.day, "is made from it, and it is outdated")
         return made.made_as(self.day)
@@ -92,7 +118,7 @@ class DerivedInputs(PublishedDay):
             return None
         made = self.state.day_before(self.day) if self.state else None
         if made is None:
-            raise self.missing(self.day - timedelta(days=1))
+            raise self.missing(self.day - _DAY)
         return made
 
     def missing(self, day: date) -> MissingDayError:
@@ -100,8 +126,8 @@ class DerivedInputs(PublishedDay):
         first = self.start
         tags = self.state.tags if self.state else {}
         if self.state is None or not self.state.is_expired(day):
-            while first in tags:
-                first += timedelta(days=1)
+            while first < day and (first in tags or self._is_expired(first)):
+                first += _DAY
         return MissingDayError(
             self.label,
             day,

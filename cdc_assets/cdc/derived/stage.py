@@ -119,7 +119,8 @@ class DerivedKind(Generic[ReportT]):
             inputs.label,
             self.report,
             lambda branch: self._build(of_table, inputs, columns, branch, began),
-            bool(of_table.day_facts.events) and columns.are_keys_known,
+            columns.are_keys_known
+            and (bool(of_table.day_facts.events) or inputs.begins_later(day)),
             lambda: self._inputs(lake, source, table, day),
         )
 

@@ -394,7 +394,7 @@ def keys_of(
     unsent = find_unsent(keyed, plain.placed) if may_find_unsent(day) else NONE_UNSENT
     if not day.may_hold_keys_twice:
         return [[plain]], unsent
-    found = checkpoints.add(keys_to_fold(keyed, unsent))
+    found = keys_to_fold(keyed, unsent, checkpoints)
     counts = ("count_if(is_needed) AS needed", "collect_set(start) AS starts")
     known = found.selectExpr(*counts).first()
     assert known is not None

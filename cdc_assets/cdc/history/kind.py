@@ -10,16 +10,18 @@ from itertools import chain
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from cdc_assets.cdc.derived.inputs import DerivedInputs
 from cdc_assets.cdc.derived.stage import DerivedDay, DerivedKind, DerivedReport
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.history.columns import VERSION_COLUMNS
 from cdc_assets.cdc.history.entries import keys_of
-from cdc_assets.cdc.history.versions import versions_of
-from cdc_assets.cdc.history.writes import audit, write
+from cdc_assets.cdc.history.versions import rows_that_stand, versions_of
+from cdc_assets.cdc.history.writes import Versions, audit, write
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import local_checkpoints
+from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import HISTORY as NAME
 from cdc_assets.cdc.state.apply import keyed_day
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns, with_types_of
@@ -43,6 +45,10 @@ def _write(day: DerivedDay) -> Mapping[str, Any]:
     of_table, inputs, branch = day.of_table, day.inputs, day.branch
     is_small = of_table.is_rewritten and _bytes_before(inputs) <= REWRITTEN_BYTES
     first = min([of_table.day, *of_table.open_transactions.values()])
+    if inputs.begins_later(first):
+        versions = rows_that_stand(of_table)
+        with_retry(lambda: versions.writeTo(branch.identifier).overwrite(F.lit(True)))
+        return _figures(inputs, audit(of_table, branch, None, day.columns))
     columns = with_types_of(of_table, day.columns, of_table.days_from(first))
     with local_checkpoints() as checkpoints:
         keyed = keyed_day(of_table, columns, checkpoints)
@@ -61,6 +67,10 @@ def _write(day: DerivedDay) -> Mapping[str, Any]:
         write(of_table.lake, branch, rows, replaced, columns, is_small)
         looked_at = None if is_small or branch.base is None else replaced.select("k")
         found = audit(of_table, branch, looked_at, columns)
+    return _figures(inputs, found)
+
+
+def _figures(inputs: DerivedInputs, found: Versions) -> Mapping[str, Any]:
     known = (found.latest_ms, inputs.report_before().get("latest_ms"))
     return {
         "current": found.current,

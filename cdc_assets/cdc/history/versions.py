@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.derived.columns import own_columns
 from cdc_assets.cdc.history import columns as names
 from cdc_assets.cdc.history.entries import CLOSING, Keys, entries_of_all
 from cdc_assets.cdc.names import quote
@@ -14,6 +15,7 @@ from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
 from cdc_assets.cdc.state.entry_queue import READ, STOOD
 from cdc_assets.cdc.state.row_sql import typed_columns
+from cdc_assets.cdc.state.table_day import LANDED, POSITION, SOURCE_TS, TableDay
 from cdc_assets.cdc.state.unsent_values import UnsentColumns
 
 _IN_ORDER = "PARTITION BY k ORDER BY n"
@@ -77,6 +79,28 @@ def versions_of(
         f"CASE WHEN end IS NULL THEN met_last ELSE end.met END AS {names.LAST_POSITION}",
         f"coalesce(greatest(changed_on, end.landing_date), {literal(on)}) AS {names.LANDED}",
     ).plan()
+
+
+def rows_that_stand(day: TableDay) -> DataFrame:
+    """The first versions of a history that begins later than its table: its rows on a day.
+
+    Returns:
+        The table's own columns, and `VERSION_COLUMNS`.
+    """
+    assert day.state is not None  # the table's day is made
+    table = day.lake.at(day.identifier, day.state.tags[day.day])
+    values = {
+        names.VALID_FROM: f"timestamp_millis({SOURCE_TS})",
+        names.VALID_TO: "CAST(NULL AS timestamp)",
+        names.FROM_POSITION: POSITION,
+        names.TO_POSITION: "CAST(NULL AS array<bigint>)",
+        names.OP: "'r'",
+        names.CLOSED_BY: "CAST(NULL AS string)",
+        names.LAST_POSITION: POSITION,
+        names.LANDED: LANDED,
+    }
+    own = (quote(field.name) for field in own_columns(table.schema))
+    return table.selectExpr(*own, *(f"{value} AS {name}" for name, value in values.items()))
 
 
 def with_values(

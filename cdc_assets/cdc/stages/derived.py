@@ -47,6 +47,10 @@ class DerivedStage(OneTableStage[ReportT]):
         place = (self.config, self.source, self.of, self.kind.name)
         return [DerivedInputs(*place, day, of_table, state) for day in days]
 
+    def is_complete(self, lake: LakeMetadata, day: date) -> bool:
+        """As of all tables; a day that can't be made any more is nothing to wait for."""
+        return not self.day_inputs(lake, [day])[0].can_be_made or super().is_complete(lake, day)
+
     # -- making days
 
     def rows_to_read(self, lake: Lake, known: LakeMetadata, days: Sequence[date]) -> int | None:

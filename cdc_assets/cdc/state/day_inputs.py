@@ -18,7 +18,7 @@ from cdc_assets.cdc.state.judge import TABLE as EPOCHS
 from cdc_assets.cdc.state.source_context import pair_window_of
 
 # Raised when the making of days changes, so that days made before are made again.
-MERGER_VERSION = 7
+MERGER_VERSION = 8
 
 
 class DayInputs(PublishedDay):

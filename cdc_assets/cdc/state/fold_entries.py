@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes import order_facts
+from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.positions import has_whole_rows, is_late_checked
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals
 from cdc_assets.cdc.state.copies import TOLD_BY, judged
@@ -25,11 +26,16 @@ _TOLD_BY = (
     *TOLD_BY,
 )  # fmt: skip
 _CHANGES_KEY = "ok IS NOT NULL AND NOT (ok <=> k)"
+_IS_LINK = f"op IN ('c', 'u') AND {_CHANGES_KEY}"  # a row comes from another key
+_KEY_TO_FOLD = {"start": "min(start)", "is_needed": "max(is_needed)"}
 _NO_VALUES = "CAST(array() AS array<struct<column: int, value: string>>)"
 
 
-def keys_to_fold(keyed: KeyedDay, unsent: UnsentColumns) -> DataFrame:
-    """The keys of the day that are folded.
+def keys_to_fold(keyed: KeyedDay, unsent: UnsentColumns, checkpoints: Checkpoints) -> DataFrame:
+    """The keys of the day that are folded, a local checkpoint.
+
+    Args:
+        checkpoints: keeps each step: a job each.
 
     Returns:
         `k`; `start`, the day from whose beginning it is folded; `is_needed`, false where it is
@@ -50,21 +56,34 @@ def keys_to_fold(keyed: KeyedDay, unsent: UnsentColumns) -> DataFrame:
         at_it = F.expr("key_hash IN (xxhash64(k), xxhash64(ok))")
         add(events.join(hashes, at_it, "left_semi"), today)
     transactions = day.open_transactions
-    tx = f"xxhash64({order_facts.transaction()})"
-    start = case(*((f"{tx} = {literal(t)}", literal(first)) for t, first in transactions.items()))
     if transactions:
-        opened = Query(events).extend({"start": start}).where("start IS NOT NULL")
+        tx = f"xxhash64({order_facts.transaction()})"
+        starts = ((f"{tx} = {literal(t)}", literal(first)) for t, first in transactions.items())
+        opened = Query(events).extend({"start": case(*starts)}).where("start IS NOT NULL")
         add(opened.plan(), "start")
-    if unsent.columns and unsent.has_links:
+    has_links = bool(unsent.columns) and unsent.has_links
+    if has_links:
         # The value of a row that left another key may be that of one that was folded.
-        links = f"op IN ('c', 'u') AND {_CHANGES_KEY}"
-        add(events.where(links), today, is_needed=False)
-        if transactions:
-            days = day.days_from(min(transactions.values()))[:-1]
-            before = Query(keyed.events(days)).where(links).extend({"start": start})
-            add(before.where("start IS NOT NULL").plan(), "start", is_needed=False)
+        add(events.where(_IS_LINK), today, is_needed=False)
     both = Query(reduce(DataFrame.unionByName, parts)).where("k IS NOT NULL")
-    return both.aggregate(("k",), {"start": "min(start)", "is_needed": "max(is_needed)"}).plan()
+    found = checkpoints.add(both.aggregate(("k",), _KEY_TO_FOLD).plan())
+    return _with_old_keys(keyed, found, checkpoints) if has_links and transactions else found
+
+
+def _with_old_keys(keyed: KeyedDay, found: DataFrame, checkpoints: Checkpoints) -> DataFrame:
+    """Add the keys from which rows came to a key on the earlier days that it is folded from."""
+    day = keyed.day
+    links = keyed.events(day.days_from(min(day.open_transactions.values()))).where(_IS_LINK)
+    moves = checkpoints.add(links.selectExpr("k AS to_k", "ok", "landing_date AS moved_on"))
+    reached = found.where(F.col("start") < F.lit(day.day))
+    while not reached.isEmpty():
+        came = reached.join(moves, F.expr("k = to_k AND moved_on >= start"))
+        both = found.unionByName(came.selectExpr("ok AS k", "start", "false AS is_needed"))
+        known = found.selectExpr("k", "start AS known_start")
+        found = checkpoints.add(Query(both).aggregate(("k",), _KEY_TO_FOLD).plan())
+        earlier = F.expr("known_start IS NULL OR start < known_start")
+        reached = found.join(known, "k", "left").where(earlier).drop("known_start")
+    return found
 
 
 def for_keys(frame: DataFrame, keys: DataFrame, are_few: bool) -> DataFrame:

@@ -57,7 +57,7 @@ def fold(
         removed: `k`, `pos` of what was removed in the `late_days` window.
         checkpoints: keeps each step: a job each.
     """
-    found = checkpoints.add(keys_to_fold(keyed, unsent))
+    found = keys_to_fold(keyed, unsent, checkpoints)
     counts = ("count(*) AS n", "count_if(is_needed) AS needed", "collect_set(start) AS starts")
     known = found.selectExpr(*counts).first()
     assert known is not None

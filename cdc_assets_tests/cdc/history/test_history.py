@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta, timezone
 from itertools import pairwise, starmap
 from pathlib import Path
@@ -16,12 +16,17 @@ from pyspark.sql import SparkSession
 
 from cdc_assets.cdc.config import parse_config
 from cdc_assets.cdc.errors import ConfigError, LakeError, MissingDayError
+from cdc_assets.cdc.feed.kind import FEED
+from cdc_assets.cdc.history.kind import HISTORY
 from cdc_assets.cdc.history.trace import trace
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.json_values import json_rows
+from cdc_assets.cdc.lake.maintenance import maintain
 from cdc_assets.cdc.lake.rows import read_table
 from cdc_assets.cdc.lake.versions import read_at, read_versions
 from cdc_assets.cdc.state import table_day
+from cdc_assets.cdc.state.source_context import SourceContext, gather
+from cdc_assets.orchestration.automation.catch_up import catch_up_runs
 from cdc_assets_tests import lakes, row_stories
 from cdc_assets_tests.conftest import LakeOf
 from cdc_assets_tests.events import Landing
@@ -480,6 +485,55 @@ def test_a_day_that_is_made_again_replaces_its_versions(
     ]
     again = lakes.run_derived(lake, "history_again", DAYS[:2])
     assert [report.made for report in again.values()] == [False, False]
+
+
+def test_a_history_and_a_feed_that_are_switched_on_later_begin_with_the_days_that_are_kept(
+    lake_of: LakeOf, tmp_path: Path
+) -> None:
+    landing = Landing(DAYS[0])
+    log = Story("later", types=TYPES, landing=landing)
+    log.create(id=1, v="a", **log.at(0))
+    log.create(id=2, v="x", **log.at(1))
+    log.next_day()
+    log.update(id=1, v="b", **log.at(0))
+    log.next_day()
+    log.update(id=1, v="c", **log.at(0))
+    log.delete(id=2, **log.at(1))
+    log.next_day()
+    log.create(id=3, v="y", **log.at(0))
+    name, table = "history_later", "public.customers"
+    kept = {"late_days": 1, "keep_days": 2}
+    raw = lakes.write_source(tmp_path, landing.landed, tables={table: {"key": ["id"]}}, **kept)
+    lake = lake_of({name: raw})
+    lakes.run_all(lake, name, DAYS[:4], lag=True)
+    list(maintain(lake, name, at=datetime.now(timezone.utc) + timedelta(days=2)))
+    assert catch_up_runs(lake.config, name, DAYS[3]) == []
+
+    raw["tables"][table] |= {"history": True, "feed": True}
+    lake = lake_of({name: raw})
+    (run,) = catch_up_runs(lake.config, name, DAYS[3])
+    assert (run.first, run.last) == (DAYS[1], DAYS[3])
+    with pytest.raises(MissingDayError, match=rf"Its history is made from it.*--from {DAYS[0]}"):
+        HISTORY.make_day(lake, name, table, DAYS[0], _facts(lake, name, DAYS[:1]))
+    with pytest.raises(MissingDayError, match=rf"Its feed begins behind it.*--from {DAYS[0]}"):
+        FEED.make_day(lake, name, table, DAYS[1], _facts(lake, name, DAYS[1:2]))
+    for day in DAYS[1:4]:
+        HISTORY.make_day(lake, name, table, day, _facts(lake, name, [day]))
+    for day in DAYS[2:4]:
+        FEED.make_day(lake, name, table, day, _facts(lake, name, [day]))
+        lakes.assert_feed_leads_on(lake, name, table, day)
+    assert versions(lake, name, "customers", DAYS[1]) == ["1 b  1 12:00–… r", "2 x  0 12:01–… r"]
+    assert versions(lake, name, "customers", DAYS[3]) == [
+        "1 b  1 12:00–2 12:00 r u",
+        "1 c  2 12:00–… u",
+        "2 x  0 12:01–2 12:01 r d",
+        "3 y  3 12:00–… c",
+    ]
+    assert catch_up_runs(lake.config, name, DAYS[3]) == []
+
+
+def _facts(lake: Lake, source: str, days: Sequence[date]) -> SourceContext:
+    return gather(lake, source, ["public.customers"], days)
 
 
 @pytest.mark.parametrize(
