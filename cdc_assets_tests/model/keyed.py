@@ -612,7 +612,7 @@ class KeyedTable(Table):
         for entry in below[min(left, default=0) :]:
             change = entry.change
             if entry.row is not None:
-                return entry.row.values.get(column, UNKNOWN)
+                return entry.row.values.get(column)  # null: its table got the column later
             if entry.removes or change is None:
                 if self._is_part_of(entry, mover):
                     continue

@@ -1341,6 +1341,29 @@ def a_row_came_with_an_unsent_value_before_the_transaction_that_a_day_s_end_cuts
     ]
 
 
+@story("R2", "sqlserver")
+def a_row_whose_departure_is_told_as_a_plain_delete_keeps_its_unsent_value(
+    log: TxLog,
+) -> list[Rows]:
+    """The event of the new key alone says where the row comes from."""
+    log.headers = True
+    log.begin()
+    log.insert(row(1, "a", doc="long a"), row(2, "b", doc="long b"))
+    log.next_day()
+    log.begin()
+    log.hold()
+    log.delete(row(1, "a", doc="long a"))
+    log.move(row(1, "a", doc="long a"), row(2, "a", doc=TOAST))
+    log.deliver(1)
+    log.lose()
+    log.deliver()
+    log.move(row(2, "b", doc="long b"), row(3, "b", doc=TOAST))
+    return [
+        [row(1, "a", doc="long a"), row(2, "b", doc="long b")],
+        [row(2, "a", doc="long a"), row(3, "b", doc="long b")],
+    ]
+
+
 @story("R2", "postgresql", "oracle")
 def a_day_ends_between_a_departure_and_the_arrival_of_its_unsent_values(
     log: TxLog,

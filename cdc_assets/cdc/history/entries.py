@@ -240,7 +240,7 @@ class Keys:
             unsent: the columns that entries of the day did not send.
         """
         own = self._with_values(unsent)
-        typed = [self._with_standing_values(part, unsent) for part in self._typed_entries()]
+        typed = [self._with_standing_values(part, unsent) for part in self._typed_entries(unsent)]
         if not typed:
             nothing = {c.work: f"CAST(NULL AS {c.spark})" for c in self._columns.own}
             nothing["from_position"] = "CAST(NULL AS array<bigint>)"
@@ -264,28 +264,35 @@ class Keys:
 
     def _with_standing_values(self, typed: DataFrame, unsent: UnsentColumns) -> DataFrame:
         if self.is_folded:
-            assert self.versions is not None
-            return standing_entries(typed, self.versions.columns, self._columns, unsent)
+            present = [] if self.versions is None else self.versions.columns
+            return standing_entries(typed, present, self._columns, unsent)
         if not unsent.columns:
             return typed
         return Query(typed).extend({c.last: stood_value(c) for c in unsent.columns}).plan()
 
-    def _typed_entries(self) -> list[DataFrame]:
-        """The versions that stood, and where events may be late the table's rows at the end.
+    def _typed_entries(self, unsent: UnsentColumns) -> list[DataFrame]:
+        """The versions that stood, and the table's rows at the end where they may be others.
 
-        A removal that landed more than `late_days` ago is not looked up any more: an event that is
-        older brings its row back, in the table (O12) and so in its history.
+        They may where events are late: a removal that landed more than `late_days` ago is not
+        looked up any more, so that an event that is older brings its row back, in the table (O12)
+        and so in its history. And where values come with rows from other keys.
         """
-        if self._own_versions is None:
-            return []
-        work = [c.work for c in self._columns.own]
-        stood = Query(self._own_versions).where("NOT is_before").select(
-            "k", *work, f"'{STOOD}' AS kind", f"{names.OP} AS op", f"{names.FROM_POSITION} AS pos",
+        found = []
+        if self._own_versions is not None:
+            found.append(self._stood(self._own_versions))
+        if unsent.has_links or (self.is_late and found):
+            found.append(self._end())
+        return found
+
+    def _stood(self, versions: DataFrame) -> DataFrame:
+        return Query(versions).where("NOT is_before").select(
+            "k", *(c.work for c in self._columns.own), f"'{STOOD}' AS kind",
+            f"{names.OP} AS op", f"{names.FROM_POSITION} AS pos",
             f"{names.VALID_FROM} AS time", f"{names.LANDED} AS landing_date",
             f"{names.FROM_POSITION} AS from_position", "true AS is_typed",
         ).plan()  # fmt: skip
-        if not self.is_late:
-            return [stood]
+
+    def _end(self) -> DataFrame:
         day = self._day
         assert day.state is not None  # the table's day is made
         table = day.lake.at(day.identifier, day.state.tags[day.day])
@@ -293,13 +300,13 @@ class Keys:
         keys = self.placed.select("k").distinct()
         stands = keys.join(rows.withColumn("has_row", F.lit(True)), "k", "left")
         kind = case(("has_row", f"'{READ}'"), otherwise=f"'{DELETED}'")
-        end = Query(stands).select(
-            "k", *work, f"{kind} AS kind", "CASE WHEN has_row THEN 'r' ELSE 'd' END AS op",
+        return Query(stands).select(
+            "k", *(c.work for c in self._columns.own), f"{kind} AS kind",
+            "CASE WHEN has_row THEN 'r' ELSE 'd' END AS op",
             "CAST(NULL AS array<bigint>) AS pos", "CAST(NULL AS timestamp) AS time",
             "CAST(NULL AS date) AS landing_date",
             "CAST(NULL AS array<bigint>) AS from_position", "true AS is_typed",
         ).plan()  # fmt: skip
-        return [stood, end]
 
     def _closings(self) -> list[DataFrame]:
         """Where versions ended and left no row, and removals lately that ended none (O12)."""

@@ -38,7 +38,7 @@ def versions_of(
     """
     day, columns = parts[0].keyed.day, parts[0].keyed.columns
     on, entries = day.day, entries_of_all(parts, unsent)
-    has_reads = any(keys.has_reads for keys in parts)
+    has_reads = unsent.has_links or any(keys.has_reads for keys in parts)
     timed = entries.extend(
         {
             # A source's clock may fall back: versions never overlap.

@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
-from cdc_assets.cdc.sqltext import Query, case
-from cdc_assets.cdc.state.entry_queue import ARRIVES, LEAVES, UPDATES
+from cdc_assets.cdc.sqltext import Query, case, literals
+from cdc_assets.cdc.state.entry_queue import ARRIVES, LEAVES, REMOVING, UPDATES
 from cdc_assets.cdc.state.unsent_values import UnsentColumns
 
 _ROUNDS = 32  # each looks twice as far back as the one before
@@ -65,7 +65,8 @@ def _with_left_rows(
         f"kind = '{ARRIVES}' AND link = left_k AND k = left_to AND {same} = left_at "
         "AND least(arriving, left_last) = left_nth"
     )
-    linked = Query(frame.join(left, is_it, "left")).extend(
+    known = Query(frame.join(left, is_it, "left"))
+    linked = (_with_old_rows(known, frame) if unsent.has_links else known).extend(
         {
             # Where no row is known to have left, the newest of its own key.
             "from_k": case(("left_taken >= 0", "left_k"), otherwise="k"),
@@ -73,7 +74,7 @@ def _with_left_rows(
         }
     )
     # An old image says what the row was, that of the row that left or its own.
-    known = linked.replace(
+    said = linked.replace(
         {
             c.last: f"coalesce({c.last}, CASE WHEN kind = '{ARRIVES}' THEN {name} END, "
             f"CASE WHEN kind IN ('{ARRIVES}', '{UPDATES}') THEN {c.old} END)"
@@ -81,7 +82,30 @@ def _with_left_rows(
         }
     )
     gone = (*_LEFT, "leaving", "left_count", "arriving", *held.values())
-    return known.extend({"first_k": "from_k", "first_n": "from_n"}).drop(*gone).plan()
+    return said.extend({"first_k": "from_k", "first_n": "from_n"}).drop(*gone).plan()
+
+
+def _with_old_rows(entries: Query, frame: DataFrame) -> Query:
+    """Where no entry leaves for a key that says which one it had: the row that stood there below.
+
+    A removal ends it, unless it may be that of the key change itself.
+    """
+    row = case((f"kind IN ({literals(REMOVING)})", "taken"), otherwise="n")
+    stood = Query(frame).select(
+        "k AS old_k", "pos AS old_pos", f"struct(n, {row} AS row, compared) AS old"
+    ).plan()  # fmt: skip
+    lone = f"kind = '{ARRIVES}' AND link IS NOT NULL AND left_k IS NULL"
+    moved = entries.where(lone).select("k AS new_k", "n AS new_n", "link AS of_k", "pos AS new_pos")
+    below = moved.plan().join(stood, F.expr("of_k = old_k AND old_pos < new_pos"))
+    newest = Query(below).aggregate(("new_k", "new_n", "old_k"), {"old": "max(old)"}).plan()
+    joined = entries.plan().join(newest, F.expr("k = new_k AND n = new_n"), "left")
+    is_row = "old.row = old.n OR old.compared <=> compared"
+    return Query(joined).replace(
+        {
+            "left_k": "coalesce(left_k, old_k)",
+            "left_taken": case(("old IS NULL", "left_taken"), (is_row, "old.row")),
+        }
+    ).drop("new_k", "new_n", "old_k", "old")  # fmt: skip
 
 
 def _lack(lasts: Sequence[str]) -> str:
