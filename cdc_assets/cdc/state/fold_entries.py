@@ -16,7 +16,14 @@ from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals
 from cdc_assets.cdc.state.copies import TOLD_BY, judged
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
 from cdc_assets.cdc.state.entry_queue import ARRIVES, DELETED, LEAVES, READ, REMOVING, UPDATES
-from cdc_assets.cdc.state.keyed_day import IS_ROW_CHANGE, IS_UPSERT, PLACE, KeyedDay
+from cdc_assets.cdc.state.keyed_day import (
+    CHANGES_KEY,
+    IS_LINK,
+    IS_ROW_CHANGE,
+    IS_UPSERT,
+    PLACE,
+    KeyedDay,
+)
 from cdc_assets.cdc.state.row_sql import with_typed_columns
 from cdc_assets.cdc.state.unsent_values import UnsentColumns, stood_value
 
@@ -25,8 +32,6 @@ _TOLD_BY = (
     "position_basis", "identity", "tx", "is_late_checked", "has_whole_rows", "nulls_say_nothing",
     *TOLD_BY,
 )  # fmt: skip
-_CHANGES_KEY = "ok IS NOT NULL AND NOT (ok <=> k)"
-_IS_LINK = f"op IN ('c', 'u') AND {_CHANGES_KEY}"  # a row comes from another key
 _KEY_TO_FOLD = {"start": "min(start)", "is_needed": "max(is_needed)"}
 _NO_VALUES = "CAST(array() AS array<struct<column: int, value: string>>)"
 
@@ -64,7 +69,7 @@ def keys_to_fold(keyed: KeyedDay, unsent: UnsentColumns, checkpoints: Checkpoint
     has_links = bool(unsent.columns) and unsent.has_links
     if has_links:
         # The value of a row that left another key may be that of one that was folded.
-        add(events.where(_IS_LINK), today, is_needed=False)
+        add(events.where(IS_LINK), today, is_needed=False)
     both = Query(reduce(DataFrame.unionByName, parts)).where("k IS NOT NULL")
     found = checkpoints.add(both.aggregate(("k",), _KEY_TO_FOLD).plan())
     return _with_old_keys(keyed, found, checkpoints) if has_links and transactions else found
@@ -73,7 +78,7 @@ def keys_to_fold(keyed: KeyedDay, unsent: UnsentColumns, checkpoints: Checkpoint
 def _with_old_keys(keyed: KeyedDay, found: DataFrame, checkpoints: Checkpoints) -> DataFrame:
     """Add the keys from which rows came to a key on the earlier days that it is folded from."""
     day = keyed.day
-    links = keyed.events(day.days_from(min(day.open_transactions.values()))).where(_IS_LINK)
+    links = keyed.events(day.days_from(min(day.open_transactions.values()))).where(IS_LINK)
     moves = checkpoints.add(links.selectExpr("k AS to_k", "ok", "landing_date AS moved_on"))
     reached = found.where(F.col("start") < F.lit(day.day))
     while not reached.isEmpty():
@@ -133,7 +138,7 @@ def entries_of(keyed: KeyedDay, events: DataFrame, days: Sequence[date]) -> Data
     is_full = keyed.day.config.replica_identity == "full"
     at_key = case(
         (f"{IS_UPSERT} AND (op = 'r' OR is_snapshot)", f"'{READ}'"),
-        (f"op = 'c' OR (op = 'u' AND {_CHANGES_KEY})", f"'{ARRIVES}'"),
+        (f"op = 'c' OR (op = 'u' AND {CHANGES_KEY})", f"'{ARRIVES}'"),
         ("op = 'u'", f"'{UPDATES}'"),
         ("op = 'd' AND new_key IS NOT NULL", f"'{LEAVES}'"),
         otherwise=f"'{DELETED}'",

@@ -23,6 +23,8 @@ from cdc_assets.cdc.values.grown import grown
 PLACE = ("landing_date", "topic", "partition", "offset", "kafka_time")
 # A row is there after it; the BEFOR half of a split update writes none (W3).
 IS_UPSERT = "op IN ('c', 'u', 'r') AND after IS NOT NULL"
+CHANGES_KEY = "ok IS NOT NULL AND NOT (ok <=> k)"
+IS_LINK = f"op IN ('c', 'u') AND {CHANGES_KEY}"  # its row comes from another key
 IS_ROW_CHANGE = f"op = 'd' OR ({IS_UPSERT})"  # it does something to its key
 
 
@@ -86,7 +88,7 @@ class KeyedDay:
         Returns:
             The columns of events; `left_for`, the key that the row took.
         """
-        changed = events.where("op IN ('c', 'u') AND ok IS NOT NULL AND NOT (ok <=> k)")
+        changed = events.where(IS_LINK)
         left = changed.where(LEAVES_KEY)
         known = self.day.facts_on_days(days)
         if not all(facts.is_paired and facts.is_order_known for facts in known):

@@ -7,7 +7,7 @@ from datetime import date
 from pyspark.sql import DataFrame
 
 from cdc_assets.cdc.sqltext import Query, is_one_of
-from cdc_assets.cdc.state.keyed_day import IS_UPSERT, KeyedDay
+from cdc_assets.cdc.state.keyed_day import IS_LINK, IS_UPSERT, KeyedDay
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, UnsentColumns
 from cdc_assets.cdc.values.json_value import member
@@ -49,8 +49,7 @@ def find_unsent(keyed: KeyedDay, changes: DataFrame) -> UnsentColumns:
     seen = changes.selectExpr("after", "link IS NOT NULL AS is_linked")
     if earlier := _days_folded_before(day):
         events = keyed.events(earlier).where(IS_UPSERT)
-        moved = "op IN ('c', 'u') AND ok IS NOT NULL AND NOT (ok <=> k) AS is_linked"
-        seen = seen.unionByName(events.selectExpr("after", moved))
+        seen = seen.unionByName(events.selectExpr("after", f"{IS_LINK} AS is_linked"))
     opened = Query(seen).extend({"row": "try_parse_json(after)"})
     found = opened.aggregate((), counts).plan().first()
     assert found is not None
