@@ -159,3 +159,29 @@ def brought_back(log: Story) -> None:
     for _ in range(3):
         log.next_day()
     log.update(id=1, v="b", _lsn=200, _source_ts_ms=at(0, 5))
+
+
+def after_removal(log: Story) -> None:
+    """A delete, and the delete of a key change, land a day before the rows that they remove."""
+    log.create(id=9, v="z", _lsn=90, **log.at(0))
+    newkey = {"__debezium.newkey": ev.key_header({"id": 4})}
+    log.delete(id=1, _lsn=200, **log.at(20))
+    log.delete(id=2, _lsn=210, _headers=newkey, **log.at(21))
+    log.next_day()
+    oldkey = {"__debezium.oldkey": ev.key_header({"id": 2})}
+    log.create(id=1, v="a", _lsn=100, _source_ts_ms=at(0, 5))
+    log.create(id=2, v="m", _lsn=110, _source_ts_ms=at(0, 6))
+    log.create(id=4, v="m", _lsn=210, _headers=oldkey, _source_ts_ms=at(0, 21))
+    for _ in range(2):
+        log.next_day()
+
+
+def above_removals(log: Story) -> None:
+    """A removal that ended nothing says nothing of when a later row came, but ends an older one."""
+    log.delete(id=1, _lsn=200, **log.at(30))
+    log.truncate(_lsn=210, **log.at(29))
+    log.next_day()
+    log.create(id=1, v="a", _lsn=300, _source_ts_ms=at(0, 25))
+    log.next_day()
+    log.create(id=2, v="x", _lsn=100, _source_ts_ms=at(0, 10))
+    log.next_day()

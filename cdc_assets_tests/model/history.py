@@ -23,6 +23,7 @@ class Step:
     held: Held | None
     time: int | None  # of the source, ms
     row_op: str = ""  # of the event that made the row
+    was_known: bool = False  # when the key was last looked at
 
 
 @dataclass
@@ -52,7 +53,8 @@ class Timeline:
         top: Held | None = None
         latest: int | None = None
         for step in self.steps:
-            if step.time is not None:
+            says_nothing = step.was_known and step.held is top
+            if step.time is not None and not says_nothing:
                 latest = step.time if latest is None else max(latest, step.time)
             if step.held is not top:
                 is_news = not (
@@ -68,7 +70,7 @@ class Timeline:
                 else:
                     kept[-1].held = top
             elif step.held is None and step.day >= since:
-                step.time = None
+                step.was_known = True
                 kept.append(step)
         self.steps = kept
 

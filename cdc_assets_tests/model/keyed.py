@@ -158,16 +158,34 @@ class KeyedTable(Table):
                 continue
             key = next((c.key for c in of_day.changes.get(identity, [])), None)
             timeline = known.setdefault(identity, Timeline(key or rows[identity].key))
-            timeline.settle(day - timedelta(days=self.late_days), self._are_same)
+            since = day - timedelta(days=self.late_days)
+            timeline.settle(since, self._are_same)
             steps = [step for step in timeline.steps if step.day < fold.start]
+            steps += self._truncates_before(fold.start, steps, of_day)
             timeline.steps = self._in_order(steps, entries, of_day)
             self._end_as_table(timeline, rows.get(identity), day)
-            timeline.settle(day, self._are_same)
+            timeline.settle(since, self._are_same)
         self.timelines = list(known.values())
         self.departed = departed
 
+    def _truncates_before(self, start: date, steps: list[Step], of_day: Day) -> list[Step]:
+        """Truncates that landed lately, also while the key had no row: they may yet end one."""
+        known = {(step.day, step.order) for step in steps if step.kind == "truncate"}
+        return [
+            Step(c.order, c.day, "truncate", "t", None, self._time_of(c.event), was_known=True)
+            for c in of_day.truncates
+            if c.order is not None
+            and self._in_window(c.day, start)
+            and (c.day, c.order) not in known
+        ]
+
+    @staticmethod
+    def _time_of(event: Event) -> int | None:
+        return event.landed_ms if event.source_ts_ms is None else event.source_ts_ms
+
     def _in_order(self, steps: list[Step], entries: list[Entry], of_day: Day) -> list[Step]:
         queue, done = Queue(self.types), []
+        steps = sorted(steps, key=lambda step: step.order)
         for one in entries:  # what has no place of its own comes behind all that landed before
             if one.change is not None and one.change.event.position is None and steps:
                 one.order = (max(one.order[0], steps[-1].order[0]), one.order[1])
@@ -188,7 +206,7 @@ class KeyedTable(Table):
                 self._apply(queue, change, of_day)
                 ops |= {id(r): event.op or "" for r in queue.rows if id(r) not in before}
             held = queue.newest
-            time = event.landed_ms if event.source_ts_ms is None else event.source_ts_ms
+            time = self._time_of(event)
             step = Step(one.order, change.day, change.kind, event.op or "", held, time)
             step.row_op = ops.get(id(held), "")
             done.append(step)

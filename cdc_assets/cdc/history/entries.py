@@ -41,7 +41,7 @@ from cdc_assets.cdc.state.placement import (
     removed_on,
     with_positions,
 )
-from cdc_assets.cdc.state.split_updates import split_updates, with_link
+from cdc_assets.cdc.state.split_updates import first_halves, split_updates, with_link
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unsent_columns import find_unsent, may_find_unsent
 from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, UnsentColumns, stood_value
@@ -49,6 +49,7 @@ from cdc_assets.cdc.state.writes import FEW_KEYS
 
 # What ends a version and leaves no row, by `_cdc_closed_by`.
 CLOSING = {"d": DELETED, "k": LEAVES, "t": TRUNCATED}
+_SENT = "timestamp_micros(try_multiply(coalesce(source_ts_ms, kafka_time), 1000L))"
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,12 @@ class Keys:
 
     @cached_property
     def placed(self) -> DataFrame:
-        """The entries of the days: `pos`, `time` and the columns of :func:`entries_of`."""
+        """The entries of the days: `pos`, `time` and the columns of :func:`entries_of`.
+
+        `was_known` is true of truncates that landed before them.
+        """
         known, day = self._own(self._known), self._day
-        sent = "timestamp_micros(try_multiply(coalesce(source_ts_ms, kafka_time), 1000L))"
-        placed = {"pos": "position", "time": sent}
+        placed = {"pos": "position", "time": _SENT}
         if any(day.facts_on(d).without_position for d in self.days):
             known = self._with_effective_positions(known)
             del placed["pos"]
@@ -131,6 +134,7 @@ class Keys:
             with_pos = Query(known).extend({n: s for n, s in placed.items() if n == "pos"}).plan()
             known = with_pos.unionByName(self._at_each_key(with_pos), allowMissingColumns=True)
             placed.pop("pos", None)
+            placed["was_known"] = f"kind = '{TRUNCATED}' AND landing_date < {literal(self.start)}"
         entries = Query(known).extend(placed).plan()
         is_read_once = self.all_stand and not (
             self.is_late
@@ -190,10 +194,7 @@ class Keys:
     def _first_halves(self) -> DataFrame:
         """The old keys of split updates that are complete on these days, as entries (W3)."""
         pairs = split_updates(self.keyed).where(F.col("day").isin(self.days))
-        return pairs.selectExpr(
-            "before_k AS k", f"'{LEAVES}' AS kind", "'d' AS op", "after_k AS to_k",
-            "pos AS position", "source_ts_ms", "day AS landing_date",
-        ).distinct()  # fmt: skip
+        return first_halves(pairs).withColumnRenamed("pos", "position")
 
     def _with_effective_positions(self, entries: DataFrame) -> DataFrame:
         """Events without a position directly after what landed before them (O6)."""
@@ -319,7 +320,8 @@ class Keys:
             found.append(ended.select(*columns, *times).plan())
         removed = None
         if self.is_late:
-            removed = removed_on(self.keyed, self._day.window_before(self.start))
+            told = ("kind", "source_ts_ms", "kafka_time", "landing_date")
+            removed = removed_on(self.keyed, self._day.window_before(self.start), told)
         if removed is None:
             return found
         removed = self._of_placed(removed)
@@ -329,7 +331,8 @@ class Keys:
             )
             within = F.expr("k = span_k AND f <= pos AND (t IS NULL OR pos <= t)")
             removed = removed.join(spans, within, "left_anti")
-        found.append(removed.selectExpr("k", f"'{DELETED}' AS kind", "'d' AS op", "pos"))
+        shown = ("k", "kind", "'d' AS op", "pos", f"{_SENT} AS time", "landing_date")
+        found.append(removed.selectExpr(*shown, "true AS was_known"))
         return found
 
 
@@ -344,13 +347,22 @@ def entries_of_all(parts: Sequence[Keys], unsent: UnsentColumns) -> Query:
         `k`; `n`, its number; `kind`, `op`, `pos`, `time`, `landing_date`; `after` and `schema_id`,
         or where `is_typed` the value of each column, of a version that stood also `from_position`;
         `top_before` and `top`, the numbers of the entries whose rows are the key's before and after
-        it (-1: none). What was not sent is in `OwnColumn.last`.
+        it (-1: none). What was not sent is in `OwnColumn.last`. `time` is null of what landed
+        before the days of the keys and removes no row: it changed nothing then either.
     """
     frames = [frame for keys in parts for frame in keys.parts(unsent)]
     both = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
+    found = _in_their_order(both, parts, unsent)
+    if "was_known" not in both.columns:
+        return found
+    says_nothing = "was_known AND top = top_before"
+    return found.replace({"time": case((says_nothing, "NULL"), otherwise="time")}).drop("was_known")
+
+
+def _in_their_order(entries: DataFrame, parts: Sequence[Keys], unsent: UnsentColumns) -> Query:
     if not parts[0].is_folded:
-        return _in_order(both, unsent)
-    folded = folded_keys(both, is_key_alone=not parts[0].keyed.columns.values)
+        return _in_order(entries, unsent)
+    folded = folded_keys(entries, is_key_alone=not parts[0].keyed.columns.values)
     end = "concat(done.tops, array(coalesce(try_element_at(done.q, -1), -1)))"
     each = folded.select("k", "done.taken AS took", f"{end} AS tops", "inline(es)")
     known = each.extend(

@@ -140,7 +140,7 @@ def _find_winners(keyed: KeyedDay, removed: DataFrame | None, checkpoints: Check
     if folded is not None:  # the highest position decides on all other keys
         changes = changes.join(folded.keys, "k", "left_anti")
     changes = unsent.add_to(changes, with_old_images=True)
-    if unsent.columns and unsent.has_links:
+    if unsent.has_links:
         # What a removal beats writes nothing, yet may hold what its row took to a new key.
         past = keyed.standing(), removed
         changes = inherit(changes, unsent, past, day.has_split_updates, checkpoints)

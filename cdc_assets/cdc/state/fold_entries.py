@@ -66,13 +66,13 @@ def keys_to_fold(keyed: KeyedDay, unsent: UnsentColumns, checkpoints: Checkpoint
         starts = ((f"{tx} = {literal(t)}", literal(first)) for t, first in transactions.items())
         opened = Query(events).extend({"start": case(*starts)}).where("start IS NOT NULL")
         add(opened.plan(), "start")
-    has_links = bool(unsent.columns) and unsent.has_links
-    if has_links:
+    if unsent.has_links:
         # The value of a row that left another key may be that of one that was folded.
         add(events.where(IS_LINK), today, is_needed=False)
     both = Query(reduce(DataFrame.unionByName, parts)).where("k IS NOT NULL")
     found = checkpoints.add(both.aggregate(("k",), _KEY_TO_FOLD).plan())
-    return _with_old_keys(keyed, found, checkpoints) if has_links and transactions else found
+    is_followed = unsent.has_links and transactions
+    return _with_old_keys(keyed, found, checkpoints) if is_followed else found
 
 
 def _with_old_keys(keyed: KeyedDay, found: DataFrame, checkpoints: Checkpoints) -> DataFrame:

@@ -32,7 +32,7 @@ def inherit(
             looked back on; each None where there are none.
         checkpoints: keeps the few rows of each round: a job each.
     """
-    if not unsent.columns or not unsent.has_links:
+    if not unsent.has_links:
         return changes
     lacking = F.lit(False)
     for flag in unsent.flags:

@@ -15,9 +15,10 @@ from cdc_assets.cdc.positions import (
     literal_position,
     real_part,
 )
-from cdc_assets.cdc.sqltext import Query, literal
+from cdc_assets.cdc.sqltext import Query, case, literal
+from cdc_assets.cdc.state.entry_queue import DELETED, LEAVES
 from cdc_assets.cdc.state.keyed_day import IS_UPSERT, PLACE, KeyedDay
-from cdc_assets.cdc.state.split_updates import split_updates
+from cdc_assets.cdc.state.split_updates import first_halves, split_updates
 from cdc_assets.cdc.state.table_day import TableDay
 
 
@@ -33,30 +34,40 @@ def removed_in_window(keyed: KeyedDay) -> DataFrame | None:
     return removed_on(keyed, day.window)
 
 
-def removed_on(keyed: KeyedDay, days: Sequence[date]) -> DataFrame | None:
-    """`k`, `pos` of what was removed on some days; None where nothing was."""
+def removed_on(keyed: KeyedDay, days: Sequence[date], told: Sequence[str] = ()) -> DataFrame | None:
+    """What was removed on some days; None where nothing was.
+
+    Args:
+        told: which of `kind`, `source_ts_ms`, `kafka_time`, `landing_date` are needed.
+
+    Returns:
+        `k`, `pos` and what is told of each removal.
+    """
     past = keyed.day.facts_on_days(days)
     if not any(facts.removals or facts.split_updates for facts in past):
         return None
     events = keyed.events(days)
-    removals = events.where("op = 'd'").select("k", "position", *PLACE)
-    left = keyed.old_key_removals(events, days).select("k", "position", *PLACE)
+    is_left = "new_key IS NOT NULL"
+    kind = case((is_left, literal(LEAVES)), otherwise=literal(DELETED))
+    shown = ("k", "position", "source_ts_ms", *PLACE)
+    removals = events.where("op = 'd'").selectExpr(*shown, f"{kind} AS kind")
+    left = keyed.old_key_removals(events, days).selectExpr(*shown, f"{literal(LEAVES)} AS kind")
     removed = keyed.without_copies(removals.unionByName(left))
     if any(facts.tombstones for facts in past):
-        upserts = events.where(IS_UPSERT).select("k", "position", *PLACE)
+        upserts = events.where(IS_UPSERT).selectExpr(*shown, "CAST(NULL AS string) AS kind")
         changes = removed.withColumn("is_removal", F.lit(True)).unionByName(
             upserts.withColumn("is_removal", F.lit(False))
         )
         base = keyed.rows_before(days[0])
         positions = None if base is None else base.select("k", "pos")
         placed = with_positions(keyed.day, changes, events, days, positions, None)
-        removed = placed.where("is_removal").select("k", "pos")
+        removed = placed.where("is_removal").select("k", "pos", *told)
     else:
-        removed = removed.select("k", F.col("position").alias("pos"))
+        removed = removed.select("k", F.col("position").alias("pos"), *told)
     if any(facts.split_updates for facts in past):
         first, last = F.lit(days[0]), F.lit(days[-1])
         earlier = split_updates(keyed).where(F.col("day").between(first, last))
-        removed = removed.unionByName(earlier.select(F.col("before_k").alias("k"), "pos"))
+        removed = removed.unionByName(first_halves(earlier).select("k", "pos", *told))
     return removed.where("k IS NOT NULL AND pos IS NOT NULL")
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, SECOND_HALVES
 from cdc_assets.cdc.positions import says_order
 from cdc_assets.cdc.sqltext import with_columns
+from cdc_assets.cdc.state.entry_queue import LEAVES
 from cdc_assets.cdc.state.keyed_day import KeyedDay
 from cdc_assets.cdc.state.row_sql import with_keys
 from cdc_assets.cdc.state.table_events import events_on
@@ -44,6 +45,22 @@ def split_updates(keyed: KeyedDay) -> DataFrame:
         .where(apart <= day.settings.late_days)
         .withColumn("day", F.greatest("before_day", "after_day"))
     )
+
+
+def first_halves(pairs: DataFrame) -> DataFrame:
+    """The old keys of split updates, as entries.
+
+    Args:
+        pairs: as :func:`split_updates` gives them.
+
+    Returns:
+        `k`, `kind`, `op`, `to_k` (the key that the row takes), `pos`, `source_ts_ms`, `kafka_time`
+        (null) and `landing_date`, on which the update is complete.
+    """
+    return pairs.selectExpr(
+        "before_k AS k", f"'{LEAVES}' AS kind", "'d' AS op", "after_k AS to_k", "pos",
+        "source_ts_ms", "CAST(NULL AS bigint) AS kafka_time", "day AS landing_date",
+    ).distinct()  # fmt: skip
 
 
 def with_link(keyed: KeyedDay, events: DataFrame) -> DataFrame:

@@ -53,9 +53,6 @@ def find_unsent(keyed: KeyedDay, changes: DataFrame) -> UnsentColumns:
     opened = Query(seen).extend({"row": "try_parse_json(after)"})
     found = opened.aggregate((), counts).plan().first()
     assert found is not None
-    return UnsentColumns(
-        tuple(c for c in columns.values if are_absent or found[c.unsent]),
-        placeholders,
-        are_absent,
-        has_links=bool(found.links),
-    )
+    lacking = tuple(c for c in columns.values if are_absent or found[c.unsent])
+    has_links = bool(lacking) and bool(found.links)
+    return UnsentColumns(lacking, placeholders, are_absent, has_links)

@@ -21,7 +21,8 @@ class UnsentColumns:
     """The columns that events of a day leave unsent, and how their last values are carried.
 
     `placeholders` are the JSON texts that stand for such a value. `are_absent`: a column that an
-    image does not have is unsent, too (R1). `has_links`: an event of the day changes a key.
+    image does not have is unsent, too (R1). `has_links`: an event of the day changes a key, so
+    that what was not sent may come with the row from another one.
     """
 
     columns: tuple[OwnColumn, ...] = ()

@@ -129,6 +129,21 @@ STORIES: dict[str, tuple[Callable[[Story], None], Any, list[str]]] = {
         True,
         ["1 a  0 12:00–0 12:05 c u", "1 b  0 12:05–0 12:09 u d", "1 b  0 12:09–… r"],
     ),
+    "after_removal": (
+        row_stories.after_removal,
+        True,
+        [
+            "1 a  0 12:05–0 12:20 c d",
+            "2 m  0 12:06–0 12:21 c k",
+            "4 m  0 12:21–… c",
+            "9 z  0 12:00–… c",
+        ],
+    ),
+    "above_removals": (
+        row_stories.above_removals,
+        True,
+        ["1 a  0 12:25–… c", "2 x  0 12:10–0 12:29 c t"],
+    ),
 }
 
 
@@ -181,6 +196,8 @@ CHANGES: dict[str, list[str]] = {
     ],
     "columns": ["0 1 insert c 1 a old", "1 1 update u 1 b ", "2 1 update u 1 c  n=7"],
     "brought_back": ["0 1 insert c 1 a ", "0 2 delete d 1 a ", "3 1 insert u 1 b "],
+    "after_removal": ["0 1 insert c 9 z ", "1 1 insert c 4 m "],
+    "above_removals": ["1 1 insert c 1 a "],
 }
 CHANGES["untracked"] = CHANGES["tracked"]
 
