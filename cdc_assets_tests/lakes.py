@@ -287,15 +287,22 @@ def versions_shown(versions: Iterable[Row]) -> list[Row]:
     """Versions as they are compared: without nulls, and those of no length once each.
 
     A version of an earlier day may have a column that its table got later. A change that is
-    delivered again on a later day may stand behind its first delivery.
+    delivered again on a later day may stand behind its first delivery, which then ends with it.
     """
+    every = [{n: v for n, v in version.items() if v is not None} for version in versions]
+    began = Counter(_beginning(version) for version in every)
     found: list[Row] = []
-    for version in versions:
-        shown = {n: v for n, v in version.items() if v is not None}
-        is_lasting = version["_cdc_valid_from"] != version["_cdc_valid_to"]
-        if is_lasting or shown not in found:
+    for shown in every:
+        is_lasting = shown["_cdc_valid_from"] != shown.get("_cdc_valid_to")
+        is_repeated = shown.get("_cdc_closed_by") == "u" and began[_beginning(shown)] > 1
+        if is_lasting or not (is_repeated or shown in found):
             found.append(shown)
     return found
+
+
+def _beginning(version: Row) -> str:
+    told = {n: v for n, v in version.items() if n not in ("_cdc_valid_to", "_cdc_closed_by")}
+    return repr(sorted(told.items()))
 
 
 def assert_diff_leads_on(lake: Lake, source: str, table: str, first: date, last: date) -> None:

@@ -185,3 +185,20 @@ def above_removals(log: Story) -> None:
     log.next_day()
     log.create(id=2, v="x", _lsn=100, _source_ts_ms=at(0, 10))
     log.next_day()
+
+
+def beneath(log: Story) -> None:
+    """A row passes over the key of another one within a transaction; a late event follows."""
+    log.create(id=1, v="a", **log.at(0))
+    log.create(id=2, v="b", **log.at(1))
+    log.next_day()
+    for old, new in ((2, 1), (1, 3)):
+        one: dict[str, Any] = {"_source": {"txId": 9000}, **log.at(2)}
+        newkey = {"__debezium.newkey": ev.key_header({"id": new})}
+        oldkey = {"__debezium.oldkey": ev.key_header({"id": old})}
+        log.delete(id=old, v="b", _headers=newkey, **one)
+        log.create(id=new, v="b", _lsn=log.lsn, _headers=oldkey, **one)
+    log.next_day()
+    log.create(id=4, v="late", _lsn=900, _source_ts_ms=at(0, 3))
+    log.update(id=1, v="c", **log.at(0))
+    log.next_day()

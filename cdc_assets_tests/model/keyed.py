@@ -161,20 +161,24 @@ class KeyedTable(Table):
             since = day - timedelta(days=self.late_days)
             timeline.settle(since, self._are_same)
             steps = [step for step in timeline.steps if step.day < fold.start]
-            steps += self._truncates_before(fold.start, steps, of_day)
+            steps += self._removals_before(identity, fold.start, steps, of_day)
             timeline.steps = self._in_order(steps, entries, of_day)
             self._end_as_table(timeline, rows.get(identity), day)
             timeline.settle(since, self._are_same)
         self.timelines = list(known.values())
         self.departed = departed
 
-    def _truncates_before(self, start: date, steps: list[Step], of_day: Day) -> list[Step]:
-        """Truncates that landed lately, also while the key had no row: they may yet end one."""
-        known = {(step.day, step.order) for step in steps if step.kind == "truncate"}
+    def _removals_before(
+        self, identity: str, start: date, steps: list[Step], of_day: Day
+    ) -> list[Step]:
+        """What was removed lately, also while the key had no row, and before the table's first
+        day: it may yet end one."""
+        known = {(step.day, step.order) for step in steps}
         return [
-            Step(c.order, c.day, "truncate", "t", None, self._time_of(c.event), was_known=True)
-            for c in of_day.truncates
+            Step(c.order, c.day, c.kind, "d", None, self._time_of(c.event), was_known=True)
+            for c in (*of_day.truncates, *of_day.changes.get(identity, []))
             if c.order is not None
+            and c.kind in REMOVING
             and self._in_window(c.day, start)
             and (c.day, c.order) not in known
         ]

@@ -14,12 +14,13 @@ from cdc_assets.cdc.sqltext import Sql, case, literals
 STOOD, READ, ARRIVES, UPDATES = "stood", "read", "arrives", "updates"
 DELETED, LEAVES = "deleted", "leaves"
 TRUNCATED = "truncated"  # it stands alone, and leaves no row
-# The number of an entry in the order of its key; one without a place is the last.
-NUMBER = (
-    "CAST(row_number() OVER (PARTITION BY k "
-    f"ORDER BY pos NULLS LAST, kind <> '{STOOD}') - 1 AS int)"
-)
 REMOVING = (DELETED, LEAVES, TRUNCATED)
+# The number of an entry in the order of its key; one without a place is the last. A row may stand
+# from where another one left on, which hid it.
+NUMBER = (
+    "CAST(row_number() OVER (PARTITION BY k ORDER BY pos NULLS LAST, "
+    f"kind NOT IN ({literals(REMOVING)}), kind <> '{STOOD}') - 1 AS int)"
+)
 
 
 def fold_entries(es: Sql, is_key_alone: bool) -> Sql:

@@ -144,6 +144,19 @@ STORIES: dict[str, tuple[Callable[[Story], None], Any, list[str]]] = {
         True,
         ["1 a  0 12:25–… c", "2 x  0 12:10–0 12:29 c t"],
     ),
+    "beneath": (
+        row_stories.beneath,
+        True,
+        [
+            "1 a  0 12:00–1 12:02 c u",
+            "1 a  1 12:02–2 12:00 c u",
+            "1 b  1 12:02–1 12:02 c k",
+            "1 c  2 12:00–… u",
+            "2 b  0 12:01–1 12:02 c k",
+            "3 b  1 12:02–… c",
+            "4 late  0 12:03–… c",
+        ],
+    ),
 }
 
 
@@ -198,6 +211,16 @@ CHANGES: dict[str, list[str]] = {
     "brought_back": ["0 1 insert c 1 a ", "0 2 delete d 1 a ", "3 1 insert u 1 b "],
     "after_removal": ["0 1 insert c 9 z ", "1 1 insert c 4 m "],
     "above_removals": ["1 1 insert c 1 a "],
+    "beneath": [
+        "0 1 insert c 1 a ",
+        "0 1 insert c 2 b ",
+        "1 1 update c 1 b ",
+        "1 2 update k 1 a ",
+        "1 1 delete k 2 b ",
+        "1 1 insert c 3 b ",
+        "2 1 update u 1 c ",
+        "2 1 insert c 4 late ",
+    ],
 }
 CHANGES["untracked"] = CHANGES["tracked"]
 
