@@ -16,7 +16,7 @@ from cdc_assets.cdc.names import FEED, HISTORY
 
 _DAY = timedelta(days=1)
 # Raised when the making of days changes, so that days made before are made again.
-_VERSIONS = {HISTORY: 1, FEED: 1}
+_VERSIONS = {HISTORY: 2, FEED: 1}
 
 
 class DerivedInputs(PublishedDay):
