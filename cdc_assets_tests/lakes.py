@@ -290,7 +290,8 @@ def versions_shown(versions: Iterable[Row]) -> list[Row]:
     delivered again on a later day may stand behind its first delivery, which then ends with it.
     """
     every = [{n: v for n, v in version.items() if v is not None} for version in versions]
-    began = Counter(_beginning(version) for version in every)
+    distinct = {repr(sorted(version.items())): version for version in every}
+    began = Counter(_beginning(version) for version in distinct.values())
     found: list[Row] = []
     for shown in every:
         is_lasting = shown["_cdc_valid_from"] != shown.get("_cdc_valid_to")

@@ -171,14 +171,15 @@ class KeyedTable(Table):
     def _removals_before(
         self, identity: str, start: date, steps: list[Step], of_day: Day
     ) -> list[Step]:
-        """What was removed lately, also while the key had no row, and before the table's first
-        day: it may yet end one."""
+        """What was removed lately and is no step yet, as it may still end one: truncates while
+        the key had no row, and what landed before the table's first day."""
         known = {(step.day, step.order) for step in steps}
+        own = of_day.changes.get(identity, [])
+        removals = [c for c in own if c.day < min(self.ends) and c.kind in REMOVING]
         return [
             Step(c.order, c.day, c.kind, "d", None, self._time_of(c.event), was_known=True)
-            for c in (*of_day.truncates, *of_day.changes.get(identity, []))
+            for c in (*of_day.truncates, *removals)
             if c.order is not None
-            and c.kind in REMOVING
             and self._in_window(c.day, start)
             and (c.day, c.order) not in known
         ]
