@@ -290,15 +290,21 @@ def versions_shown(versions: Iterable[Row]) -> list[Row]:
     delivered again on a later day may stand behind its first delivery, which then ends with it.
     """
     every = [{n: v for n, v in version.items() if v is not None} for version in versions]
-    distinct = {repr(sorted(version.items())): version for version in every}
-    began = Counter(_beginning(version) for version in distinct.values())
+    others = {_beginning(version) for version in every if not _is_overtaken(version)}
     found: list[Row] = []
     for shown in every:
-        is_lasting = shown["_cdc_valid_from"] != shown.get("_cdc_valid_to")
-        is_repeated = shown.get("_cdc_closed_by") == "u" and began[_beginning(shown)] > 1
-        if is_lasting or not (is_repeated or shown in found):
+        is_repeated = _is_overtaken(shown) and _beginning(shown) in others
+        if not _has_no_length(shown) or not (is_repeated or shown in found):
             found.append(shown)
     return found
+
+
+def _has_no_length(version: Row) -> bool:
+    return version["_cdc_valid_from"] == version.get("_cdc_valid_to")
+
+
+def _is_overtaken(version: Row) -> bool:
+    return _has_no_length(version) and version.get("_cdc_closed_by") == "u"
 
 
 def _beginning(version: Row) -> str:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.changes.inputs import FACTS
 from cdc_assets.cdc.changes.order_facts import (
     CROSSED,
+    SAYS_NEW_KEY,
     SAYS_OLD_KEY,
     SCATTERED,
     TIED,
@@ -114,7 +115,7 @@ def _to_count(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFra
     is_change = "destination = 'changes'"
     # Positions of the earlier form have their epoch in front.
     epoch = case((is_earlier_sql("position_basis"), "get(position, 0)"), otherwise=epoch)
-    says_old, says_new = SAYS_OLD_KEY, "op = 'd' AND new_key IS NOT NULL"
+    says_old, says_new = SAYS_OLD_KEY, SAYS_NEW_KEY
     change = case(
         (says_old, f"xxhash64(old_key, key, {compared_elements()})"),
         (says_new, f"xxhash64(key, new_key, {compared_elements()})"),

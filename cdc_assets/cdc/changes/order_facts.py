@@ -33,6 +33,7 @@ LEAVES_KEY = "(op = 'u' AND before IS NOT NULL AND old_key IS NOT NULL)"
 SAYS_OLD_KEY = (
     "(op IN ('c', 'u') AND old_key IS NOT NULL AND NOT (op = 'u' AND before IS NOT NULL))"
 )
+SAYS_NEW_KEY = "(op = 'd' AND new_key IS NOT NULL)"
 
 
 def transaction() -> Sql:

@@ -194,7 +194,7 @@ class Keys:
     def _first_halves(self) -> DataFrame:
         """The old keys of split updates that are complete on these days, as entries (W3)."""
         pairs = split_updates(self.keyed).where(F.col("day").isin(self.days))
-        return first_halves(pairs).withColumnRenamed("pos", "position")
+        return first_halves(pairs).withColumnRenamed("pos", "position").distinct()
 
     def _with_effective_positions(self, entries: DataFrame) -> DataFrame:
         """Events without a position directly after what landed before them (O6)."""

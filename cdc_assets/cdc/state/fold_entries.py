@@ -140,7 +140,7 @@ def entries_of(keyed: KeyedDay, events: DataFrame, days: Sequence[date]) -> Data
         (f"{IS_UPSERT} AND (op = 'r' OR is_snapshot)", f"'{READ}'"),
         (f"op = 'c' OR (op = 'u' AND {CHANGES_KEY})", f"'{ARRIVES}'"),
         ("op = 'u'", f"'{UPDATES}'"),
-        ("op = 'd' AND new_key IS NOT NULL", f"'{LEAVES}'"),
+        (order_facts.SAYS_NEW_KEY, f"'{LEAVES}'"),
         otherwise=f"'{DELETED}'",
     )
     known = {

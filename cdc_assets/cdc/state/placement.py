@@ -8,6 +8,7 @@ from datetime import date
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.changes.order_facts import SAYS_NEW_KEY
 from cdc_assets.cdc.positions import (
     cut_before,
     directly_after,
@@ -47,8 +48,7 @@ def removed_on(keyed: KeyedDay, days: Sequence[date], told: Sequence[str] = ()) 
     if not any(facts.removals or facts.split_updates for facts in past):
         return None
     events = keyed.events(days)
-    is_left = "new_key IS NOT NULL"
-    kind = case((is_left, literal(LEAVES)), otherwise=literal(DELETED))
+    kind = case((SAYS_NEW_KEY, literal(LEAVES)), otherwise=literal(DELETED))
     shown = ("k", "position", "source_ts_ms", *PLACE)
     removals = events.where("op = 'd'").selectExpr(*shown, f"{kind} AS kind")
     left = keyed.old_key_removals(events, days).selectExpr(*shown, f"{literal(LEAVES)} AS kind")

@@ -60,7 +60,7 @@ def first_halves(pairs: DataFrame) -> DataFrame:
     return pairs.selectExpr(
         "before_k AS k", f"'{LEAVES}' AS kind", "'d' AS op", "after_k AS to_k", "pos",
         "source_ts_ms", "CAST(NULL AS bigint) AS kafka_time", "day AS landing_date",
-    ).distinct()  # fmt: skip
+    )  # fmt: skip
 
 
 def with_link(keyed: KeyedDay, events: DataFrame) -> DataFrame:
