@@ -117,6 +117,17 @@ def unsent(log: Story) -> None:
         log.next_day()
 
 
+def read_without_position(log: Story) -> None:
+    """A read that has no position, and a time before that at which the row had left."""
+    log.create(id=1, v="a", **log.at(10))
+    log.delete(id=1, **log.at(20))
+    log.next_day()
+    log.read(id=1, v="b", _lsn=None, _source_ts_ms=at(0, 5))
+    log.delete(id=1, **log.at(0))
+    for _ in range(2):
+        log.next_day()
+
+
 def clock(log: Story) -> None:
     """The source's clock falls back: versions never overlap."""
     log.create(id=1, v="a", **log.at(10))

@@ -117,8 +117,10 @@ def _versions_before(
 
 def _may_fall(day: TableDay, inputs: DerivedInputs) -> bool:
     """May an event of the day have a time before that at which a version ended?"""
-    latest, own = inputs.report_before().get("latest_ms"), day.day_facts.source_times
-    return own is None or latest is None or own[0] < latest
+    latest, facts = inputs.report_before().get("latest_ms"), day.day_facts
+    if latest is None or facts.source_times is None or facts.without_position:
+        return True  # not known: the facts have times of events with a position alone
+    return bool(facts.source_times[0] < latest)
 
 
 def _tracked(inputs: DerivedInputs, columns: TableColumns) -> list[OwnColumn] | None:

@@ -144,6 +144,11 @@ STORIES: dict[str, tuple[Callable[[Story], None], Any, list[str]]] = {
         True,
         ["1 a  0 12:25–… c", "2 x  0 12:10–0 12:29 c t"],
     ),
+    "read_without_position": (
+        row_stories.read_without_position,
+        True,
+        ["1 a  0 12:10–0 12:20 c d", "1 b  0 12:20–1 12:00 r d"],
+    ),
     "beneath": (
         row_stories.beneath,
         True,
@@ -211,6 +216,12 @@ CHANGES: dict[str, list[str]] = {
     "brought_back": ["0 1 insert c 1 a ", "0 2 delete d 1 a ", "3 1 insert u 1 b "],
     "after_removal": ["0 1 insert c 9 z ", "1 1 insert c 4 m "],
     "above_removals": ["1 1 insert c 1 a "],
+    "read_without_position": [
+        "0 1 insert c 1 a ",
+        "0 2 delete d 1 a ",
+        "1 1 insert r 1 b ",
+        "1 2 delete d 1 b ",
+    ],
     "beneath": [
         "0 1 insert c 1 a ",
         "0 1 insert c 2 b ",
