@@ -1341,6 +1341,28 @@ def a_row_came_with_an_unsent_value_before_the_transaction_that_a_day_s_end_cuts
     ]
 
 
+@story("R2", "postgresql", "oracle")
+def a_row_came_over_several_keys_before_the_transaction_that_a_day_s_end_cuts(
+    log: TxLog,
+) -> list[Rows]:
+    """Each of the row's old keys is read from the earlier day on, too."""
+    log.begin()
+    log.insert(row(1, "a", doc="long a"))
+    log.next_day()
+    for key in (1, 2, 3):
+        log.begin()
+        log.move(row(key, "a", doc=TOAST), row(key + 1, "a", doc=TOAST))
+    log.begin()
+    log.update(row(4, "a", doc=TOAST), row(4, "b", doc=TOAST))
+    log.next_day()
+    log.update(row(4, "b", doc=TOAST), row(4, "c", doc=TOAST))
+    return [
+        [row(1, "a", doc="long a")],
+        [row(4, "b", doc="long a")],
+        [row(4, "c", doc="long a")],
+    ]
+
+
 @story("R2", "sqlserver")
 def a_row_whose_departure_is_told_as_a_plain_delete_keeps_its_unsent_value(
     log: TxLog,

@@ -573,14 +573,25 @@ def test_a_history_and_a_feed_that_are_switched_on_later_begin_with_the_days_tha
     for day in DAYS[2:4]:
         FEED.make_day(lake, name, table, day, _facts(lake, name, [day]))
         lakes.assert_feed_leads_on(lake, name, table, day)
-    assert versions(lake, name, "customers", DAYS[1]) == ["1 b  1 12:00–… r", "2 x  0 12:01–… r"]
-    assert versions(lake, name, "customers", DAYS[3]) == [
-        "1 b  1 12:00–2 12:00 r u",
-        "1 c  2 12:00–… u",
-        "2 x  0 12:01–2 12:01 r d",
-        "3 y  3 12:00–… c",
-    ]
+    found = {
+        DAYS[1]: ["1 b  1 12:00–… r", "2 x  0 12:01–… r"],
+        DAYS[3]: [
+            "1 b  1 12:00–2 12:00 r u",
+            "1 c  2 12:00–… u",
+            "2 x  0 12:01–2 12:01 r d",
+            "3 y  3 12:00–… c",
+        ],
+    }
+    assert {day: versions(lake, name, "customers", day) for day in found} == found
     assert catch_up_runs(lake.config, name, DAYS[3]) == []
+
+    # Made again by another rule, it begins on the same day.
+    raw["tables"][table] |= {"history": {"columns": ["v"]}}
+    lake = lake_of({name: raw})
+    for day in DAYS[1:4]:
+        report = HISTORY.make_day(lake, name, table, day, _facts(lake, name, [day]))
+        assert report.made
+    assert {day: versions(lake, name, "customers", day) for day in found} == found
 
 
 def _facts(lake: Lake, source: str, days: Sequence[date]) -> SourceContext:
