@@ -83,9 +83,10 @@ def drawn(days: int, keys: int, events: int, seed: int = 1) -> Landed:
     for n in range(days):
         if n:
             log.next_day()
-        for _ in range(events):
+        for event in range(events):
             key = chance.randrange(keys)
-            row = {"id": key, "v": f"v{chance.randrange(1_000_000)}", "w": "w"}
+            # Each event has a value of its own: AUTO CDC begins no version where none differs.
+            row = {"id": key, "v": f"v{n}-{event}", "w": "w"}
             if key not in there:
                 log.create(**row)
                 there.add(key)
