@@ -367,8 +367,9 @@ def _texts_at(lake: Lake, source: str, table: str, day: date) -> Counter[str]:
 
 
 def _text_of_known(row: Mapping[str, Any]) -> str:
-    """A row without nulls: one of an earlier day may lack a column."""
-    return json.dumps({n: v for n, v in row.items() if v is not None}, sort_keys=True)
+    """A row without nulls: one of an earlier day may lack a column, or have it in another type."""
+    texts = {n: v if isinstance(v, str) else json.dumps(v) for n, v in row.items() if v is not None}
+    return json.dumps(texts, sort_keys=True)
 
 
 def stage_rows(lake: Lake, source: str, table: str, days: Iterable[date] = ()) -> list[Row]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import date
+from itertools import chain
 from typing import Any
 
 from cdc_assets_tests.model.days import Order, Removal, Row, Table
@@ -21,6 +23,9 @@ class AppendedTable(Table):
 
     def rows(self) -> list[dict[str, Any]]:
         return [self._shown(row.values) for row in self.state]
+
+    def _held(self) -> Iterator[dict[str, Any]]:
+        return (row.values for row in self.state)
 
     def look_on(self, day: date, events: list[Event]) -> None:
         for event in events:
@@ -78,6 +83,9 @@ class MultisetTable(AppendedTable):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.debts: list[tuple[date, Row]] = []  # taken away before they were there
+
+    def _held(self) -> Iterator[dict[str, Any]]:
+        return chain(super()._held(), (row.values for _, row in self.debts))
 
     def merge(self, day: date, events: list[Event]) -> None:
         self._learn_types(day, events)

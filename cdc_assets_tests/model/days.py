@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
@@ -53,6 +54,13 @@ NO_COLUMNS |= {"_last_updated_sequence_number", "__row_id"}
 NO_COLUMNS |= {"__row_from_source", "__row_from_target", "__row_operation"}
 
 
+def _holds(old: Type, new: Type) -> bool:
+    """Any value as text, true and false as 1 and 0, a date as its midnight (R5)."""
+    if new == ("boolean",) and old[0] in ("int", "bigint", "float", "double", "decimal"):
+        return True
+    return old == ("string",) or (old[0], new[0]) == ("timestamp_ntz", "date")
+
+
 class Table:
     """What all kinds of tables share: types, removals, orders."""
 
@@ -70,6 +78,7 @@ class Table:
         self.keep_missing = source.get("missing_columns", absent) == "keep"
         self.placeholder = Placeholder(unavailable_value(source))
         self.types: dict[str, Type] = {}
+        self.highest: tuple[int, ...] = ()  # position that has landed on the days before
         self.inferred: set[str] = set()
         self.removals: list[Removal] = []
         self.bases: dict[int, str] = {}  # epoch → what positions are made of (O8)
@@ -141,6 +150,7 @@ class Table:
         configured = {c: parse_type(t) for c, t in (self.config.get("columns") or {}).items()}
         self.types.update(configured)
         schemas = Counter(json_text(event.wires) for event in events)
+        refused = set()
         for event in sorted(events, key=lambda e: (-schemas[json_text(e.wires)], kafka_order(e))):
             for column, wire in event.wires.items():
                 seen = wire_type(wire)
@@ -157,6 +167,9 @@ class Table:
                 self.types[column] = wider or old
                 if wider is not None:
                     self.inferred.discard(column)
+                elif not _holds(old, seen):
+                    refused.add(column)
+        self._retype(events, refused)
         unknown: dict[str, list[Any]] = defaultdict(list)
         for event in events:
             is_inferred = event.writes and not event.has_own_schema
@@ -171,6 +184,27 @@ class Table:
             self.inferred.add(column)
         for column in {column for event in events for column in event.wires} - set(NO_COLUMNS):
             self.types.setdefault(column, ("string",))  # named, and typed by nobody
+
+    def _retype(self, events: list[Event], refused: set[str]) -> None:
+        """R5: the type that the day's newest event declares, if none that landed is newer."""
+        newest = max(events, key=lambda e: (e.position is not None, e.full_position, e.landed_ms))
+        is_newest = newest.position is None or newest.full_position >= self.highest
+        for column in sorted(refused & newest.wires.keys()):
+            old, new = self.types[column], wire_type(newest.wires[column])
+            is_kept = self.source.get("on_type_change", "string") == "keep"
+            if is_kept or not is_newest or new is None or widen(old, new) is not None:
+                continue
+            is_longer = (old[0], new[0]) == ("date", "timestamp_ntz")
+            self.types[column] = ("timestamp_ntz",) if is_longer else ("string",)
+            for values in self._held():
+                if values.get(column) is not None:
+                    values[column] = hold(values[column], self.types[column])
+        positions = [e.full_position for e in events if e.position is not None]
+        self.highest = max([self.highest, *positions])
+
+    def _held(self) -> Iterator[dict[str, Any]]:
+        """The values of all rows that the table has, or may show again."""
+        raise NotImplementedError
 
     @staticmethod
     def _infer_key(images: list[Any], keys: list[Any]) -> Type:

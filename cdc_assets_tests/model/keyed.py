@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from itertools import chain
 from typing import Any, Literal
 
 from cdc_assets_tests.model.copies import copies, elements_of, met_elements
@@ -107,6 +108,14 @@ class KeyedTable(Table):
     def rows(self) -> list[dict[str, Any]]:
         ordered = sorted(self.state, key=lambda row: key_text(row.key))
         return [self._shown(row.values) for row in ordered]
+
+    def _held(self) -> Iterator[dict[str, Any]]:
+        """Each once: a row may stand in several places."""
+        rows = chain(self.state, *self.ends.values())
+        held = (step.held for timeline in self.timelines for step in timeline.steps)
+        all_held = chain(held, self.departed.values())
+        both = chain((row.values for row in rows), (h.values for h in all_held if h is not None))
+        return iter({id(values): values for values in both}.values())
 
     def look_on(self, day: date, events: list[Event]) -> None:
         self._folded(day, events)

@@ -81,6 +81,8 @@ OWN_SHARES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("debezium-mongodb", {"own_values": True}),
     ("canal", {"own_values": True}),
 )
+# A column of integers becomes text (R5).
+RETYPED_CONNECTORS = ("postgresql", "mysql", "sqlserver")
 # And of Debezium's events that are written with a schema registry.
 REGISTRY_SHARES = (("AVRO", 1), ("JSON", 1))
 CANDIDATES = 8  # how many smaller worlds a round tries, or more where it leaves out shorter parts
@@ -147,6 +149,9 @@ def draw(
         add("debezium", share, f"{kind} {seed}", registry=kind)
     for n, (format, own) in enumerate(own_shares):
         add(format, 1, f"own {n} {seed}", position_reset=(), **own)
+    for connector in RETYPED_CONNECTORS:
+        same = {"connector": connector, "retyped": True}
+        add("debezium", 1, f"retyped {connector} {seed}", position_reset=(), **same)
     return [world.of(world.records, f"w{n:04}") for n, world in enumerate(drawn)]
 
 

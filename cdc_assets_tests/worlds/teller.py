@@ -348,13 +348,15 @@ class Teller:
     def row_of(self, place: tuple[int, int]) -> Values:
         """A new row under a key; every value tells which event it is of, unless rows are alike."""
         self.serial += 1
-        number = 10 * (place[0] + 1) + place[1]
-        row: Values = {"id": f"k{number}" if self.traits.text_keys else number}
+        id_ = 10 * (place[0] + 1) + place[1]
+        row: Values = {"id": f"k{id_}" if self.traits.text_keys else id_}
         if self.traits.composite:
             row["part"] = "p"
         wide = 2**40 if "n" in self.types and self.types["n"] == "int64" else 0
         told = self.serial % 3 if self.traits.alike else self.serial
-        values = {"v": f"v{told}", "doc": f"d{told}", "n": wide + told, "w": f"w{told}"}
+        number = wide + told
+        n = number if self.types.get("n") != "string" else f"n{number}" if told % 2 else str(number)
+        values = {"v": f"v{told}", "doc": f"d{told}", "n": n, "w": f"w{told}"}
         return {**row, **{name: v for name, v in values.items() if name in self.types}}
 
     @property
@@ -362,7 +364,10 @@ class Teller:
         own = {"id": "string" if self.traits.text_keys else "int32"}
         if self.traits.composite:
             own["part"] = "string"
-        return {**own, **VERSIONS[self.version]}
+        version = VERSIONS[self.version]
+        if self.settings.retyped and self.version > 0:
+            version = {**version, "n": "string"}
+        return {**own, **version}
 
     def kept_of(self, before: Values, step: Step) -> Values:
         """What a statement leaves as it was that changes keys alone, or more."""
@@ -417,7 +422,7 @@ class Teller:
 
     def has_schema(self) -> bool:
         """Whether the events of this time carry their schema."""
-        kind = self.traits.schemas
+        kind = "on" if self.settings.retyped else self.traits.schemas
         return kind == "on" or (kind == "mixed" and self.serial % 3 != 0)
 
     def now_ms(self) -> int:

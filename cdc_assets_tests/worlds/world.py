@@ -32,6 +32,7 @@ class Settings:
     several_databases: bool = False  # its connector reads two
     in_three_parts: bool = False  # and cdc.yaml names them
     on_drop: str = "keep"  # with `empty` truncates are statements, too
+    retyped: bool = False  # a column of integers becomes text in its worlds
     own_values: bool = False  # cells of YugabyteDB, ids of MongoDB of all kinds, Canal's labels
 
     def options(self) -> dict[str, Any]:

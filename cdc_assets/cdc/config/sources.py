@@ -65,6 +65,10 @@ class SourceConfig(Settings):
         "`table`: for flattened records that do not say their table.",
     )
     missing_columns: Literal["null", "keep"] = "null"
+    on_type_change: Literal["string", "keep", "fail"] = Field(
+        default="string",
+        description="What becomes of a column whose type changed and can't be widened (R5).",
+    )
     on_drop: Literal["keep", "empty"] = Field(
         default="keep",
         description="`empty`: rows go when a statement drops or truncates their table (D21).",

@@ -8,8 +8,10 @@ from pyspark.sql.types import StructField, StructType
 
 from cdc_assets.cdc.config import RESERVED_PREFIX
 from cdc_assets.cdc.lake.catalog import Lake, column_ddl
+from cdc_assets.cdc.lake.commits import Retyped
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, quote
+from cdc_assets.cdc.state.retyping import drop_left_over
 from cdc_assets.cdc.values.spark_types import evolution
 
 
@@ -27,7 +29,7 @@ def prepare(
     comment: str,
     day_column: str | None,
     is_first: bool,
-) -> str:
+) -> tuple[str, list[Retyped]]:
     """Create a derived table, or add and widen the columns that its table has by now.
 
     Args:
@@ -41,21 +43,24 @@ def prepare(
         is_first: the day is its first one, so that no day before needs its columns.
 
     Returns:
-        The identifier of the derived table.
+        The identifier of the derived table, and the columns that are to get another type.
     """
     wanted = own_columns(lake.spark.table(table).schema)
     identifier = lake.state(source, name)
     if not lake.exists(identifier):
         schema = StructType([*wanted, *added.fields])
-        return lake.create_state(source, name, schema, comment, None, day_column)
-    present = {f.name: ddl_of(f.dataType) for f in own_columns(lake.spark.table(identifier).schema)}
+        return lake.create_state(source, name, schema, comment, None, day_column), []
+    present = {f.name: ddl_of(f.dataType) for f in lake.spark.table(identifier).schema.fields}
     last: str | None = None
+    retyped = []
     for field in wanted:
         kind, own = ddl_of(field.dataType), field.name
         changes = evolution(present[own], kind) if own in present else None
         if own in present and changes is None and is_first:
             _alter(lake, identifier, f"DROP COLUMN {quote(own)}")
-        if changes is None:
+        elif own in present and changes is None:
+            retyped.append(Retyped(own, present[own], kind, field.metadata.get("comment", "")))
+        if changes is None and (is_first or own not in present):
             place = f"AFTER {quote(last)}" if last else "FIRST"
             column = column_ddl(own, kind, field.metadata.get("comment"))
             _alter(lake, identifier, f"ADD COLUMN {column} {place}")
@@ -67,7 +72,9 @@ def prepare(
                 f"ADD COLUMN {at} {to}" if is_new else f"ALTER COLUMN {at} TYPE {to}",
             )
         last = own
-    return identifier
+    needed = [column.stored for column in retyped]
+    drop_left_over(lake, identifier, list(present), needed)
+    return identifier, retyped
 
 
 def _alter(lake: Lake, identifier: str, change: str) -> None:

@@ -13,12 +13,13 @@ from pyspark.sql.types import StructType
 from cdc_assets.cdc.derived.columns import prepare
 from cdc_assets.cdc.derived.inputs import DerivedInputs
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.commits import KEY, BranchFigures, DayBranch, branch_figures
+from cdc_assets.cdc.lake.commits import KEY, BranchFigures, DayBranch, Retyped, branch_figures
 from cdc_assets.cdc.lake.published_day import publish_day, recorded_report
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, derived_name
 from cdc_assets.cdc.state.day_types import TableColumns
 from cdc_assets.cdc.state.evolution import prepare_columns
+from cdc_assets.cdc.state.retyping import day_branch, write_again
 from cdc_assets.cdc.state.source_context import SourceContext
 from cdc_assets.cdc.state.table_day import TableDay
 
@@ -110,17 +111,19 @@ class DerivedKind(Generic[ReportT]):
             return recorded_report(inputs.summary, self.report)
         base = _base(inputs)
         of_table = TableDay(lake, source, table, day, context, inputs.of_table)
-        columns = prepare_columns(of_table)
-        identifier = self._prepare(lake, inputs, of_table)
+        columns = prepare_columns(of_table, is_made=True)
+        identifier, retyped = self._prepare(lake, inputs, of_table)
+        branch = day_branch(lake, identifier, day, base, state, retyped)
+        has_events = bool(of_table.day_facts.events) or inputs.begins_later(day)
+        has_rows = columns.are_keys_known and has_events
         return publish_day(
             lake,
-            lake.branch(identifier, day, base, state.tags.get(day) if state else None),
+            branch,
             inputs,
             inputs.label,
             self.report,
-            lambda branch: self._build(of_table, inputs, columns, branch, began),
-            columns.are_keys_known
-            and (bool(of_table.day_facts.events) or inputs.begins_later(day)),
+            lambda started: self._build(of_table, inputs, columns, started, has_rows, began),
+            has_rows or branch.is_written_again,
             lambda: self._inputs(lake, source, table, day),
         )
 
@@ -130,9 +133,11 @@ class DerivedKind(Generic[ReportT]):
         state = lake.read_state(lake.state(source, derived_name(table, self.name)))
         return DerivedInputs(lake.config, source, table, self.name, day, of_table, state)
 
-    def _prepare(self, lake: Lake, inputs: DerivedInputs, of_table: TableDay) -> str:
+    def _prepare(
+        self, lake: Lake, inputs: DerivedInputs, of_table: TableDay
+    ) -> tuple[str, list[Retyped]]:
         """The table with its columns and the key, which readers without Spark ask for."""
-        identifier = prepare(
+        identifier, retyped = prepare(
             lake,
             inputs.source,
             derived_name(inputs.table, self.name),
@@ -146,21 +151,23 @@ class DerivedKind(Generic[ReportT]):
         key = inputs.of_table.properties.get(KEY)
         if key is not None and not (inputs.state and inputs.state.properties.get(KEY) == key):
             with_retry(lambda: lake.handle(identifier).updateProperties().set(KEY, key).commit())
-        return identifier
+        return identifier, retyped
 
     def _build(
         self,
         of_table: TableDay,
         inputs: DerivedInputs,
         columns: TableColumns,
-        branch: DayBranch | None,
+        started: DayBranch | None,
+        has_rows: bool,
         began: float,
     ) -> ReportT:
         before, added = inputs.report_before(), BranchFigures()
-        if branch is None:
-            own = self.without_rows(before)
-        else:
-            own = self.write(DerivedDay(of_table, inputs, columns, branch))
+        own = self.without_rows(before)
+        if started is not None:
+            branch = write_again(of_table.lake, started)
+            if has_rows:
+                own = self.write(DerivedDay(of_table, inputs, columns, branch))
             state = of_table.lake.read_state(branch.table)
             assert state is not None
             added = branch_figures(state, branch)

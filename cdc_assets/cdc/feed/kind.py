@@ -21,6 +21,7 @@ from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import FEED as NAME
 from cdc_assets.cdc.state.apply import keyed_day
 from cdc_assets.cdc.state.day_types import with_types_of
+from cdc_assets.cdc.state.retyping import as_stored
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.writes import figures_of
 
@@ -48,7 +49,7 @@ def _write(day: DerivedDay) -> Mapping[str, Any]:
         found = reduce(DataFrame.unionByName, (changes_of(keys, unsent) for keys in groups))
         counted, kinds = Observation(), (names.INSERT, names.UPDATE, names.DELETE)
         counts = (F.count_if(F.col(names.CHANGE) == kind).alias(f"{kind}s") for kind in kinds)
-        rows = found.observe(counted, *counts)
+        rows = as_stored(found.observe(counted, *counts), branch)
         with_retry(lambda: rows.writeTo(branch.identifier).append())
         figures = {f"{kind}s": 0 for kind in kinds} | figures_of(counted)
     _audit(of_table, figures)

@@ -25,6 +25,7 @@ from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import HISTORY as NAME
 from cdc_assets.cdc.state.apply import keyed_day
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns, with_types_of
+from cdc_assets.cdc.state.retyping import as_stored
 from cdc_assets.cdc.state.table_day import REWRITTEN_BYTES, TableDay
 
 
@@ -46,7 +47,7 @@ def _write(day: DerivedDay) -> Mapping[str, Any]:
     is_small = of_table.is_rewritten and _bytes_before(inputs) <= REWRITTEN_BYTES
     first = min([of_table.day, *of_table.open_transactions.values()])
     if inputs.begins_later(first):
-        versions = rows_that_stand(of_table)
+        versions = as_stored(rows_that_stand(of_table), branch)
         with_retry(lambda: versions.writeTo(branch.identifier).overwrite(F.lit(True)))
         return _figures(inputs, audit(of_table, branch, None, day.columns))
     columns = with_types_of(of_table, day.columns, of_table.days_from(first))

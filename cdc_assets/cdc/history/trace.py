@@ -90,7 +90,7 @@ def trace(
     table_day = TableDay(lake, source, table, day, context, state)
     if not table_day.is_keyed:
         raise LakeError(f"{source}.{table} has no key that tells its rows apart")
-    columns = with_types_of(table_day, prepare_columns(table_day), days)
+    columns = with_types_of(table_day, prepare_columns(table_day, is_made=True), days)
     with local_checkpoints() as checkpoints:
         traced = _Trace(KeyedDay(table_day, columns), key, start, checkpoints)
         changes = traced.changes()

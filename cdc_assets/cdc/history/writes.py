@@ -16,6 +16,7 @@ from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Query, Sql, named
 from cdc_assets.cdc.state.day_types import TableColumns
 from cdc_assets.cdc.state.keyed_day import standing_values
+from cdc_assets.cdc.state.retyping import as_stored, rows_on
 from cdc_assets.cdc.state.table_day import TableDay
 
 
@@ -49,7 +50,7 @@ def write(
         columns: the key's among them.
         is_rewritten: the table is small: it is written anew as a whole.
     """
-    new = versions.drop("k")
+    new = as_stored(versions.drop("k"), on)
     if on.base is not None:
         with named(replaced) as lows:
             since = f"(t.{names.TO_POSITION} IS NULL OR t.{names.TO_POSITION} >= s.low)"
@@ -57,7 +58,7 @@ def write(
             is_replaced = f"EXISTS (SELECT 1 FROM {lows} s WHERE {is_it})"
             if is_rewritten:
                 kept = lake.spark.sql(f"SELECT * FROM {on.identifier} t WHERE NOT {is_replaced}")
-                rows = kept.unionByName(new)
+                rows = kept.unionByName(new, allowMissingColumns=True)
                 with_retry(lambda: rows.writeTo(on.identifier).overwrite(F.lit(True)))
                 return
             statement = f"DELETE FROM {on.identifier} t WHERE {is_replaced}"
@@ -79,7 +80,7 @@ def audit(day: TableDay, on: DayBranch, keys: DataFrame | None, columns: TableCo
     Raises:
         AuditError: versions overlap, or the current ones are not the rows of the table.
     """
-    history = day.lake.spark.table(on.identifier)
+    history = day.lake.spark.sql(f"SELECT * FROM {rows_on(on)}")
     assert day.state is not None  # the table's day is made
     table = day.lake.at(day.identifier, day.state.tags[day.day])
     known = {name: F.col(name) for name in _AUDITED}

@@ -40,7 +40,7 @@ from cdc_assets.cdc.lake.commits import (
     days_named,
 )
 from cdc_assets.cdc.lake.errors import is_conflict
-from cdc_assets.cdc.lake.references import move_main, start_branch, without_references
+from cdc_assets.cdc.lake.references import move_main, retype, start_branch, without_references
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, quote
 from cdc_assets.cdc.places import CATALOG, earlier_place, own_place, state_place
@@ -396,8 +396,8 @@ class Lake:
     ) -> None:
         """Tag the branch's end as the day, with this summary; main follows the newest day.
 
-        One commit: a reader sees the old day or the new one. It also removes all branches of the
-        day, which can no longer be published.
+        One commit: a reader sees the old day or the new one, with its types. It also removes all
+        branches of the day, which can no longer be published.
 
         Args:
             branch: what is published.
@@ -419,6 +419,8 @@ class Lake:
                 raise ConcurrentRunError(branch.table, [branch.day])
             if not is_started:
                 start_branch(transaction, branch)
+            if branch.retyped:
+                retype(transaction, branch)
             end = transaction.newAppend().toBranch(branch.name)
             for key, value in {DAY: tag, **summary}.items():
                 end.set(key, value)
@@ -473,12 +475,18 @@ class Lake:
         return joined.split("\n")
 
     def drop_branch(self, branch: DayBranch) -> None:
-        """Remove a branch if it exists."""
+        """Remove a branch if it exists, and the fields that were added for it."""
 
         def commit() -> None:
             table = self.handle(branch.table)
             if table.refs().containsKey(branch.name):
                 table.manageSnapshots().removeBranch(branch.name).commit()
+            names = [retyped.stored for retyped in branch.retyped]
+            if left := [name for name in names if table.schema().findField(name) is not None]:
+                update = table.updateSchema()
+                for name in left:
+                    update = update.deleteColumn(name)
+                update.commit()
 
         with_retry(commit)
 

@@ -24,6 +24,8 @@ MADE_AS = "cdc.made_as"  # snapshot property: the commit that made the day, befo
 EXPIRED = "cdc.expired"  # table property: the newest day whose tag was dropped for its age
 KEY = "cdc.key"  # table property: the key's columns, as JSON
 TIMEZONE = "cdc.timezone"  # table property: the time zone of its days
+# Table property: the last day that gave a column another field, for a type that it now has.
+RETYPED = "cdc.retyped"
 EMPTY = "empty"  # the tag of a state table before its first day
 
 
@@ -172,12 +174,35 @@ def days_made(commits: Iterable[tuple[int, Mapping[str, str]]]) -> dict[date, Da
 BRANCH_PREFIX = "ld_"
 
 
+NEW_FIELD = "_cdc_new_"  # begins the name of a field that is not published yet
+
+
+@dataclass(frozen=True)
+class Retyped:
+    """A column that gets a type which it can't be widened to, as a new field of the table.
+
+    `before` and `after` are Spark's types.
+    """
+
+    name: str
+    before: str
+    after: str
+    comment: str = ""
+
+    @property
+    def stored(self) -> str:
+        """The new field's name until the day is published."""
+        return f"{NEW_FIELD}{self.name}"
+
+
 @dataclass(frozen=True)
 class DayBranch:
     """A private branch on which one writer builds a day of a state table.
 
     `base` is the snapshot that it starts from, None for an empty table; `replaces` the day's
-    published snapshot when the writer began, None where it had none.
+    published snapshot when the writer began, None where it had none. `retyped` columns get another
+    type with the day. Where the fields of the table are not those of `base`, its rows are written
+    once more (`is_written_again`).
     """
 
     table: str
@@ -185,6 +210,8 @@ class DayBranch:
     base: int | None
     replaces: int | None
     name: str
+    retyped: tuple[Retyped, ...] = ()
+    is_written_again: bool = False
 
     @property
     def identifier(self) -> str:

@@ -15,7 +15,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.lake.json_values import json_rows, python_values
+from cdc_assets.cdc.lake.json_values import json_rows, plain_texts, python_values
 from cdc_assets.cdc.lake.metadata import table_state
 from cdc_assets.cdc.lake.pyiceberg_catalog import missing_table, open_table, readable_files
 from cdc_assets.cdc.lake.rows import key_columns, snapshot_at, sorted_rows
@@ -92,11 +92,18 @@ class _Difference:
         from pyiceberg.table import FileScanTask
 
         schema = self._schema()
-        before, after = (self._files(snapshot) for snapshot in (self.before, self.after))
+        snapshots = (self.before, self.after)
+        before, after = (self._files(snapshot) for snapshot in snapshots)
         both = before.keys() & after.keys()
         found = [
-            self._read(schema, [task for path, task in files.items() if path not in both])
-            for files in (before, after)
+            _in_types_of(
+                schema,
+                self._read(
+                    self._with_fields_of(schema, snapshot),
+                    [task for path, task in files.items() if path not in both],
+                ),
+            )
+            for snapshot, files in zip(snapshots, (before, after), strict=True)
         ]
         changed = [p for p in sorted(both) if before[p].delete_files != after[p].delete_files]
         gone = [self._deleted([files[p] for p in changed]) for files in (before, after)]
@@ -115,6 +122,22 @@ class _Difference:
         ids = [s.schema_id for s in numbers if s is not None and s.schema_id is not None]
         fields = self.table.schemas()[max(ids)].fields
         return Schema(*(field for field in fields if not field.name.startswith(_ADDED)))
+
+    def _with_fields_of(self, schema: Schema, snapshot: int) -> Schema:
+        """The columns, each by the field that a snapshot has under its name (R5)."""
+        from pyiceberg.schema import Schema
+
+        known = self.table.snapshot_by_id(snapshot)
+        if known is None or known.schema_id is None:
+            return schema
+        own = {field.name: field for field in self.table.schemas()[known.schema_id].fields}
+        ids = {field.field_id for field in own.values()}
+        return Schema(
+            *(
+                field if field.field_id in ids else own.get(field.name, field)
+                for field in schema.fields
+            )
+        )
 
     def _files(self, snapshot: int) -> dict[str, FileScanTask]:
         return {t.file.file_path: t for t in self.table.scan(snapshot_id=snapshot).plan_files()}
@@ -141,6 +164,24 @@ class _Difference:
 
         scan = ArrowScan(self.table.metadata, self.table.io, schema, AlwaysTrue())
         return scan.to_table(tasks)
+
+
+def _in_types_of(schema: Schema, rows: pa.Table) -> pa.Table:
+    """Rows in the types of some columns: those that became another field are their texts (R5)."""
+    import pyarrow as pa
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    wanted = schema_to_pyarrow(schema, include_field_ids=False)
+    for n, field in enumerate(wanted):
+        column = rows.column(field.name)
+        if pa.types.is_large_string(column.type) or column.type == field.type:
+            continue
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            texts = pa.array(plain_texts(column), field.type)
+            rows = rows.set_column(n, field.name, texts)
+        elif pa.types.is_date(column.type):
+            rows = rows.set_column(n, field.name, column.cast(field.type))
+    return rows
 
 
 def _changed_by_key(before: pa.Table, after: pa.Table, key: Sequence[str]) -> pa.Table:

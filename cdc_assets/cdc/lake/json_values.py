@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -46,6 +48,43 @@ def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
         micros = column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
         return [None if instant is None else instant_text(instant) for instant in micros]
     return values
+
+
+def plain_texts(column: pa.Array | pa.ChunkedArray) -> list[str | None]:
+    """Values as the text that they have in a column that became STRING (R3)."""
+    import pyarrow as pa
+
+    values = python_values(column)
+    if pa.types.is_float32(column.type):
+        # With the digits that tell it from other floats, not from other doubles.
+        shortest = column.cast(pa.string()).to_pylist()
+        values = [None if text is None else float(text) for text in shortest]
+    return [
+        None if value is None else _plain_text(json_value(value, column.type), value)
+        for value in values
+    ]
+
+
+def _plain_text(shown: Any, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and math.isfinite(value):
+        return _floating_text(value)
+    if isinstance(value, datetime):
+        return re.sub(r"(\.\d*?)0+(?=Z?$)", r"\1", str(shown)).replace(".Z", "Z").rstrip(".")
+    if isinstance(shown, (dict, list)):
+        return json.dumps(shown, separators=(",", ":"), ensure_ascii=False)
+    return str(shown)
+
+
+def _floating_text(value: float) -> str:
+    """As Java writes it, and so Spark: with an exponent below 0.001 and from 10,000,000 on."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return str(value)
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    text = "".join(map(str, digits)).rstrip("0") or "0"
+    power = len(digits) - 1 + int(exponent)
+    return f"{'-' * sign}{text[0]}.{text[1:] or '0'}E{power}"
 
 
 def json_messages(rows: pa.Table, with_bytes: bool) -> Iterator[dict[str, Any]]:

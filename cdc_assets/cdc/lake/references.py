@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.errors import ConcurrentRunError
 from cdc_assets.cdc.lake.commits import (
     EMPTY,
+    RETYPED,
     DayBranch,
 )
 
@@ -23,6 +25,21 @@ def start_branch(transaction: Any, branch: DayBranch) -> None:
     transaction.newAppend().toBranch(branch.name).commit()
     empty = transaction.table().refs().get(branch.name).snapshotId()
     transaction.manageSnapshots().createTag(EMPTY, empty).commit()
+
+
+def retype(transaction: Any, branch: DayBranch) -> None:
+    """Give the new fields of a branch the names of those whose place they take.
+
+    Raises:
+        ConcurrentRunError: another run of the day took one of them away.
+    """
+    update, schema = transaction.updateSchema(), transaction.table().schema()
+    for retyped in branch.retyped:
+        if schema.findField(retyped.stored) is None:
+            raise ConcurrentRunError(branch.table, [branch.day])
+        update = update.deleteColumn(retyped.name).renameColumn(retyped.stored, retyped.name)
+    update.commit()
+    transaction.updateProperties().set(RETYPED, str(branch.day)).commit()
 
 
 def move_main(change: Any, refs: Any, snapshot: int) -> Any:

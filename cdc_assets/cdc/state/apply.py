@@ -91,7 +91,7 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> RowFigures
     """Write the day's rows to its branch, and see that they are there."""
     with local_checkpoints() as checkpoints:
         if not day.is_keyed:
-            return _make_unkeyed(day, on.identifier, columns, checkpoints)
+            return _make_unkeyed(day, on, columns, checkpoints)
         first = min([day.day, *day.open_transactions.values()])
         columns = with_types_of(day, columns, day.days_from(first))
         keyed = keyed_day(day, columns, checkpoints)
@@ -160,19 +160,19 @@ def _find_winners(keyed: KeyedDay, removed: DataFrame | None, checkpoints: Check
 
 def _write(keyed: KeyedDay, on: DayBranch, found: Winners, checkpoints: Checkpoints) -> WrittenRows:
     """Append the winners to an empty table, rewrite a small one, or replace their keys' rows."""
-    day, columns, unsent, branch = keyed.day, keyed.columns, found.unsent, on.identifier
+    day, columns, unsent = keyed.day, keyed.columns, found.unsent
     observed = Observation()
     rows = found.rows.observe(observed, *value_counts(columns), _fingerprint())
     if day.starts_empty and not unsent.columns:
-        append(day, branch, rows, columns, unsent)
+        append(day, on, rows, columns, unsent)
         counts = ValueCounts(**figures_of(observed))
         audit_appended(day, on, counts.n)
         return WrittenRows(counts)
     if day.is_rewritten:
-        rewritten = rewrite(day, branch, rows, columns, unsent, keyed.truncated)
+        rewritten = rewrite(day, on, rows, columns, unsent, keyed.truncated)
         counts = ValueCounts(**figures_of(observed))
         stood = day.rows_before if keyed.truncated is None else None
-        audit_rewritten(day, branch, columns, counts.n, stood, rewritten)
+        audit_rewritten(day, on.identifier, columns, counts.n, stood, rewritten)
         return WrittenRows(
             counts,
             rows=rewritten.standing - rewritten.removed + rewritten.written,
@@ -182,16 +182,16 @@ def _write(keyed: KeyedDay, on: DayBranch, found: Winners, checkpoints: Checkpoi
     # What is read twice takes longer to compute than to keep.
     rows = checkpoints.add(rows)
     counts = ValueCounts(**figures_of(observed))
-    _change(keyed, branch, rows, counts, unsent, checkpoints)
+    _change(keyed, on, rows, counts, unsent, checkpoints)
     if keyed.truncated is None:
         return WrittenRows(counts)
     # A file that goes as a whole is counted with the rows that were gone from it.
-    return WrittenRows(counts, rows=day.lake.spark.table(branch).count())
+    return WrittenRows(counts, rows=day.lake.spark.table(on.identifier).count())
 
 
 def _change(
     keyed: KeyedDay,
-    branch: str,
+    on: DayBranch,
     rows: DataFrame,
     counts: ValueCounts,
     unsent: UnsentColumns,
@@ -203,7 +203,7 @@ def _change(
         rows: the day's winners, a local checkpoint.
         counts: those of the winners.
     """
-    day, columns = keyed.day, keyed.columns
+    day, columns, branch = keyed.day, keyed.columns, on.identifier
     if keyed.truncated is not None:
         delete_below(day, branch, keyed.truncated)
     all_rows, expected = rows, Expected(counts.n, counts.fingerprint)
@@ -211,13 +211,13 @@ def _change(
     if is_compared:
         # A row of the table may beat one of the day's, or have a value that it needs.
         observed = Observation()
-        newer = compare_with_table(day, branch, rows, columns, unsent)
+        newer = compare_with_table(day, on, rows, columns, unsent)
         n = F.expr("count_if(NOT is_removal) AS n")
         rows = checkpoints.add(newer.observe(observed, n, _fingerprint()))
         expected = Expected(**figures_of(observed))
         unsent = NONE_UNSENT
     delete_keys(day, branch, rows, columns)
-    append(day, branch, rows, columns, unsent)
+    append(day, on, rows, columns, unsent)
     audit_written(day, branch, rows, columns, expected)
     if is_compared:
         audit_compared(day, branch, all_rows, columns, counts.n)
@@ -229,7 +229,7 @@ def _fingerprint() -> Column:
 
 
 def _make_unkeyed(
-    day: TableDay, branch: str, columns: TableColumns, checkpoints: Checkpoints
+    day: TableDay, on: DayBranch, columns: TableColumns, checkpoints: Checkpoints
 ) -> RowFigures:
     unkeyed = UnkeyedDay(day, columns)
     changes = checkpoints.add(with_typed_columns(unkeyed.row_changes(), columns))
@@ -241,6 +241,6 @@ def _make_unkeyed(
     if day.day_facts.maybe_unchanged:
         unresolved = changes.where("is_today AND unfilled").count()
     if unkeyed.floor is not None:
-        delete_below(day, branch, unkeyed.floor)
-    rows = write_unkeyed(unkeyed, branch, changes, checkpoints)
+        delete_below(day, on.identifier, unkeyed.floor)
+    rows = write_unkeyed(unkeyed, on, changes, checkpoints)
     return RowFigures(values, rows=rows, unresolved=unresolved)

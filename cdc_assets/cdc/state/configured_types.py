@@ -61,8 +61,11 @@ def with_lake(
     wanted: Mapping[str, str],
     start: date,
     day: date,
+    keys: Container[str],
 ) -> list[Contradiction]:
     """The entries that columns of the lake contradict.
+
+    `string` is none: the column becomes one, with its values (R5); but in a key (R6).
 
     Args:
         source: the source's name.
@@ -71,6 +74,7 @@ def with_lake(
         wanted: what cdc.yaml has, by the lake's names.
         start: the table's first day.
         day: the last one that it has, or is to have.
+        keys: the columns that are in the key, by the lake's names.
     """
     return [
         Contradiction(
@@ -79,7 +83,9 @@ def with_lake(
             f"Make the table anew from its first day: {command_to_make(source, table, start, day)}",
         )
         for name, kind in wanted.items()
-        if name in existing and evolution(existing[name], kind) is None
+        if name in existing
+        and evolution(existing[name], kind) is None
+        and (kind != "string" or name in keys)
     ]
 
 

@@ -18,7 +18,7 @@ from cdc_assets.cdc.state.judge import TABLE as EPOCHS
 from cdc_assets.cdc.state.source_context import pair_window_of
 
 # Raised when the making of days changes, so that days made before are made again.
-MERGER_VERSION = 8
+MERGER_VERSION = 9
 
 
 class DayInputs(PublishedDay):
@@ -150,6 +150,7 @@ class DayInputs(PublishedDay):
             MERGER_VERSION,
             rules_fingerprint(self.config, self.source),
             self.settings.missing_columns,
+            self.settings.on_type_change,
             self.settings.unavailable_value,
             self.settings.late_days,
             self.settings.tables[self.table].rename,

@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, DateType, LongType, StructField, Struct
 
 from cdc_assets.cdc.config import RESERVED_PREFIX
 from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
-from cdc_assets.cdc.lake.commits import KEY
+from cdc_assets.cdc.lake.commits import KEY, Retyped
 from cdc_assets.cdc.names import is_column_name
 from cdc_assets.cdc.state.configured_types import with_messages
 from cdc_assets.cdc.state.labels import Labels, as_labels
@@ -164,14 +164,16 @@ class DayTypes:
 class TableColumns:
     """The columns of a table on a day, and how each value of the day is read.
 
-    `inferred` are the lake names of columns that no schema has typed; `incompatible` has a line for
-    each column whose new type it can't take on (R5).
+    `inferred` are the lake names of columns that no schema has typed; `retyped` get another type on
+    the day; `incompatible` has a line for each of them, and for each column whose new type it can't
+    take on (R5).
     """
 
     own: tuple[OwnColumn, ...]
     types: DayTypes
     inferred: frozenset[str]
     incompatible: tuple[str, ...]
+    retyped: tuple[Retyped, ...] = ()
 
     @property
     def key_names(self) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from pyspark.sql.types import StringType
+
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Query, Sql, literal, literals
@@ -67,11 +69,12 @@ def how_to_make(day: TableDay) -> str:
 def _counted(day: TableDay, columns: TableColumns) -> dict[str, str]:
     """How many of the rows of the day before have such values, by column."""
     rows = day.lake.at(day.identifier, day.base or 0)
+    texts = {field.name for field in rows.schema.fields if field.dataType == StringType()}
     hexadecimal = hexadecimal_form(day.settings.unavailable_value)
     asked: dict[str, tuple[OwnColumn, str]] = {}
     counts: dict[str, Sql] = {}
     for c in columns.own:
-        if c.spark != "string" or c.lake not in rows.columns:
+        if c.lake not in texts:  # or became STRING since
             continue
         value, kind = quote(c.lake), columns.types.latest.get(c.name)
         asked[f"h{c.index}"] = c, "with a placeholder in hexadecimal"

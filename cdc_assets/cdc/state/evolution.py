@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StructFiel
 from cdc_assets.cdc.config import RESERVED_PREFIX
 from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
 from cdc_assets.cdc.lake.catalog import column_ddl
-from cdc_assets.cdc.lake.commits import KEY
+from cdc_assets.cdc.lake.commits import KEY, Retyped
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, quote
 from cdc_assets.cdc.state.configured_types import with_lake
@@ -28,7 +28,9 @@ from cdc_assets.cdc.state.day_types import (
     read_otherwise,
 )
 from cdc_assets.cdc.state.inference import infer
+from cdc_assets.cdc.state.retyping import drop_left_over
 from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.table_events import newest_schema
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.spark_types import evolution, is_number
 
@@ -37,30 +39,38 @@ INFERRED = "cdc.inferred-columns"
 
 @dataclass(frozen=True)
 class LakeColumns:
-    """The columns of the table as it is: their Spark types and their descriptions."""
+    """The columns of the table as it is: their Spark types and their descriptions.
+
+    `reserved` are the names of those that are not the source's.
+    """
 
     types: Mapping[str, str] = field(default_factory=dict)
     comments: Mapping[str, str] = field(default_factory=dict)
+    reserved: Sequence[str] = ()
 
 
-def prepare_columns(day: TableDay) -> TableColumns:
+def prepare_columns(day: TableDay, is_made: bool = False) -> TableColumns:
     """Find the day's types, create or alter the table, and fix how values are read.
+
+    Args:
+        is_made: the day is published already: no column gets another type.
 
     Raises:
         ConfigError: a column can't be in the lake under its name, or as its configured type.
-        SchemaDriftError: the key's columns or types changed.
+        SchemaDriftError: the key's columns or types changed, or `on_type_change: fail`.
     """
     before = _lake_columns(day) if day.state else LakeColumns()
     said = message_types(day)
     inferred = infer(day, said, before.types)
-    return _evolve(day, day_types(day, said, inferred), before)
+    return _evolve(day, day_types(day, said, inferred), before, is_made)
 
 
-def _evolve(day: TableDay, wanted: DayTypes, before: LakeColumns) -> TableColumns:
-    """Create the table, or add and widen columns (R5).
+def _evolve(day: TableDay, wanted: DayTypes, before: LakeColumns, is_made: bool) -> TableColumns:
+    """Create the table, or add, widen and retype columns (R5).
 
     Args:
         before: the columns before the day; none where there is no table yet.
+        is_made: as :func:`prepare_columns`.
     """
     if day.state is None:
         _create(day, wanted)
@@ -69,6 +79,16 @@ def _evolve(day: TableDay, wanted: DayTypes, before: LakeColumns) -> TableColumn
     distinct, left_out = _distinct(existing, wanted.wanted)
     existing = _with_added(day, wanted, existing, distinct)
     existing, refused = _with_widened(day, wanted, existing, distinct)
+    retyped = [] if is_made else _retyped(day, wanted, existing, list(refused))
+    if not is_made:
+        needed = [column.stored for column in retyped]
+        drop_left_over(day.lake, day.identifier, before.reserved, needed)
+    existing |= {column.name: column.after for column in retyped}
+    refused |= {
+        column.name: f"{column.name}: {column.before} → {column.after} from this day on, "
+        f"{day.rows_before} rows written once more"
+        for column in retyped
+    }
     _describe(day, wanted, before, {n: kind for n, kind in existing.items() if n in before.types})
     incompatible = {**wanted.incompatible, **left_out, **refused}
     inferred = _record_properties(day, wanted, before.types, incompatible)
@@ -80,6 +100,7 @@ def _evolve(day: TableDay, wanted: DayTypes, before: LakeColumns) -> TableColumn
         types=wanted,
         inferred=frozenset(inferred - {lake_name(day, n) for n in day.config.lake_columns}),
         incompatible=tuple(incompatible.values()),
+        retyped=tuple(retyped),
     )
 
 
@@ -89,6 +110,7 @@ def _lake_columns(day: TableDay) -> LakeColumns:
     return LakeColumns(
         {f.name: ddl_of(f.dataType) for f in own},
         {f.name: f.metadata.get("comment", "") for f in own},
+        [f.name for f in schema.fields if f not in own],
     )
 
 
@@ -136,12 +158,13 @@ def _with_configured_types(
         for name in (lake_name(day, n) for n in day.config.lake_columns)
         if name in existing
     }
-    faults = with_lake(day.source, day.table, existing, entries, day.start, day.day)
+    keys = _key_columns(day, wanted)
+    faults = with_lake(day.source, day.table, existing, entries, day.start, day.day, keys)
     if faults and day.day > day.start:
         raise ConfigError([str(fault) for fault in faults])
-    left = _without_contradicted(day, existing, entries)
     if day.day > day.start:
-        return left
+        return dict(existing)
+    left = _without_contradicted(day, existing, entries)
     return _without_contradicted(day, left, read_otherwise(day, wanted.described, left))
 
 
@@ -185,6 +208,10 @@ def _with_widened(
         is_truth = kind == "boolean" and is_number(widened[name])
         if is_truth and name not in keys:
             continue  # 1 and 0
+        if name not in keys and (
+            widened[name] == "string" or (widened[name], kind) == ("timestamp_ntz", "date")
+        ):
+            continue  # as text, as midnight
         if changes is None:
             if name in keys:
                 raise _changed_key(day, name, widened[name], kind)
@@ -196,6 +223,55 @@ def _with_widened(
         if changes:
             widened[name] = _lake_columns(day).types[name]
     return widened, refused
+
+
+def _retyped(
+    day: TableDay, wanted: DayTypes, existing: Mapping[str, str], refused: Sequence[str]
+) -> list[Retyped]:
+    """The columns that get another type on the day (R5).
+
+    One record of an older schema changes none: what counts is what the newest event declares, if
+    nothing newer landed on an earlier day.
+
+    Args:
+        refused: the columns that messages of the day have another type of.
+
+    Raises:
+        SchemaDriftError: one was to, and `on_type_change` is `fail`.
+    """
+    configured = {lake_name(day, name) for name in day.config.lake_columns}
+    found = {
+        name: "string"
+        for name in configured & existing.keys()
+        if wanted.wanted[name][0] == "string" != existing[name]
+    }
+    # What an earlier version read otherwise has lost digits: its table is to be made anew.
+    left = configured | read_otherwise(day, wanted.described, existing).keys()
+    asked = [name for name in refused if name in existing and name not in left]
+    if asked and day.settings.on_type_change != "keep":
+        schema_id = newest_schema(day)
+        newest = wanted.by_schema[schema_id] if schema_id else {}
+        for name in asked:
+            kind = newest.get(message_name(day, name))
+            if kind is None or evolution(existing[name], kind.spark) is not None:
+                continue
+            if day.settings.on_type_change == "fail":
+                raise _changed_type(day, name, existing[name], kind.spark)
+            is_longer = (existing[name], kind.spark) == ("date", "timestamp_ntz")
+            found[name] = "timestamp_ntz" if is_longer else "string"
+    return [
+        Retyped(name, existing[name], kind, _description(day, wanted, name, kind))
+        for name, kind in found.items()
+    ]
+
+
+def _changed_type(day: TableDay, name: str, existing: str, kind: str) -> SchemaDriftError:
+    return SchemaDriftError(
+        f"{day.label} {day.day}: column {name!r} is {existing} and now comes as {kind}, and "
+        f"sources.{day.source}.on_type_change is fail. Nothing is published. To make the column "
+        "STRING with all its values, say on_type_change: string; to keep its type, where other "
+        "values become null, say keep."
+    )
 
 
 def _changed_key(day: TableDay, name: str, existing: str, kind: str) -> SchemaDriftError:

@@ -28,6 +28,7 @@ from cdc_assets.cdc.state.document_ids import check_ids, has_document_ids
 from cdc_assets.cdc.state.earlier_values import VALUES_VERSION, earlier_values
 from cdc_assets.cdc.state.epochs import SourceEpochs, named_instants
 from cdc_assets.cdc.state.evolution import prepare_columns
+from cdc_assets.cdc.state.retyping import day_branch, write_again
 from cdc_assets.cdc.state.source_context import SourceContext, gather
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.table_events import events_on
@@ -113,17 +114,18 @@ def make_table_day(
 
 def _publish(lake: Lake, day: TableDay, began: float) -> DayReport:
     base, columns = day.base, prepare_columns(day)
-    replaces = day.state.tags.get(day.day) if day.state else None
+    branch = day_branch(lake, day.identifier, day.day, base, day.state, columns.retyped)
     # Without a key there are only truncates, of a table that never had a row.
     can_have_rows = columns.are_keys_known or not day.is_keyed
+    has_rows = bool(day.day_facts.events) and can_have_rows
     return publish_day(
         lake,
-        lake.branch(day.identifier, day.day, base, replaces),
+        branch,
         day.inputs,
         day.label,
         DayReport,
-        lambda branch: _build(day, branch, columns, began),
-        bool(day.day_facts.events) and can_have_rows,
+        lambda started: _build(day, started, columns, has_rows, began),
+        has_rows or branch.is_written_again,
         lambda: _read(lake, day.source, day.table, day.day, day.context).inputs,
     )
 
@@ -172,17 +174,19 @@ def _read(
 
 
 def _build(
-    day: TableDay, branch: DayBranch | None, columns: TableColumns, began: float
+    day: TableDay, started: DayBranch | None, columns: TableColumns, has_rows: bool, began: float
 ) -> DayReport:
-    """Merge the day's changes into its branch, and audit it; None: there is nothing to merge."""
+    """Merge the day's changes into its branch, and audit it; None: there is nothing to write."""
     rows, added = apply.RowFigures(), BranchFigures()
-    if branch is not None:
-        rows = apply.make_rows(day, branch, columns)
+    if started is not None:
+        branch = write_again(day.lake, started)
+        if has_rows:
+            rows = apply.make_rows(day, branch, columns)
         state = day.lake.read_state(day.identifier)
         assert state is not None
         added = branch_figures(state, branch)
     # Rows with positions of the earlier form are written again with the whole of a small table.
-    are_rewritten = branch is not None and day.is_rewritten and day.is_keyed
+    are_rewritten = has_rows and day.is_rewritten and day.is_keyed
     earlier = None if are_rewritten else day.earlier_rows
     facts, labels = day.day_facts, columns.types.labels
     own_basis = sum(r.count for r in facts.ranges_on(day.bases))

@@ -260,11 +260,11 @@ class TableDay:
     @property
     def highest(self) -> list[int] | None:
         """The highest position that has landed by the end of the day."""
-        known = [self._highest_before, list(self.day_facts.highest(self.bases) or ())]
+        known = [self.highest_before, list(self.day_facts.highest(self.bases) or ())]
         return max((p for p in known if p), default=None)
 
     @property
-    def _highest_before(self) -> list[int] | None:
+    def highest_before(self) -> list[int] | None:
         """The highest position that had landed by the end of the day before."""
         highest: list[int] | None = self._before.get("highest")
         return highest
@@ -283,7 +283,7 @@ class TableDay:
             return True
         if not own:
             return False
-        before: list[Sequence[int] | None] = [self._highest_before]
+        before: list[Sequence[int] | None] = [self.highest_before]
         before += [facts.highest(self.bases) for facts in self.past]
         if not any(before):
             return False

@@ -43,6 +43,23 @@ def events_on(day: TableDay, days: Sequence[date]) -> DataFrame:
     return events.plan()
 
 
+def newest_schema(day: TableDay) -> str | None:
+    """The schema of the day's newest event; runs a Spark job.
+
+    None: it has none, or an event that landed on an earlier day stands behind it.
+    """
+    place = "struct(position IS NOT NULL, position, kafka_time, offset)"
+    events = events_on(day, [day.day])
+    found = events.selectExpr(f"max_by(struct(schema_id, position), {place}) AS newest").first()
+    if found is None or found.newest is None:
+        return None
+    position, before = found.newest.position, day.highest_before
+    if position and before and list(position) < list(before):
+        return None
+    schema_id: str | None = found.newest.schema_id
+    return schema_id
+
+
 def _time_in_day(day: TableDay) -> Sql:
     """`kafka_time`, at most the end of the landing day (ms)."""
     end = start_of_day("landing_date + 1", day.lake.config.timezone)

@@ -18,10 +18,10 @@ from datetime import date, timedelta
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.names import column
 from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
 from cdc_assets.cdc.sqltext import case
 from cdc_assets.cdc.state.day_types import TableColumns
+from cdc_assets.cdc.state.keyed_day import standing_values
 from cdc_assets.cdc.state.table_day import POSITION, TableDay
 from cdc_assets.cdc.state.table_events import events_on
 from cdc_assets.cdc.values.placeholders import placeholder_forms
@@ -205,11 +205,7 @@ class UnkeyedDay:
 
     def rows_of(self, table: DataFrame) -> DataFrame:
         """Rows of the table: `identity`, `pos` and `stored`, their position as it is written."""
-        present = set(table.columns)
-        values = [
-            (column(c.lake) if c.lake in present else F.lit(None)).cast(c.spark).alias(c.work)
-            for c in self.columns.own
-        ]
+        _, *values = standing_values(table.schema, self.columns)
         place = F.expr(self.day.position_of("rows_in")).alias("pos")
         own = F.col(f"rows_in.{POSITION}").alias("stored")
         rows = table.alias("rows_in").select(*values, place, own)

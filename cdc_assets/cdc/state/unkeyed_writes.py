@@ -7,14 +7,16 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
+from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.sqltext import named
+from cdc_assets.cdc.state.retyping import as_stored, rows_on
 from cdc_assets.cdc.state.table_day import LANDED, POSITION, SOURCE_TS
 from cdc_assets.cdc.state.unkeyed import UnkeyedDay
 
 
 def write_unkeyed(
-    unkeyed: UnkeyedDay, branch: str, changes: DataFrame, checkpoints: Checkpoints
+    unkeyed: UnkeyedDay, branch: DayBranch, changes: DataFrame, checkpoints: Checkpoints
 ) -> int:
     """Write the day's rows to its branch; the branch's row count.
 
@@ -29,22 +31,22 @@ def write_unkeyed(
     spark, adds = unkeyed.day.lake.spark, changes.where("is_today AND NOT is_removal")
     if not unkeyed.takes:
         _append(unkeyed, branch, adds)
-        return spark.table(branch).count()
-    before = spark.table(branch).count()
+        return spark.table(branch.identifier).count()
+    before = spark.table(branch.identifier).count()
     known = changes.withColumn("identity", unkeyed.identity())
     steps = checkpoints.add(unkeyed.steps(known))
     new = checkpoints.add(_newest(known.where("is_today AND NOT is_removal"), steps, "step"))
-    standing = unkeyed.rows_of(spark.table(branch))
+    standing = unkeyed.rows_of(spark.sql(f"SELECT * FROM {rows_on(branch)}"))
     gone = checkpoints.add(_newest(standing, steps, "-step").select("stored"))
     with named(gone) as view:
         with_retry(
             lambda: spark.sql(
-                f"MERGE INTO {branch} t USING (SELECT * FROM {view}) s "
+                f"MERGE INTO {branch.identifier} t USING (SELECT * FROM {view}) s "
                 f"ON t.{POSITION} = s.stored WHEN MATCHED THEN DELETE"
             )
         )
     _append(unkeyed, branch, new)
-    rows, expected = spark.table(branch).count(), before + new.count() - gone.count()
+    rows, expected = spark.table(branch.identifier).count(), before + new.count() - gone.count()
     if rows != expected:
         raise AuditError(
             unkeyed.day.label,
@@ -62,11 +64,12 @@ def _newest(rows: DataFrame, steps: DataFrame, count: str) -> DataFrame:
     return numbered.join(steps, "identity").where(f"n <= {count}")
 
 
-def _append(unkeyed: UnkeyedDay, branch: str, rows: DataFrame) -> None:
+def _append(unkeyed: UnkeyedDay, branch: DayBranch, rows: DataFrame) -> None:
     out = rows.select(
         *(F.col(c.work).alias(c.lake) for c in unkeyed.columns.own),
         F.col("pos").alias(POSITION),
         F.col("source_ts_ms").alias(SOURCE_TS),
         F.lit(unkeyed.day.day).alias(LANDED),
     )
-    with_retry(lambda: out.writeTo(branch).append())
+    stored = as_stored(out, branch)
+    with_retry(lambda: stored.writeTo(branch.identifier).append())

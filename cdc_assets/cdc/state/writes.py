@@ -9,10 +9,12 @@ from functools import partial
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Sql, case, named
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
+from cdc_assets.cdc.state.retyping import as_stored, rows_on
 from cdc_assets.cdc.state.table_day import LANDED, POSITION, SOURCE_TS, TableDay
 from cdc_assets.cdc.state.unsent_values import UnsentColumns
 
@@ -26,16 +28,17 @@ def fingerprint(key: Sql, position: Sql, condition: Sql) -> Sql:
 
 
 def append(
-    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, unsent: UnsentColumns
+    day: TableDay, branch: DayBranch, rows: DataFrame, columns: TableColumns, unsent: UnsentColumns
 ) -> None:
     """Append the winners: of a table without rows, or behind :func:`delete_keys`."""
     row = _row(day, columns, lambda c: _insert(c, unsent))
     new = rows.where("NOT is_removal").alias("s").selectExpr(*_listed(row))
-    with_retry(lambda: new.writeTo(branch).append())
+    stored = as_stored(new, branch)
+    with_retry(lambda: stored.writeTo(branch.identifier).append())
 
 
 def compare_with_table(
-    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, unsent: UnsentColumns
+    day: TableDay, branch: DayBranch, rows: DataFrame, columns: TableColumns, unsent: UnsentColumns
 ) -> DataFrame:
     """The winners that are newer than the row of their key, complete with what it alone holds.
 
@@ -54,11 +57,12 @@ def compare_with_table(
         updated = _update(c, unsent, target)
         values[c.work] = case(("t IS NULL", _insert(c, unsent)), otherwise=updated)
     known = [f"s.{name}" for name in ("k", "pos", "is_removal", "source_ts_ms")]
+    table = day.rows_in(rows_on(branch))
     with named(rows) as winners, named(keys_of(day, rows, columns)) as keys:
         newer = rows.sparkSession.sql(
             f"SELECT {', '.join([*known, *_listed(values)])} "
             f"FROM (SELECT struct(*) AS s FROM {winners}) "
-            f"LEFT JOIN (SELECT struct({', '.join(stood)}) AS t FROM {day.rows_in(branch)} t "
+            f"LEFT JOIN (SELECT struct({', '.join(stood)}) AS t FROM {table} t "
             f"WHERE {is_of_keys(keys, columns)}) ON {_same_key(columns, target)} "
             f"WHERE t IS NULL OR {_beats(target)}"
         )
@@ -83,7 +87,7 @@ class Rewritten:
 
 def rewrite(
     day: TableDay,
-    branch: str,
+    branch: DayBranch,
     rows: DataFrame,
     columns: TableColumns,
     unsent: UnsentColumns,
@@ -109,15 +113,15 @@ def rewrite(
     with named(rows) as winners:
         joined = rows.sparkSession.sql(
             f"SELECT t, s, coalesce({wins}, false) AS wins "
-            f"FROM (SELECT struct(*) AS t FROM {day.rows_in(branch)} {standing}) "
+            f"FROM (SELECT struct(*) AS t FROM {day.rows_in(rows_on(branch))} {standing}) "
             f"FULL OUTER JOIN (SELECT struct(*) AS s FROM {winners}) "
             f"ON {_same_key(columns, target)}"
         )
         observed = Observation()
         counted = joined.observe(observed, *_rewritten_figures(columns))
         new = counted.where("CASE WHEN wins THEN NOT s.is_removal ELSE t IS NOT NULL END")
-        written = new.selectExpr(*_listed(row))
-    with_retry(lambda: written.writeTo(branch).overwrite(F.lit(True)))
+        written = as_stored(new.selectExpr(*_listed(row)), branch)
+    with_retry(lambda: written.writeTo(branch.identifier).overwrite(F.lit(True)))
     return Rewritten(**figures_of(observed))
 
 

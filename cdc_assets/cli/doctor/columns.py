@@ -60,7 +60,8 @@ def _check_table(
         existing = column_ddl(opened)
         wanted = {settings.rename.get(n, n): kind.spark for n, kind in configured.items()}
         if last is not None:
-            contradictions += with_lake(source, table, existing, wanted, start, last)
+            in_key = {settings.rename.get(name, name) for name in keys}
+            contradictions += with_lake(source, table, existing, wanted, start, last, in_key)
             report = json.loads(state.day_summary(last).get(REPORT, "{}"))
             earlier = _read_otherwise(report, existing, declared)
             if earlier:

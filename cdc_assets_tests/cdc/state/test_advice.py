@@ -112,7 +112,8 @@ def test_a_type_that_the_check_advises_holds_the_values_on_a_new_and_on_a_standi
     lake_of: LakeOf, tmp_path: Path
 ) -> None:
     records = landed().landed
-    before = lakes.write_source(tmp_path / "old", records, tables=tables(advised=False))
+    kept = {"tables": tables(advised=False), "on_type_change": "keep"}
+    before = lakes.write_source(tmp_path / "old", records, **kept)
     options = {**before, "tables": tables(advised=True)}
     lake = lake_of({"advice": before, "advice_fresh": options}, FIRST)
     lakes.run_stages(lake, "advice", DAYS)

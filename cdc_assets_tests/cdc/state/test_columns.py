@@ -151,7 +151,8 @@ def told(lake_of: LakeOf, tmp_path_factory: pytest.TempPathFactory) -> Told:
     landed = {day: landing.landed.get(day, []) for day in DAYS}
     tables = {f"public.{name}": CONFIG[name] for name in TELL}
     folder = tmp_path_factory.mktemp("columns")
-    told = Told(lake_of({"columns": lakes.write_source(folder, landed, tables=tables)}))
+    options = {"tables": tables, "on_type_change": "keep"}
+    told = Told(lake_of({"columns": lakes.write_source(folder, landed, **options)}))
     lakes.run_stages(told.lake, told.source, DAYS)
     for day in DAYS:
         _, errors = lakes.run_tables(
