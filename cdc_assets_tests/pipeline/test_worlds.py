@@ -286,6 +286,10 @@ def _of_tables(
         for day in days:
             versions = lakes.versions_read(lake, name, world.table, day)
             expected = lakes.versions_shown(kept[day][world.table])
+            if world.settings.retyped:  # a history that is made later has the newest types
+                versions, expected = (
+                    [_as_text(v, "n") for v in side] for side in (versions, expected)
+                )
             text = lakes.difference_of(versions, expected)
             if text:
                 return [(world.name, f"the history of {world.table} on {day}\n{text}")]
@@ -300,6 +304,11 @@ def _of_tables(
         except AssertionError as error:
             return [(world.name, f"what cdc-assets diff says: {error}")]
     return []
+
+
+def _as_text(row: dict[str, Any], name: str) -> dict[str, Any]:
+    value = row.get(name)
+    return row if value is None else {**row, name: str(value)}
 
 
 def _rows(lake: Lake, name: str, table: str, day: date) -> list[dict[str, Any]]:
