@@ -72,8 +72,7 @@ def prepare(
                 f"ADD COLUMN {at} {to}" if is_new else f"ALTER COLUMN {at} TYPE {to}",
             )
         last = own
-    needed = [column.stored for column in retyped]
-    drop_left_over(lake, identifier, list(present), needed)
+    drop_left_over(lake, identifier, present, retyped)
     return identifier, retyped
 
 

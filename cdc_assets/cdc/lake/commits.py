@@ -76,6 +76,11 @@ class TableState:
         made_of: Mapping[str, Any] = json.loads(self.day_summary(day).get(INPUTS, "{}"))
         return made_of
 
+    def summary_of_same_rows(self, day: date) -> dict[str, str]:
+        """What a commit records that publishes a day once more with the same rows."""
+        own = {k: v for k, v in self.day_summary(day).items() if k.startswith("cdc.")}
+        return {**own, MADE_AS: str(self.made_as(day))}
+
     @property
     def key_columns(self) -> list[str]:
         """The key's columns by their names in messages; empty before the first day or without."""

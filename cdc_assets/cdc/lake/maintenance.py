@@ -36,7 +36,6 @@ from cdc_assets.cdc.lake.commits import (
     CARRIED,
     CARRIED_UNTIL,
     EXPIRED,
-    MADE_AS,
     REMOVED,
     DayBranch,
     TableState,
@@ -344,8 +343,7 @@ class _StateMaintenance(_Maintenance):
             self.lake.start(branch)
             self._rewrite(branch=branch.name)
             self._audit(branch, snapshot)
-            own = {k: v for k, v in state.day_summary(day).items() if k.startswith("cdc.")}
-            self.lake.publish(branch, {**own, MADE_AS: str(state.made_as(day))})
+            self.lake.publish(branch, state.summary_of_same_rows(day))
         except BaseException:
             self.lake.drop_branch(branch)
             raise

@@ -81,8 +81,7 @@ def _evolve(day: TableDay, wanted: DayTypes, before: LakeColumns, is_made: bool)
     existing, refused = _with_widened(day, wanted, existing, distinct)
     retyped = [] if is_made else _retyped(day, wanted, existing, list(refused))
     if not is_made:
-        needed = [column.stored for column in retyped]
-        drop_left_over(day.lake, day.identifier, before.reserved, needed)
+        drop_left_over(day.lake, day.identifier, before.reserved, retyped)
     existing |= {column.name: column.after for column in retyped}
     refused |= {
         column.name: f"{column.name}: {column.before} → {column.after} from this day on, "

@@ -7,8 +7,7 @@ new one its name (:meth:`~cdc_assets.cdc.lake.catalog.Lake.publish`).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Container, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -18,7 +17,6 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.lake.catalog import Lake, column_ddl
 from cdc_assets.cdc.lake.commits import (
-    MADE_AS,
     NEW_FIELD,
     RETYPED,
     DayBranch,
@@ -81,7 +79,8 @@ def write_again(lake: Lake, branch: DayBranch) -> DayBranch:
     """
     if not branch.is_written_again or branch.base is None:
         return branch
-    present = {field.name: field for field in lake.at(branch.table, branch.base).schema.fields}
+    base = lake.at(branch.table, branch.base)  # by its own schema
+    present = {field.name: field for field in base.schema.fields}
     new = {retyped.name: retyped.after for retyped in branch.retyped}
     values = {}
     for field in lake.spark.table(branch.table).schema.fields:
@@ -91,9 +90,7 @@ def write_again(lake: Lake, branch: DayBranch) -> DayBranch:
         old = present.get(field.name)
         value = "NULL" if old is None else grown(quote(field.name), old.dataType, kind)
         values[field.name] = f"CAST({value} AS {kind})"
-    rows = lake.at(branch.table, branch.base).selectExpr(
-        *(f"{value} AS {quote(name)}" for name, value in values.items())
-    )
+    rows = base.selectExpr(*(f"{value} AS {quote(name)}" for name, value in values.items()))
     again = as_stored(rows, branch)
     with_retry(lambda: again.writeTo(branch.identifier).overwrite(F.lit(True)))
     state = lake.read_state(branch.table)
@@ -120,13 +117,16 @@ def as_stored(rows: DataFrame, branch: DayBranch) -> DataFrame:
     return rows
 
 
-def drop_left_over(lake: Lake, identifier: str, names: Sequence[str], kept: Container[str]) -> None:
+def drop_left_over(
+    lake: Lake, identifier: str, names: Iterable[str], retyped: Sequence[Retyped]
+) -> None:
     """Take away the new fields that a run left which was killed.
 
     Args:
         names: of the table's columns.
-        kept: those that the day needs.
+        retyped: the columns whose new fields the day needs.
     """
+    kept = {column.stored for column in retyped}
     for name in names:
         if name.startswith(NEW_FIELD) and name not in kept:
             drop = f"ALTER TABLE {identifier} DROP COLUMN {quote(name)}"
@@ -162,11 +162,10 @@ def _retype_newest(
     branch = lake.branch(identifier, newest, state.tags[newest], state.tags[newest])
     branch = replace(branch, retyped=tuple(retyped), is_written_again=True)
     _add_fields(lake, identifier, retyped)
-    own = {k: v for k, v in state.day_summary(newest).items() if k.startswith("cdc.")}
     try:
         lake.start(branch)
         write_again(lake, branch)
-        lake.publish(branch, {**own, MADE_AS: json.dumps(state.made_as(newest))})
+        lake.publish(branch, state.summary_of_same_rows(newest))
     except BaseException:
         lake.drop_branch(branch)
         raise

@@ -7,8 +7,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from cdc_assets.cdc.names import ddl_of, quote
 from cdc_assets.cdc.sqltext import Sql, case, literal
 from cdc_assets.cdc.values.expressions import cast, each, lambda_variable, null_of
-from cdc_assets.cdc.values.readers import plain_text
-from cdc_assets.cdc.values.spark_types import decimal_parts
+from cdc_assets.cdc.values.readers import text_in_column
 
 
 def grown(value: Sql, old: DataType, column: str) -> Sql:
@@ -26,8 +25,7 @@ def _text(value: Sql, old: str) -> Sql:
     """A value as the text that events of its type leave in a STRING column (R3)."""
     if "<" in old:
         return f"to_json({value}, map('ignoreNullFields', 'false'))"
-    # A decimal with all digits of its scale.
-    return cast(value, "string") if decimal_parts(old) else plain_text(value, old)
+    return text_in_column(value, old)
 
 
 def _grown(value: Sql, old: DataType, new: DataType) -> Sql:

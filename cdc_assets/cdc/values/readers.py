@@ -75,9 +75,7 @@ def _held(at: At, kind: ColumnType) -> Sql:
         return f"to_json({at('variant')})"
     text = plain_text(read_value(at, sent), sent.spark)
     if target == "string":
-        # With all digits of its scale, as the source shows it.
-        is_decimal = decimal_parts(sent.spark) is not None
-        return cast(read_value(at, sent), "string") if is_decimal else text
+        return text_in_column(read_value(at, sent), sent.spark)
     if sent.spark == "boolean" and is_number(target):
         return cast(read_value(at, sent), target)
     if sent.spark == "string" and is_number(target):
@@ -106,6 +104,11 @@ def plain_text(value: Sql, spark: str) -> Sql:
     if decimal_parts(spark):
         return replaced(cast(value, "string"), r"\.0*$|(\.\d*?)0+$", "$1")
     return cast(value, "string")
+
+
+def text_in_column(value: Sql, spark: str) -> Sql:
+    """A value as a STRING column has it: a decimal with all digits of its scale (R3)."""
+    return cast(value, "string") if decimal_parts(spark) else plain_text(value, spark)
 
 
 def _boolean(at: At, _: ColumnType) -> Sql:
