@@ -290,6 +290,15 @@ def read(after: Row, *, snapshot: Any = "true", **options: Any) -> Record:
     return change("r", None, after, snapshot=snapshot, **options)
 
 
+def snapshot_marks(rows: int, is_first_table: bool, is_last_table: bool) -> list[str]:
+    """The marks of a table's reads, as Debezium sets them; a table of one row has one of them."""
+    last = "last" if is_last_table else "last_in_data_collection"
+    first = "first" if is_first_table else "first_in_data_collection"
+    if rows == 1:
+        return [first if is_first_table and not is_last_table else last]
+    return [first, *["true"] * (rows - 2), last]
+
+
 def truncated(**options: Any) -> Record:
     return change("t", **{"key": None, **options})
 
@@ -1077,6 +1086,22 @@ class PgLog(Log):
     def read(self, **row: Any) -> Record:
         row, options = _split(row)
         return self._event(read, row, **options)
+
+    def snapshot(
+        self, *rows: Row, is_first_table: bool = True, is_last_table: bool = True, **options: Any
+    ) -> list[Record]:
+        """A whole snapshot's reads of the table, marked as Debezium marks them (R7).
+
+        ``_marks=`` gives each read its mark instead, ``_at=`` the snapshot's time.
+        """
+        _, options = _split(options)
+        marks = options.pop("marks", None)
+        marks = marks or snapshot_marks(len(rows), is_first_table, is_last_table)
+        at = options.pop("at", self.landing.now_ms + 500)
+        return [
+            self._event(read, row, **{"source_ts_ms": at, **options, "snapshot": mark})
+            for row, mark in zip(rows, marks, strict=True)
+        ]
 
     def delete(self, **row: Any) -> Record:
         """The columns given are ``before``: the key alone for replica identity DEFAULT.

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -28,6 +28,7 @@ from cdc_assets.cdc.json_reader import read
 from cdc_assets.cdc.sqltext import Sql, case, is_one_of, literal, literals, whole
 
 _POSITION = "array<bigint>"
+_HIGHEST_PARTITION = 2**31 - 1
 _NUMBER_WIDTH, _NUMBER_PARTS = 13, 3
 TAIL, HALF = ("partition", "offset", "place"), "half"
 _OTHER_BASIS = -2  # below every source element; -1 marks an effective position
@@ -467,6 +468,12 @@ def directly_after(base: Column, day: Column, partition: Column, offset: Column)
     )
     empty = F.array().cast(_POSITION)
     return F.concat(F.coalesce(base, empty), tail)
+
+
+def behind_all(base: Column, day: date, offset: int) -> Column:
+    """The effective position behind all that :func:`directly_after` gives for a day."""
+    tail = (-1, (day - date(1970, 1, 1)).days, _HIGHEST_PARTITION, offset)
+    return F.concat(F.coalesce(base, F.array().cast(_POSITION)), literal_position(tail))
 
 
 def literal_position(position: Sequence[int] | None) -> Column:

@@ -138,3 +138,22 @@ def test_columns_that_changed_at_the_source_lose_no_value(
         for day, of_day in expected["rows"].items()
     }
     assert not any(found.values()), found
+
+
+@pytest.mark.parametrize("on_resnapshot", ["warn", "replace"])
+def test_rows_that_a_second_snapshot_did_not_read_are_said_or_removed(
+    spark: SparkSession, tmp_path: Path, on_resnapshot: str
+) -> None:
+    expected = json.loads((REPORTS / "resnap" / "expected.json").read_text("utf-8"))
+    days = _landed_days(REPORTS / "resnap" / "landing")
+    options = {"on_resnapshot": on_resnapshot, "resnapshot_remove_percent": 50}
+    landing, tables = REPORTS / "resnap" / "landing", expected["tables"]
+    source = lakes.source_config(landing, tables=tables, **options)
+    lake = _lake(spark, lakes.config_of({"resnap": source}, tmp_path / "lake", days[0]))
+    (table,) = tables
+    report = lakes.run_all(lake, "resnap", days)[table, days[-1]]
+    assert report.snapshot is not None
+    assert report.snapshot["missing"] == expected["rows_missing_from_snapshot"]
+    rows = expected["rows" if on_resnapshot == "warn" else "rows_with_replace"]
+    for day, of_day in rows.items():
+        assert not lakes.difference_of(lakes.rows_of(lake, "resnap", table, day), of_day)

@@ -13,6 +13,7 @@ from datetime import date
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.changes import snapshot_marks
 from cdc_assets.cdc.changes.inputs import FACTS
 from cdc_assets.cdc.changes.order_facts import (
     CROSSED,
@@ -58,7 +59,7 @@ def facts_of(records: DataFrame, settings: SourceConfig, timezone: str) -> DataF
         The columns of `FACTS`.
     """
     parts = [
-        _counts(records, settings, epoch_of("kafka_ts_ms", settings.resets)),
+        _counts(records, settings, epoch_of("kafka_ts_ms", settings.resets), timezone),
         _order_of_tables(records),
         _partitions(records, timezone),
     ]
@@ -84,10 +85,10 @@ def count_facts(records: DataFrame, settings: SourceConfig, timezone: str) -> li
     return facts_of(Query(records).replace(unnamed).plan(), settings, timezone).collect()
 
 
-def _counts(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFrame:
+def _counts(records: DataFrame, settings: SourceConfig, epoch: Sql, timezone: str) -> DataFrame:
     """Count records that are alike, and what they have in common."""
     return (
-        _to_count(records, settings, epoch)
+        _to_count(records, settings, epoch, timezone)
         .groupBy(*_ALIKE)
         .agg(
             F.expr("count(*) AS records"),
@@ -106,11 +107,12 @@ def _counts(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFrame
             F.expr("bit_xor(key_change) AS key_change_hash"),
             F.expr("count_if(is_incomplete) AS incomplete"),
             F.expr("max(arrival_ms) AS newest_ms"),
+            *(F.expr(f"{sql} AS {name}") for name, sql in snapshot_marks.counts().items()),
         )
     )
 
 
-def _to_count(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFrame:
+def _to_count(records: DataFrame, settings: SourceConfig, epoch: Sql, timezone: str) -> DataFrame:
     """The columns of records that :func:`_counts` groups by and aggregates."""
     is_change = "destination = 'changes'"
     # Positions of the earlier form have their epoch in front.
@@ -141,6 +143,7 @@ def _to_count(records: DataFrame, settings: SourceConfig, epoch: Sql) -> DataFra
         f"{arrival_ms()} AS arrival_ms",
         f"{case((is_change, names_in('key')))} AS names",
         f"{change} AS key_change",
+        *(f"{sql} AS {name}" for name, sql in snapshot_marks.columns_to_count(timezone).items()),
     )
 
 
@@ -307,7 +310,7 @@ def count_by_epoch(
     """
     rows = _in_todays_form(lake, source, [day], [table])
     epoch = epoch_of(time_in_day(lake.config.timezone))
-    counted = _counts(rows, lake.config.source(source), epoch)
+    counted = _counts(rows, lake.config.source(source), epoch, lake.config.timezone)
     return counted.to(columns.FACTS).collect()
 
 
@@ -320,7 +323,8 @@ def _in_todays_form(
     lake: Lake, source: str, days: Sequence[date], tables: Sequence[str] | None
 ) -> DataFrame:
     """Changes of some days in the columns of :func:`facts_of`."""
-    rows = lake.stage_days(source, "changes", days)
+    # A table of an earlier version may lack columns until its next day is made.
+    rows = lake.stage_days(source, "changes", days).to(columns.CHANGES)
     turned = changes_from_earlier(time_in_day(lake.config.timezone))
     marks = {
         "destination": "'changes'",
@@ -335,7 +339,8 @@ def _only(rows: DataFrame, tables: Sequence[str] | None) -> DataFrame:
 
 
 def _with_streams(facts: DataFrame, tables: Sequence[str] | None) -> DataFrame:
-    """The facts of some tables, and of all partitions: a stream has many tables."""
+    """The facts of some tables, and of all what a stream has: its partitions and its snapshots."""
     if tables is None:
         return facts
-    return facts.where(F.col("table_name").isin(list(tables)) | F.col("stream").isNotNull())
+    is_of_all = F.col("stream").isNotNull() | F.col("snapshot_marks").isNotNull()
+    return facts.where(F.col("table_name").isin(list(tables)) | is_of_all)

@@ -203,7 +203,8 @@ def _event_columns(source: SourceConfig) -> dict[str, Sql]:
 # Columns of `Envelope` that a record has as they are.
 _AS_READ = (
     "op", "connector", "server", "db", "table_name", "before", "after", "source_ts_ms",
-    "processed_ts_ms", "tx_id", "tx_order", "is_snapshot", "schema_id", "payload", "row_number",
+    "processed_ts_ms", "tx_id", "tx_order", "is_snapshot", "snapshot", "schema_id", "payload",
+    "row_number",
 )  # fmt: skip
 
 

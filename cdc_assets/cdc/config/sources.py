@@ -69,6 +69,16 @@ class SourceConfig(Settings):
         default="string",
         description="What becomes of a column whose type changed and can't be widened (R5).",
     )
+    on_resnapshot: Literal["warn", "replace"] = Field(
+        default="warn",
+        description="`replace`: rows that a later snapshot of their table did not read go (R7).",
+    )
+    resnapshot_remove_percent: float = Field(
+        default=10.0,
+        ge=0,
+        le=100,
+        description="`on_resnapshot: replace` removes at most this share of a table's rows.",
+    )
     on_drop: Literal["keep", "empty"] = Field(
         default="keep",
         description="`empty`: rows go when a statement drops or truncates their table (D21).",

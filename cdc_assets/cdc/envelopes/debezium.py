@@ -297,6 +297,7 @@ def _envelope(source: Source, row_op: Sql, detail: Sql, lindorm: bool) -> Envelo
         # table: without a position of its own it would remove nothing.
         is_snapshot=f"coalesce({op} = 'r', false) "
         f"OR coalesce(NOT {op} <=> 't' AND {text('snapshot')} <> 'false', false)",
+        snapshot=case((f"{text('snapshot')} <> 'false'", text("snapshot"))),
         schema_id=case(("is_wrapped", "e.schema_id")),
         payload=case(
             ("v_control = 'message'", "e.content"),

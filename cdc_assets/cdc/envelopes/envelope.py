@@ -110,6 +110,7 @@ class Envelope:
     is what identifies the event besides, a JSON object. `last_commit` is that before the event,
     where the source numbers commits in their order beside its elements (O3). `half` is 0 for the
     first record of a split update and 1 for all others, of formats that have those (O4).
+    `snapshot` is the mark of a snapshot read as sent (R7).
     `row_number` is the row's place, from 0, in a record of many rows. What has a default here, not
     every format says.
     """
@@ -138,6 +139,7 @@ class Envelope:
     last_commit: Sql = "CAST(NULL AS bigint)"
     half: Sql = "1"
     is_snapshot: Sql = "false"
+    snapshot: Sql = "CAST(NULL AS string)"
     schema_id: Sql = "CAST(NULL AS string)"
     payload: Sql = "CAST(NULL AS string)"
     row_number: Sql = "CAST(NULL AS int)"

@@ -40,7 +40,7 @@ def _write(day: DerivedDay) -> Mapping[str, Any]:
     first = min([of_table.day, *of_table.open_transactions.values()])
     columns = with_types_of(of_table, day.columns, of_table.days_from(first))
     with local_checkpoints() as checkpoints:
-        keyed = keyed_day(of_table, columns, checkpoints)
+        keyed = keyed_day(of_table, columns, checkpoints, is_made=True)
 
         def before(start: date) -> DataFrame | None:
             return rows_as_versions(keyed, start)

@@ -52,7 +52,7 @@ def _write(day: DerivedDay) -> Mapping[str, Any]:
         return _figures(inputs, audit(of_table, branch, None, day.columns))
     columns = with_types_of(of_table, day.columns, of_table.days_from(first))
     with local_checkpoints() as checkpoints:
-        keyed = keyed_day(of_table, columns, checkpoints)
+        keyed = keyed_day(of_table, columns, checkpoints, is_made=True)
 
         def before(start: date) -> DataFrame | None:
             return _versions_before(of_table.lake, inputs, branch.table, start)

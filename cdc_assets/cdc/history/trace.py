@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -24,7 +25,7 @@ from cdc_assets.cdc.lake.json_values import instant_text
 from cdc_assets.cdc.names import json_path
 from cdc_assets.cdc.sqltext import Sql, is_one_of, literal
 from cdc_assets.cdc.state.day_types import TableColumns, with_types_of
-from cdc_assets.cdc.state.entry_queue import REMOVING
+from cdc_assets.cdc.state.entry_queue import DELETED, REMOVING
 from cdc_assets.cdc.state.evolution import prepare_columns
 from cdc_assets.cdc.state.fold_entries import entries_since
 from cdc_assets.cdc.state.keyed_day import KeyedDay, standing_values
@@ -92,7 +93,7 @@ def trace(
         raise LakeError(f"{source}.{table} has no key that tells its rows apart")
     columns = with_types_of(table_day, prepare_columns(table_day, is_made=True), days)
     with local_checkpoints() as checkpoints:
-        traced = _Trace(KeyedDay(table_day, columns), key, start, checkpoints)
+        traced = _Trace(KeyedDay(table_day, columns, is_made=True), key, start, checkpoints)
         changes = traced.changes()
         topics = sorted({record.topic for record in changes if record.topic is not None})
         return [*changes, *traced.quarantined(topics)]
@@ -142,10 +143,13 @@ class _Trace:
         ordered = entries_of_all([keys], NONE_UNSENT).plan()
         rows = ordered.orderBy("n").select(*shown, "top", "top_before").collect()
         standing = self._standing_position(frame)
-        found = [
-            self._traced(row, _did(rows, n, standing, day.settings.late_days))
-            for n, row in enumerate(rows)
-        ]
+        found = []
+        for n, row in enumerate(rows):
+            did = _did(rows, n, standing, day.settings.late_days)
+            if row.kind == DELETED and self._place(row) in self._ends_of_snapshots:
+                found.append(self._traced(row, _did_not_read(did), has_position=False))
+            else:
+                found.append(self._traced(row, did))
         found += [self._traced(row, "repeats an event that had landed") for row in copies]
         return found
 
@@ -158,13 +162,24 @@ class _Trace:
         row = rows.join(frame, "k", "left_semi").select(POSITION).first()
         return None if row is None else list(row[0])
 
-    def _traced(self, row: Any, did: str) -> TracedRecord:
+    @cached_property
+    def _ends_of_snapshots(self) -> set[tuple[Any, ...]]:
+        """The places of the last reads of snapshots after which rows were removed (R7)."""
+        day = self.keyed.day
+        found = ((d, day.removed_unread_on(d)) for d in day.days_from(self.start))
+        return {(d, s.last.topic, s.last.partition, s.last.offset) for d, s in found if s}
+
+    @staticmethod
+    def _place(row: Any) -> tuple[Any, ...]:
+        return tuple(row[name] for name in _PLACE)
+
+    def _traced(self, row: Any, did: str, has_position: bool = True) -> TracedRecord:
         return TracedRecord(
             **{name: row[name] for name in _PLACE},
-            op=row.op,
+            op=row.op if has_position else "r",
             source_time=_instant(row.source_ts_ms),
             kafka_time=_instant(row.kafka_time),
-            position=row.position,
+            position=row.position if has_position else None,
             did=did,
         )
 
@@ -212,6 +227,13 @@ def _instant(ms: int | None) -> str | None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _did_not_read(did: str) -> str:
+    """What the end of a snapshot did to a row that it had not read."""
+    if did == "removed the row":
+        return "ended a snapshot that had not read the row: it was removed"
+    return f"ended a snapshot that had not read the row, which {did}"
 
 
 def _did(rows: Sequence[Any], n: int, standing: Sequence[int] | None, late_days: int) -> str:

@@ -91,6 +91,22 @@ CHANGES = _schema(
     ("position_basis", _TEXT, "what the elements of the position are"),
     ("identity", _TEXT, "what else identifies the change, as JSON; it orders nothing"),
     ("stream_element", ArrayType(_LONG), "what falls by a redelivery or a new server alone"),
+    ("snapshot", _TEXT, "of a snapshot read: source.snapshot as sent, such as first or last"),
+)
+
+# A read at which a snapshot of its table begins or ends (FORMATS R7).
+SNAPSHOT_MARK = StructType(
+    [
+        StructField("ms", _LONG),  # when it came to Kafka
+        StructField("topic", _TEXT),
+        StructField("partition", IntegerType()),
+        StructField("offset", _LONG),
+        StructField("mark", _TEXT),  # `source.snapshot`
+        StructField("day", DateType()),
+        StructField("source_ts_ms", _LONG),
+        StructField("content", _LONG),  # a hash that its copies have, too
+        StructField("stream", _TEXT),  # connector and server
+    ]
 )
 
 CONTROL = _schema(
@@ -158,6 +174,8 @@ FACTS = _schema(
     ("newest_ms", _LONG, "when the newest came to Kafka, or what stands in for it; ms"),
     ("placed_ties", _LONG, "keys whose equal positions the place in files decided; by table"),
     ("placed_reads", _LONG, "snapshot reads beside other events of their key, likewise; by table"),
+    ("snapshot_marks", ArrayType(SNAPSHOT_MARK), "reads at which a snapshot begins or ends"),
+    ("unmarked_reads", _LONG, "how many other reads of a snapshot there are, not incremental"),
 )
 
 EPOCHS = _schema(

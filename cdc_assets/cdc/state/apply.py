@@ -29,11 +29,11 @@ from cdc_assets.cdc.state.keyed_day import KeptEvents, KeyedDay
 from cdc_assets.cdc.state.met_rows import MetRows, count_met_rows
 from cdc_assets.cdc.state.placement import removed_in_window
 from cdc_assets.cdc.state.row_changes import row_changes, winners
-from cdc_assets.cdc.state.row_sql import lacking_values, with_keys, with_typed_columns
+from cdc_assets.cdc.state.row_sql import lacking_values, with_typed_columns
 from cdc_assets.cdc.state.table_day import TableDay
-from cdc_assets.cdc.state.table_events import events_on
 from cdc_assets.cdc.state.unkeyed import UnkeyedDay
 from cdc_assets.cdc.state.unkeyed_writes import write_unkeyed
+from cdc_assets.cdc.state.unread_rows import UnreadRows, handle_unread, reads_again
 from cdc_assets.cdc.state.unsent_columns import find_unsent
 from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, UnsentColumns
 from cdc_assets.cdc.state.value_figures import (
@@ -46,6 +46,7 @@ from cdc_assets.cdc.state.value_figures import (
 from cdc_assets.cdc.state.writes import (
     append,
     compare_with_table,
+    delete_all,
     delete_below,
     delete_keys,
     figures_of,
@@ -76,6 +77,7 @@ class RowFigures:
     unreadable_keys: int = 0
     met: MetRows = field(default_factory=MetRows)
     keys_audited: int = 0
+    unread: UnreadRows | None = None
 
 
 @dataclass(frozen=True)
@@ -98,11 +100,14 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> RowFigures
         removed = removed_in_window(keyed)
         found = _find_winners(keyed, removed, checkpoints)
         written = _write(keyed, on, found, checkpoints)
+        unread = handle_unread(keyed, on, checkpoints)
+        gone = unread.removed if unread else 0
         return RowFigures(
             values=judge_values(day, found.rows, written.counts, columns),
-            rows=written.rows,
+            rows=None if written.rows is None else written.rows - gone,
             written=written.written,
-            removed=written.removed,
+            removed=None if written.removed is None else written.removed + gone,
+            unread=unread,
             unresolved=found.unresolved,
             unreadable_keys=count_unreadable_keys(day, columns),
             met=count_met_rows(keyed, removed),
@@ -110,13 +115,19 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> RowFigures
         )
 
 
-def keyed_day(day: TableDay, columns: TableColumns, checkpoints: Checkpoints) -> KeyedDay:
-    """The day with its copies, and its events where several steps will ask for them."""
-    keyed = KeyedDay(day, columns)
+def keyed_day(
+    day: TableDay, columns: TableColumns, checkpoints: Checkpoints, is_made: bool = False
+) -> KeyedDay:
+    """The day with its copies, and its events where several steps will ask for them.
+
+    Args:
+        is_made: as :attr:`KeyedDay.is_made`.
+    """
+    keyed = KeyedDay(day, columns, is_made=is_made)
     if day.may_have_copies or day.may_hold_keys_twice:
         days = day.days_read
         if is_small(sum(day.facts_on(d).events for d in days)):
-            events = with_keys(events_on(day, days), columns, with_new_key=True)
+            events = keyed.events(days, with_new_key=True)
             keyed = replace(keyed, kept=KeptEvents(frozenset(days), checkpoints.add(events)))
     if day.may_have_copies:
         keyed = replace(keyed, copies=find_copies(keyed, checkpoints))
@@ -240,7 +251,10 @@ def _make_unkeyed(
     unresolved = 0
     if day.day_facts.maybe_unchanged:
         unresolved = changes.where("is_today AND unfilled").count()
-    if unkeyed.floor is not None:
+    unread = reads_again(day)
+    if unread is not None and unkeyed.is_replaced:
+        unread = replace(unread, removed=delete_all(day, on.identifier))
+    elif unkeyed.floor is not None:
         delete_below(day, on.identifier, unkeyed.floor)
     rows = write_unkeyed(unkeyed, on, changes, checkpoints)
-    return RowFigures(values, rows=rows, unresolved=unresolved)
+    return RowFigures(values, rows=rows, unresolved=unresolved, unread=unread)

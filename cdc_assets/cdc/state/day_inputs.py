@@ -155,4 +155,6 @@ class DayInputs(PublishedDay):
             self.settings.late_days,
             self.settings.tables[self.table].rename,
         ]
+        if self.settings.on_resnapshot == "replace":
+            rules.append([self.settings.on_resnapshot, self.settings.resnapshot_remove_percent])
         return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
+from typing import Any
 
 from cdc_assets.cdc.findings import Check, Finding, Severity, fault_finding
 from cdc_assets.cdc.lake.commits import TableState
@@ -34,6 +35,12 @@ CHECKS = (
     Check(
         "schema_compatible",
         "No column came with a type that its column can't take.",
+        Severity.WARN,
+    ),
+    Check(
+        "rows_missing_from_snapshot",
+        "A snapshot of the table read all rows that were there, or those that it did not read were "
+        "removed.",
         Severity.WARN,
     ),
     Check(
@@ -78,6 +85,7 @@ def table_findings(
         Finding("late_within_window", not report.too_late, {"too_late": report.too_late}),
         _values_representable(report, shows),
         fault_finding("schema_compatible", list(report.incompatible)),
+        _rows_missing_from_snapshot(report),
     ]
 
 
@@ -134,6 +142,41 @@ def _built_on_day_before(state: TableState, day: date) -> Finding:
             "day_before": str(before or "none"),
         },
     )
+
+
+def _rows_missing_from_snapshot(report: DayReport) -> Finding:
+    found = report.snapshot or {}
+    missing, removed, reads = (found.get(name, 0) for name in ("missing", "removed", "reads"))
+    what = None
+    if missing > removed:
+        what = (
+            f"{missing} rows were not read by the snapshot that ended on this day: they were "
+            "removed at the source while no event was recorded, or it was not of the whole table"
+        )
+    elif reads and not removed:
+        what = (
+            f"the table has no key: the {reads} reads of the snapshot that ended on this day may "
+            "be rows that it had already"
+        )
+    cure = "on_resnapshot: replace, and run the day again, if snapshots are of whole tables"
+    return Finding(
+        "rows_missing_from_snapshot",
+        what is None,
+        {
+            "rows_missing": missing,
+            "rows_removed": removed,
+            **({"reads_without_key": reads} if reads else {}),
+            **({"such_as": ", ".join(found["examples"])} if found.get("examples") else {}),
+            **({"snapshot": _places(found)} if found else {}),
+        },
+        description=None if what is None else f"{what}. To remove such rows: {cure}",
+    )
+
+
+def _places(snapshot: Mapping[str, Any]) -> str:
+    """Where a snapshot begins and ends."""
+    ends = (snapshot[name] for name in ("first", "last"))
+    return " to ".join(f"{m['topic']}/{m['partition']}/{m['offset']} ({m['day']})" for m in ends)
 
 
 def _values_representable(report: DayReport, shows: Callable[[str], bool]) -> Finding:

@@ -189,14 +189,16 @@ def _seen(day: TableDay, days: Sequence[date]) -> Column:
         .orderBy("offset")
         .rangeBetween(Window.unboundedPreceding, -1)
     )
-    seen = [F.max("position").over(within)]
+    are_unread = any(day.removed_unread_on(d) for d in days)  # those stand behind events
+    position = F.expr(real_part("position")) if are_unread else F.col("position")
+    seen = [F.max(position).over(within)]
     if len(days) > 1:
         earlier_days = (
             Window.partitionBy("k")
             .orderBy(F.unix_date("landing_date"))
             .rangeBetween(Window.unboundedPreceding, -1)
         )
-        seen.append(F.max("position").over(earlier_days))
+        seen.append(F.max(position).over(earlier_days))
     return latest(*seen)
 
 

@@ -13,6 +13,7 @@ from cdc_assets.cdc.changes.earlier_days import known_schemas
 from cdc_assets.cdc.changes.facts import ORDER, count_by_epoch, read_facts
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.protected import protected_schemas
+from cdc_assets.cdc.changes.snapshot_marks import Mark, marks_in
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.earlier_positions import basis_today, from_earlier, is_earlier, is_vague_today
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, SECOND_HALVES
@@ -108,6 +109,7 @@ class DayFacts:
     is_order_known: bool = True  # false of days made before these were counted
     lanes: tuple[Lane, ...] = ()
     databases: Mapping[str, int] = field(default_factory=dict)  # events of each that one names (D4)
+    unmarked_reads: int | None = 0  # of snapshots, between their marks (R7); None: not counted
     parts: tuple[Row, ...] = field(default=(), repr=False, compare=False)  # all facts of the day
 
     def in_database(self, database: str | None) -> DayFacts:
@@ -163,6 +165,7 @@ class SourceContext:
     """What the days of a run need to know of their source, read once for all of them."""
 
     days: Mapping[tuple[str, date], DayFacts]
+    marks: Mapping[date, Sequence[tuple[str, Mark]]]  # with their tables, of all tables (R7)
     schemas: KnownSchemas
     epochs: SourceEpochs | None  # None: position_reset names them
     commits: Mapping[str, Mapping[date, DayCommit]]
@@ -184,6 +187,7 @@ def gather(lake: Lake, source: str, tables: Iterable[str], days: Sequence[date])
     found = read_day_facts(lake, source, listed, days, changes)
     return SourceContext(
         found.days,
+        found.marks,
         protected_schemas(known_schemas(lake, source, listed), lake.config.source(source)),
         found.epochs,
         {
@@ -215,9 +219,13 @@ def pair_window_of(config: Config, source: str, day: date) -> list[date]:
 
 @dataclass(frozen=True)
 class FactsOfDays:
-    """What days hold for tables, and the epochs of their source (None: they are named)."""
+    """What days hold for tables, and the epochs of their source (None: they are named).
+
+    `marks` are the reads of all tables at which a snapshot begins or ends, as they arrived.
+    """
 
     days: Mapping[tuple[str, date], DayFacts]
+    marks: Mapping[date, Sequence[tuple[str, Mark]]]
     epochs: SourceEpochs | None
 
 
@@ -233,7 +241,7 @@ def read_day_facts(
     """
     settings, listed = lake.config.source(source), set(tables)
     if not days:
-        return FactsOfDays({}, None)
+        return FactsOfDays({}, {}, None)
     # Where a transaction began on an earlier day, that day's own window counts, too (O16).
     first = days[0]
     for _ in range(2):
@@ -254,7 +262,18 @@ def read_day_facts(
             parts.setdefault((fact.table_name, fact.landing_date), []).append(fact)
     if epochs is not None:
         parts = {place: _in_epochs(lake, source, *place, of, epochs) for place, of in parts.items()}
-    return FactsOfDays({place: _whole_day(rows) for place, rows in parts.items()}, epochs)
+    of_days = {place: _whole_day(rows) for place, rows in parts.items()}
+    return FactsOfDays(of_days, _marks(facts), epochs)
+
+
+def _marks(facts: Iterable[Row]) -> dict[date, list[tuple[str, Mark]]]:
+    """The marks of each day, with their tables."""
+    by_day: dict[date, list[tuple[str, Mark]]] = {}
+    for fact in facts:
+        by_day.setdefault(fact.landing_date, []).extend(
+            (fact.table_name, mark) for mark in marks_in([fact])
+        )
+    return {day: sorted(on, key=lambda of: of[1].arrival) for day, on in by_day.items() if on}
 
 
 def _in_epochs(
@@ -329,6 +348,9 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
         is_order_known=all(fact.key_changes is not None for fact in facts),
         lanes=tuple(_lane(fact) for fact in order if fact.first_tx is not None),
         databases=dict(sorted(_records_by(facts, "db").items())),
+        unmarked_reads=None
+        if any(fact.unmarked_reads is None for fact in facts)
+        else total("unmarked_reads"),
         parts=tuple(parts),
     )
 

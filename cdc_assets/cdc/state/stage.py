@@ -32,6 +32,7 @@ from cdc_assets.cdc.state.retyping import day_branch, write_again
 from cdc_assets.cdc.state.source_context import SourceContext, gather
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.table_events import events_on
+from cdc_assets.cdc.state.unread_rows import UnreadRows
 
 __all__ = ["DayReport", "SourceContext", "gather", "make_table_day"]
 
@@ -72,6 +73,8 @@ class DayReport:
     arrived_on_rows: int = 0
     before_of_others: int = 0
     keys_audited: int = 0
+    snapshot: Mapping[str, Any] | None = None  # one that ended, and what it did not read
+    reading: Mapping[str, Any] | None = None  # one that has not ended
     rules_changed: bool = False
     seconds: float = 0.0
     made: bool = True
@@ -223,9 +226,17 @@ def _build(
         arrived_on_rows=rows.met.arrived_on_rows,
         before_of_others=rows.met.before_of_others,
         keys_audited=rows.keys_audited,
+        snapshot=_snapshot(day, rows.unread),
+        reading=reading.as_json() if (reading := day.snapshots.reading) else None,
         rules_changed=day.inputs.rules_changed,
         seconds=round(time.monotonic() - began, 2),
     )
+
+
+def _snapshot(day: TableDay, unread: UnreadRows | None) -> dict[str, Any] | None:
+    """The snapshot that ended on the day, and what it did not read, if rows were there before."""
+    ended = day.snapshots.ended
+    return {**ended.as_json(), **unread.as_json()} if ended and unread else None
 
 
 def _by_text(bases: Mapping[int, str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from functools import cached_property
 from typing import Any
@@ -29,6 +30,13 @@ from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Sql, case, literal
 from cdc_assets.cdc.state.day_inputs import DayInputs
 from cdc_assets.cdc.state.epochs import TableEpochs
+from cdc_assets.cdc.state.snapshots import (
+    Snapshot,
+    SnapshotsOnDay,
+    reading_of,
+    snapshot_of,
+    snapshots_on,
+)
 from cdc_assets.cdc.state.source_context import (
     DayFacts,
     SourceContext,
@@ -221,7 +229,47 @@ class TableDay:
 
     def facts_on(self, day: date) -> DayFacts:
         """What metadata says of the table's events on a day, positions in today's form."""
-        return self._landed_on(day).in_database(self.database).in_todays_form(self._is_kafka)
+        facts = self._landed_on(day).in_database(self.database).in_todays_form(self._is_kafka)
+        if day == self.day or self.removed_unread_on(day) is None:
+            return facts
+        return replace(facts, removals=facts.removals + 1)  # no event has them
+
+    # --- snapshots (R7)
+
+    @cached_property
+    def snapshots(self) -> SnapshotsOnDay:
+        """The snapshots of the table on the day."""
+        marks = self.context.marks.get(self.day, ())
+        before = self._before.get("reading")
+        reading = reading_of(before) if before else None
+        if not marks or self.is_of_other_databases([self.day]):
+            return SnapshotsOnDay(reading=reading)
+        past = [mark for d in self.window for _, mark in self.context.marks.get(d, ())]
+        near = {self.day, self.day - timedelta(days=1)}
+        may_be_one_row = all(self._landed_on(d).unmarked_reads == 0 for d in near)
+        return snapshots_on(self.table, marks, past, reading, may_be_one_row)
+
+    @property
+    def may_leave_unread(self) -> bool:
+        """May rows have been there before the snapshot that ended on the day?"""
+        snapshot = self.snapshots.ended
+        if snapshot is None or not self.starts_empty or snapshot.first.day < self.day:
+            return snapshot is not None
+        first = snapshot.first
+        lanes = (f for f in self._landed_on(self.day).parts if f.stream is not None)
+        return not all(
+            lane.first_offset >= first.offset
+            if (lane.topic, lane.partition) == (first.topic, first.partition)
+            else lane.first_kafka_ms is None or lane.first_kafka_ms >= first.ms
+            for lane in lanes
+        )
+
+    def removed_unread_on(self, day: date) -> Snapshot | None:
+        """The snapshot after which rows that it did not read were removed on a published day."""
+        found = self.report_on(day).get("snapshot") or {}
+        return snapshot_of(found) if found.get("removed") else None
+
+    # --- what its events ask for
 
     @property
     def may_be_unsent(self) -> bool:

@@ -18,10 +18,12 @@ from datetime import date, timedelta
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.changes.snapshot_marks import Mark
 from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
 from cdc_assets.cdc.sqltext import case
 from cdc_assets.cdc.state.day_types import TableColumns
 from cdc_assets.cdc.state.keyed_day import standing_values
+from cdc_assets.cdc.state.snapshots import has_landed_since
 from cdc_assets.cdc.state.table_day import POSITION, TableDay
 from cdc_assets.cdc.state.table_events import events_on
 from cdc_assets.cdc.values.placeholders import placeholder_forms
@@ -52,15 +54,32 @@ class UnkeyedDay:
         """The highest truncate of the day, and of the days looked back on."""
         return self.day.truncated([*self.day.window, self.day.day])
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the table becomes the day's snapshot, and what came after (R7)."""
+        asked = self.day.settings.on_resnapshot == "replace"
+        return asked and self.day.snapshots.ended is not None and self.day.may_leave_unread
+
+    @property
+    def since(self) -> Mark | None:
+        """What landed before is not in the table any more: a snapshot took its place."""
+        if self.is_replaced and self.day.snapshots.ended:
+            return self.day.snapshots.ended.first
+        replaced = [s for d in self.day.window if (s := self.day.removed_unread_on(d))]
+        return replaced[-1].first if replaced else None
+
     def row_changes(self) -> DataFrame:
         """Rows added and taken away on the day and, with `key: row`, on those looked back on.
+
+        Where a snapshot takes the place of the table, all that landed since is of the day.
 
         Returns:
             `is_removal`, `pos`, `after` (the row), `unfilled` (it has an unsent value that
             nothing fills), `schema_id`, `source_ts_ms`, `is_today`.
         """
         events = self._placed(self._fresh())
-        is_today = (F.col("landing_date") == F.lit(self.day.day)).alias("is_today")
+        is_on_day = F.lit(True) if self.is_replaced else F.col("landing_date") == self.day.day
+        is_today = is_on_day.alias("is_today")
         common = ("pos", "schema_id", "source_ts_ms", is_today)
         after, unfilled = self._filled()
         adds = events.where("op IN ('c', 'r', 'u')").select(
@@ -80,8 +99,9 @@ class UnkeyedDay:
 
     def _fresh(self) -> DataFrame:
         """Events of the day and of those looked back on, without what was sent again."""
-        day = self.day
-        events = events_on(day, [*day.window, day.day]).where("op IN ('c', 'r', 'u', 'd')")
+        day, since = self.day, self.since
+        first = min([day.day, *day.window, *([since.day] if since else [])])
+        events = events_on(day, day.days_from(first)).where("op IN ('c', 'r', 'u', 'd')")
         is_known = "exists(source_elements, e -> e IS NOT NULL) OR identity IS NOT NULL"
         identity = "identity"
         if day.has_earlier_changes([*day.window, day.day]):
@@ -104,7 +124,8 @@ class UnkeyedDay:
         numbered = runs.withColumn("ordinal", F.row_number().over(alike))
         # Without source elements every offset is a row.
         is_first = F.col("elements").isNull() | (F.row_number().over(same) == 1)
-        return numbered.withColumn("is_first", is_first).where("is_first")
+        fresh = numbered.withColumn("is_first", is_first).where("is_first")
+        return fresh if since is None else fresh.where(has_landed_since(since))
 
     def _placed(self, events: DataFrame) -> DataFrame:
         """Add `pos`: an event without one of its own stands after the truncates before it (O6)."""
@@ -162,12 +183,12 @@ class UnkeyedDay:
         """
         touched = known.where("is_today").select("identity").distinct()
         start = self.day.window[0] if self.day.window else self.day.day
+        stood = self._rows_at(start - timedelta(days=1)) if self.since is None else None
         entries = known.select(
             "identity", "pos", F.when(F.col("is_removal"), -1).otherwise(1).alias("x"), "is_today"
         )
-        then = self._rows_at(start - timedelta(days=1))
-        if then is not None:
-            rows = then.select(
+        if stood is not None:
+            rows = stood.select(
                 "identity", "pos", F.lit(1).alias("x"), F.lit(False).alias("is_today")
             )
             entries = entries.unionByName(rows)

@@ -154,6 +154,13 @@ def delete_below(day: TableDay, branch: str, position: Sequence[int]) -> None:
     with_retry(lambda: day.lake.spark.sql(statement))
 
 
+def delete_all(day: TableDay, branch: str) -> int:
+    """Delete all rows of a branch; how many there were."""
+    stood = day.lake.spark.table(branch).count()
+    with_retry(lambda: day.lake.spark.sql(f"DELETE FROM {branch}"))
+    return stood
+
+
 def figures_of(observed: Observation) -> dict[str, int]:
     """What was counted on the way; empty where nothing was.
 

@@ -1,0 +1,123 @@
+"""Snapshots of a table that has rows already (FORMATS R7): by metadata alone, no Spark.
+
+A snapshot runs from the first mark of its table to the last one, maybe over several days. One that
+broke off has no last mark; the next one begins with a first mark again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import date, timedelta
+from typing import Any
+
+from cdc_assets.cdc.changes.snapshot_marks import FIRST_OF_ALL, LAST_OF_ALL, Mark, without_copies
+from cdc_assets.cdc.sqltext import Sql, literal
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot of a table from its first read to its last one, or to the last of all tables."""
+
+    first: Mark
+    last: Mark
+
+    @property
+    def days(self) -> list[date]:
+        """The days on which it landed."""
+        count = (self.last.day - self.first.day).days + 1
+        return [self.first.day + timedelta(days=n) for n in range(count)]
+
+    def as_json(self) -> dict[str, Any]:
+        """What :func:`snapshot_of` reads."""
+        return {"first": _mark_as_json(self.first), "last": _mark_as_json(self.last)}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A snapshot that has not ended.
+
+    `is_of_newest` is false where another snapshot of the same stream has begun since: that one's
+    end says nothing of this one.
+    """
+
+    first: Mark
+    is_of_newest: bool = True
+
+    def as_json(self) -> dict[str, Any]:
+        """What :func:`reading_of` reads."""
+        return {"first": _mark_as_json(self.first), "is_of_newest": self.is_of_newest}
+
+
+@dataclass(frozen=True)
+class SnapshotsOnDay:
+    """The newest snapshot that ended on a day, and the one that had not by its end."""
+
+    ended: Snapshot | None = None
+    reading: Reading | None = None
+
+
+def snapshots_on(
+    table: str,
+    marks: Sequence[tuple[str, Mark]],
+    before: Iterable[Mark],
+    reading: Reading | None,
+    may_be_one_row: bool,
+) -> SnapshotsOnDay:
+    """The snapshots of a table on a day.
+
+    Args:
+        table: its name.
+        marks: those of the day with their tables, of all tables of the source, as they arrived.
+        before: those of the days looked back on.
+        reading: what had not ended by the end of the day before.
+        may_be_one_row: the table has no other snapshot read on these days. Then a last mark without
+            a first one is a snapshot of one row.
+    """
+    fresh = without_copies([mark for _, mark in marks], before)
+    own = {mark for name, mark in marks if name == table}
+    ended = None
+    for mark in fresh:
+        if mark in own and mark.is_first:
+            reading = Reading(mark)
+        elif mark in own:
+            if reading is not None or may_be_one_row:
+                ended = Snapshot(reading.first if reading else mark, mark)
+            reading = None
+        elif reading is not None and mark.stream == reading.first.stream:
+            if mark.mark == FIRST_OF_ALL:
+                reading = replace(reading, is_of_newest=False)
+            elif mark.mark == LAST_OF_ALL and reading.is_of_newest:
+                # A table of one row that is the first of all has no last mark of its own.
+                ended, reading = Snapshot(reading.first, mark), None
+    return SnapshotsOnDay(ended, reading)
+
+
+def has_landed_since(mark: Mark) -> Sql:
+    """True for an event that landed at a mark or after it, or may have.
+
+    In other partitions the Kafka timestamp tells.
+    """
+    here = f"topic <=> {literal(mark.topic)} AND partition <=> {mark.partition}"
+    return (
+        f"(landing_date > {literal(mark.day)} OR (landing_date = {literal(mark.day)} AND "
+        f"CASE WHEN {here} THEN offset >= {mark.offset}L ELSE kafka_time >= {mark.ms}L END))"
+    )
+
+
+def snapshot_of(found: Mapping[str, Any]) -> Snapshot:
+    """The snapshot that a day's report has."""
+    return Snapshot(_mark_of(found["first"]), _mark_of(found["last"]))
+
+
+def reading_of(found: Mapping[str, Any]) -> Reading:
+    """The snapshot that had not ended, as a day's report has it."""
+    return Reading(_mark_of(found["first"]), found["is_of_newest"])
+
+
+def _mark_as_json(mark: Mark) -> dict[str, Any]:
+    return asdict(mark) | {"day": str(mark.day)}
+
+
+def _mark_of(found: Mapping[str, Any]) -> Mark:
+    return Mark(**{**found, "day": date.fromisoformat(found["day"])})
