@@ -10,6 +10,7 @@ from typing import Any
 from cdc_assets_tests.model.days import Order, Removal, Row, Table
 from cdc_assets_tests.model.documents import json_text
 from cdc_assets_tests.model.records import Event
+from cdc_assets_tests.model.snapshots import landed_since
 from cdc_assets_tests.model.streams import kafka_order, landed_before, row_order
 
 
@@ -42,9 +43,12 @@ class AppendedTable(Table):
         for event in ordered:
             if self._is_new(day, event) and event.writes:
                 values = self._values(event, event.after, day)
-                self.state.append(Row(values, self._order(day, event)))
+                self.state.append(Row(values, self._order(day, event), event=event))
         truncates = [r.order for r in self._truncates(day)]
         self.state = [row for row in self.state if not any(t > row.order for t in truncates)]
+        ended = self.snapshots.end_on(day)
+        if ended is not None and self.replaces:  # R7: this snapshot, and what came after it
+            self.state = [r for r in self.state if r.event and landed_since(ended[0], r.event)]
 
     def _truncates(self, day: date) -> list[Removal]:
         recent = [r for r in self.removals if r.day == day or self._in_window(r.day, day)]

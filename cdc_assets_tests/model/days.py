@@ -11,6 +11,7 @@ from typing import Any
 from cdc_assets_tests.model.documents import json_text, unavailable_value
 from cdc_assets_tests.model.positions import KAFKA_TIME, OTHER_BASIS, SOURCE_TIME
 from cdc_assets_tests.model.records import Event, InferredTypeError, KeyTypeError
+from cdc_assets_tests.model.snapshots import Snapshots
 from cdc_assets_tests.model.streams import kafka_order
 from cdc_assets_tests.model.values import (
     DoesNotFitError,
@@ -35,6 +36,8 @@ class Row:
     values: dict[str, Any]
     order: Order
     key: dict[str, Any] = field(default_factory=dict)
+    source_ms: int | None = None  # when the source made it so
+    event: Event | None = None  # of a table without a key
 
 
 @dataclass
@@ -81,6 +84,8 @@ class Table:
         self.highest: tuple[int, ...] = ()  # position that has landed on the days before
         self.inferred: set[str] = set()
         self.removals: list[Removal] = []
+        self.snapshots = Snapshots(name, events, self._in_window)
+        self.replaces = source.get("on_resnapshot") == "replace"
         self.bases: dict[int, str] = {}  # epoch → what positions are made of (O8)
         self.halves = [
             e

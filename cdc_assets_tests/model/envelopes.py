@@ -327,6 +327,7 @@ def _read_event(
     # D14. A truncate is never read in a snapshot, whatever its mark says.
     mark = source.get("snapshot")
     event.is_snapshot = op != "t" and (op == "r" or _is_mark(mark))
+    event.snapshot = _mark_text(mark)
     if lindorm:
         set_elements(event, SOURCE_TIME, [source.get("ts_ms")])
     else:
@@ -361,6 +362,11 @@ SPANNER_ROWS = ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
 
 def _is_mark(mark: Any) -> bool:
     return not (mark is None or mark is False or mark == "false")  # 0 is a mark, and 0 == False
+
+
+def _mark_text(mark: Any) -> str | None:
+    """A mark as text: old versions sent true."""
+    return (mark if isinstance(mark, str) else json_text(mark)) if _is_mark(mark) else None
 
 
 def _read_without_op(payload: dict[str, Any], event: Event) -> None:
@@ -576,6 +582,7 @@ def _read_flat(source: dict[str, Any], document: Any, event: Event) -> None:
     event.processed_ts_ms = long_of(meta("ts_ms"))
     mark = meta("source.snapshot")
     event.is_snapshot = event.op != "t" and (event.op == "r" or _is_mark(mark))
+    event.snapshot = _mark_text(mark)
     said = {name: meta(f"source.{name}") for name in ORDER_MEMBERS}
     said |= {"connector": connector, "ts_ms": meta("source.ts_ms")}
     transaction = {name: meta(f"transaction.{name}") for name in ("id", "total_order")}

@@ -19,6 +19,7 @@ class Held:
     columns: set[str]  # those that it was sent with, or that its table has
     key: dict[str, Any]
     unsent: set[str] = field(default_factory=set)  # columns that its event left out
+    source_ms: int | None = None  # when the source made it so
 
 
 @dataclass

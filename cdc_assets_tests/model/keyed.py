@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from itertools import chain
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from cdc_assets_tests.model.fold import UNKNOWN, Held, OldRow, Queue
 from cdc_assets_tests.model.history import Step, Timeline
 from cdc_assets_tests.model.positions import LATE_CHECKED, lane_of
 from cdc_assets_tests.model.records import Event, KeyColumnsError, KeyTypeError
+from cdc_assets_tests.model.snapshots import Ended, landed_since
 from cdc_assets_tests.model.streams import kafka_order, landed_before, row_order
 from cdc_assets_tests.model.transactions import OpenTransactions
 from cdc_assets_tests.model.values import DoesNotFitError, hold, read_wire
@@ -37,6 +38,7 @@ class Change:
     key: dict[str, Any]
     order: Order | None = None
     has_before: bool = True  # its `before` is of this key
+    is_unread: bool = False  # no event: a snapshot did not read the row (R7)
 
 
 @dataclass
@@ -104,6 +106,7 @@ class KeyedTable(Table):
         self.scattered: dict[date, int] = {}
         self.timelines: list[Timeline] = []
         self.identities: dict[int, str] = {}  # of key documents, with the types of the day
+        self.unread: list[Change] = []  # what snapshots did not read
 
     def rows(self) -> list[dict[str, Any]]:
         ordered = sorted(self.state, key=lambda row: key_text(row.key))
@@ -128,13 +131,44 @@ class KeyedTable(Table):
         self._learn_types(day, events)
         folds = self._folded(day, events)
         self.state = [
-            Row(self._known(held.values), fold.order, held.key)
+            Row(self._known(held.values), fold.order, held.key, held.source_ms)
             for fold in folds
             for held in fold.queue.rows[-1:]
         ]
+        ended = self.snapshots.end_on(day)
+        if ended is not None and self.replaces:
+            self._remove_unread(day, ended)
         self.ends[day] = self.state
         if self.config.get("history"):
             self._keep_history(day)
+
+    def _remove_unread(self, day: date, ended: Ended) -> None:
+        """R7: rows that a snapshot did not read, and of which nothing landed since, are gone."""
+        first, last = ended
+        since = [e for d, of in self.landed.items() for e in of if d >= first.day]
+        since = [event for event in since if landed_since(first, event)]
+        keys = [key for e in since for key in (e.key, e.old_key, e.new_key) if key is not None]
+        read = {self._identity(key) for key in keys}
+        recent = [r for r in self.removals if r.key is None and self._is_recent(r.day, day)]
+        for row in list(self.state):
+            is_later = None not in (row.source_ms, first.source_ts_ms) and (
+                (row.source_ms or 0) >= (first.source_ts_ms or 0)
+            )
+            if self._identity(row.key) in read or is_later:
+                continue
+            highest = max([row.order[0], *(r.order[0] for r in recent)])
+            order = highest, (day, 2**31 - 1, last.record.offset or 0)
+            gone = replace(
+                last, op="d", key=row.key, before=None, after=None, old_key=None, new_key=None,
+                position=None, tx=None, is_snapshot=False,
+            )  # fmt: skip
+            change = Change("delete", gone, day, row.key, order, is_unread=True)
+            self.unread.append(change)
+            self.removals.append(Removal(day, row.key, order, gone))
+            identity = self._identity(row.key)
+            self.of_day.changes[identity].append(change)
+            self.of_day.folds[identity].entries.append(Entry(order, change=change))
+            self.state = [other for other in self.state if other is not row]
 
     # -- versions ----------------------------------------------------------------------------------
 
@@ -285,6 +319,8 @@ class KeyedTable(Table):
         for day in self.landed:
             for change in self._first_halves(day):
                 self._add(of_day, change)
+        for change in self.unread:
+            of_day.changes[self._identity(change.key)].append(change)
 
     def _add(self, of_day: Day, change: Change) -> None:
         event = change.event
@@ -418,8 +454,10 @@ class KeyedTable(Table):
         truncates = [change for change in of_day.truncates if change.day >= start]
         met = [entry.order[0] for entry in entries]
         self._put_reads([*changes, *truncates], met)
-        window = [change for change in own if self._in_window(change.day, start)]
-        kept = self._without_copies(changes, window, met)
+        window = [c for c in own if self._in_window(c.day, start) and not c.is_unread]
+        sent = [change for change in changes if not change.is_unread]
+        kept = self._without_copies(sent, window, met)
+        kept += [change for change in changes if change.is_unread]
         self.removals += [
             Removal(of_day.date, change.key, change.order or ((), ()), change.event)
             for change in kept
@@ -452,7 +490,7 @@ class KeyedTable(Table):
         placed = [change for change in changes if change.event.position is not None]
         for change in changes:
             event = change.event
-            if event.position is not None:
+            if event.position is not None or change.is_unread:
                 continue
             before = [
                 other.order[0]
@@ -505,7 +543,8 @@ class KeyedTable(Table):
         fold.order = entry.order
         if entry.row is not None:
             row = entry.row
-            fold.queue.set(Held(row.values, set(row.values), row.key))
+            held = Held(row.values, set(row.values), row.key, source_ms=row.source_ms)
+            fold.queue.set(held)
         elif entry.change is None or entry.change.kind == "truncate":
             fold.queue.set(None)
         else:
@@ -582,7 +621,7 @@ class KeyedTable(Table):
         columns = set(event.image())
         if self.keep_missing and taken is not None:
             columns |= taken.columns
-        return Held(values, columns, event.key or {}, unsent)
+        return Held(values, columns, event.key or {}, unsent, event.source_ts_ms)
 
     def _carried(self, event: Event, column: str, day: date) -> Any:
         """The value that the event itself brings, UNKNOWN where it says "unchanged"."""

@@ -118,6 +118,7 @@ class Event:
     source_ts_ms: int | None = None
     processed_ts_ms: int | None = None
     is_snapshot: bool = False
+    snapshot: str | None = None  # the mark of a read of Debezium's (R7)
     is_tombstone: bool = False
     half: Literal["before", "after"] | None = None  # of a split DataWorks update
     half_element: int | None = None  # of every DataWorks event (O4)

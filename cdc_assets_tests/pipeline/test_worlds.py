@@ -83,6 +83,8 @@ OWN_SHARES: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 # A column of integers becomes text (R5).
 RETYPED_CONNECTORS = ("postgresql", "mysql", "sqlserver")
+# Tables are snapshotted again (R7).
+REREAD_CONNECTORS = ("postgresql", "mysql", "sqlserver")
 # And of Debezium's events that are written with a schema registry.
 REGISTRY_SHARES = (("AVRO", 1), ("JSON", 1))
 CANDIDATES = 8  # how many smaller worlds a round tries, or more where it leaves out shorter parts
@@ -152,6 +154,9 @@ def draw(
     for connector in RETYPED_CONNECTORS:
         same = {"connector": connector, "retyped": True}
         add("debezium", 1, f"retyped {connector} {seed}", position_reset=(), **same)
+    for connector in REREAD_CONNECTORS:
+        same = {"connector": connector, "reread": True}
+        add("debezium", 1, f"reread {connector} {seed}", position_reset=(), **same)
     return [world.of(world.records, f"w{n:04}") for n, world in enumerate(drawn)]
 
 

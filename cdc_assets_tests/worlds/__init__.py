@@ -212,6 +212,8 @@ def worlds(draw: st.DrawFn, settings: Settings, name: str) -> World:
     if drawn.connector == "mysql" and drawn.key == "none":
         # Without a key a snapshot's read can't be told from its redelivery (see `read`).
         drawn = replace(drawn, connector="postgresql")
+    if settings.reread and drawn.key == "none":  # likewise
+        drawn = replace(drawn, key=None)
     if settings.connector is not None:
         drawn = replace(drawn, connector=settings.connector, text_keys=False)
     if drawn.connector in BY_COMMIT and drawn.grain == "change":

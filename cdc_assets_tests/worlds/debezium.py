@@ -242,7 +242,10 @@ class DebeziumTeller(Teller):
             self.event(ev.truncated)
 
     def read(self, place: tuple[int, int], step: Step) -> None:
-        """Initial and incremental snapshots (D14, O6)."""
+        """Initial and incremental snapshots (D14, O6), and whole ones (R7)."""
+        if self.settings.reread and self.pick(True, True, False):
+            self.snapshot(step)
+            return
         row = self.rows.get(place) or self.row_of(place)
         self.rows[place] = row
         mark = self.pick("incremental", "true", "first", True)
@@ -252,6 +255,25 @@ class DebeziumTeller(Teller):
         lsn = self.lsn if has_lsn else None
         build = self.pick(ev.read, ev.read, ev.created)
         self.event(build, row, snapshot=mark, lsn=lsn)
+
+    def snapshot(self, step: Step) -> None:
+        """All rows are read again, after some were removed unseen; it may cross a day's end."""
+        for place in list(self.rows)[:: 3 + step.unsent]:
+            if self.pick(True, False):
+                del self.rows[place]
+        held = list(self.rows.values())
+        if not held:
+            return
+        of_all = self.pick((True, True), (False, False))
+        marks = ev.snapshot_marks(len(held), *of_all)
+        cut = self.pick(None, None, len(held) // 2, len(held) - 1)
+        breaks_off = self.pick(False, False, False, True)
+        time = self.now_ms()
+        for n, (row, mark) in enumerate(zip(held, marks, strict=True)):
+            if breaks_off and n >= len(held) // 2 > 0:
+                break
+            self.delay = 1 if cut is not None and n >= cut else 0
+            self.event(ev.read, row, snapshot=mark, source_ts_ms=time)
 
     def odd(self, place: tuple[int, int], step: Step) -> None:
         """Keys in other forms, times that are not there, old events out of the blue."""

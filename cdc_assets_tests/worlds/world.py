@@ -17,6 +17,9 @@ from cdc_assets_tests.model import Landed, Record
 DAYS = [ev.DAY + timedelta(days=n) for n in range(int(os.environ.get("CDC_WORLD_DAYS", "4")))]
 
 
+_REPLACED = {"on_resnapshot": "replace", "resnapshot_remove_percent": 100}
+
+
 @dataclass(frozen=True)
 class Settings:
     """What the worlds of one source share: how cdc.yaml sets the source."""
@@ -33,6 +36,7 @@ class Settings:
     in_three_parts: bool = False  # and cdc.yaml names them
     on_drop: str = "keep"  # with `empty` truncates are statements, too
     retyped: bool = False  # a column of integers becomes text in its worlds
+    reread: bool = False  # its tables are snapshotted again, and rows go unseen before (R7)
     own_values: bool = False  # cells of YugabyteDB, ids of MongoDB of all kinds, Canal's labels
 
     def options(self) -> dict[str, Any]:
@@ -44,6 +48,7 @@ class Settings:
             "position_reset": list(self.position_reset) or "auto",
             "on_drop": self.on_drop,
             **flattening,
+            **(_REPLACED if self.reread else {}),
         }
 
 

@@ -104,16 +104,24 @@ class KeyedDay:
         known = []
         if table is not None:
             key, *_ = standing_values(table.schema, self.columns)
-            known.append(table.select(key, SOURCE_TS, F.col(POSITION).alias("met")))
+            known.append(
+                table.select(key, SOURCE_TS, F.col(POSITION).alias("met"), F.lit(True).alias("has"))
+            )
         if snapshot.first.day == day:
-            own = with_keys(events_on(self.day, [day]), self.columns).where(IS_UPSERT)
-            time = F.col("source_ts_ms").alias(SOURCE_TS)
-            known.append(own.select("k", time, F.col("position").alias("met")))
+            own = with_keys(events_on(self.day, [day]), self.columns).where(IS_ROW_CHANGE)
+            keys = f"named_struct('k', k, 'has', {IS_UPSERT}), named_struct('k', ok, 'has', false)"
+            placed = ("position AS met", f"inline(array({keys}))")
+            known.append(own.selectExpr(f"source_ts_ms AS {SOURCE_TS}", *placed))
         if not known:
             return None
         met = reduce(DataFrame.unionByName, known).where("k IS NOT NULL")
-        last = {SOURCE_TS: f"max({SOURCE_TS})", "met": f"max({real_part('met')})"}
-        unread = self.not_read(Query(met).aggregate(("k",), last).plan(), snapshot)
+        highest = {
+            SOURCE_TS: f"max(CASE WHEN has THEN {SOURCE_TS} END)",
+            "met": f"max({real_part('met')})",
+            "has": "bool_or(has)",
+        }
+        rows = Query(met).aggregate(("k",), highest).where("has").plan()
+        unread = self.not_read(rows, snapshot)
         cut = self.day.truncated([*self.day.window_before(day), day])
         mark = snapshot.last
         place = behind_all(latest(F.col("met"), literal_position(cut)), day, mark.offset)

@@ -245,7 +245,7 @@ class TableDay:
         if not marks or self.is_of_other_databases([self.day]):
             return SnapshotsOnDay(reading=reading)
         past = [mark for d in self.window for _, mark in self.context.marks.get(d, ())]
-        near = {self.day, self.day - timedelta(days=1)}
+        near = [self.day, *self.window[-1:]]
         may_be_one_row = all(self._landed_on(d).unmarked_reads == 0 for d in near)
         return snapshots_on(self.table, marks, past, reading, may_be_one_row)
 
