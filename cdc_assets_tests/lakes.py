@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.figures import day_figures
 from cdc_assets.cdc.changes.findings import ParsedDays, changes_findings, quarantine_examples
-from cdc_assets.cdc.config import parse_config
+from cdc_assets.cdc.config import is_reserved, parse_config
 from cdc_assets.cdc.derived.stage import DerivedKind, DerivedReport
 from cdc_assets.cdc.feed.kind import FEED
 from cdc_assets.cdc.findings import Finding
@@ -251,9 +251,9 @@ def table_at(lake: Lake, source: str, table: str, version: date | str) -> DataFr
 
 
 def rows_of(lake: Lake, source: str, table: str, day: date | str) -> list[Row]:
-    """A table's rows at the end of a day, without the ``_cdc_`` columns."""
+    """A table's rows at the end of a day, without the columns that cdc-assets adds to them."""
     frame = table_at(lake, source, table, day)
-    own = [name for name in frame.columns if not name.startswith("_cdc_")]
+    own = [name for name in frame.columns if not is_reserved(name)]
     return plain(frame.select(*(F.col(f"`{name.replace('`', '``')}`") for name in own)))
 
 
@@ -279,7 +279,7 @@ def versions_read(lake: Lake, source: str, table: str, day: date) -> list[Row]:
     for time in _TOLD[:2]:
         in_ms = pc.divide(rows[time].cast(pa.int64()), 1000)
         rows = rows.set_column(rows.column_names.index(time), time, in_ms)
-    kept = [n for n in rows.column_names if n in _TOLD or not n.startswith("_cdc_")]
+    kept = [n for n in rows.column_names if n in _TOLD or not is_reserved(n)]
     return versions_shown(rows.select(kept).to_pylist())
 
 
@@ -357,12 +357,12 @@ def assert_feed_leads_on(lake: Lake, source: str, table: str, day: date) -> None
 
 
 def _text_of_own(row: Row) -> str:
-    return _text_of_known({n: v for n, v in row.items() if not n.startswith("_cdc_")})
+    return _text_of_known({n: v for n, v in row.items() if not is_reserved(n)})
 
 
 def _texts_at(lake: Lake, source: str, table: str, day: date) -> Counter[str]:
     rows = json_rows(read_table(lake.config, source, table, day))
-    own = ({n: v for n, v in row.items() if not n.startswith("_cdc_")} for row in rows)
+    own = ({n: v for n, v in row.items() if not is_reserved(n)} for row in rows)
     return Counter(map(_text_of_known, own))
 
 

@@ -8,6 +8,7 @@ Names of tables, columns and topics are untrusted. They become SQL only through
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -144,6 +145,39 @@ class TablePattern(NamedTuple):
         return cls(_DATABASE_SEPARATOR.join(namespace), table, literals, is_exact)
 
 
+def pattern_of_names(text: str) -> str:
+    """A regular expression of the names, as `str` writes them, that a pattern or name matches.
+
+    It has two groups for each wildcard: what it stands for in a part without quotes, and in a
+    quoted one, where `"` is doubled.
+
+    Raises:
+        ValueError: the text has neither two nor three parts.
+    """
+    *namespace, table = ([*_marked(part)] for part in _parts(text, 2, 3))
+    first, *others = namespace
+    for part in others:
+        first += [(_DATABASE_SEPARATOR, False), *part]
+    return r"\.".join(map(_canonical_part, (first, table)))
+
+
+def _marked(part: _Part) -> Iterator[tuple[str, bool]]:
+    """The pieces of a part, and whether each is a wildcard."""
+    return ((piece, n % 2 == 1) for n, piece in enumerate(part.pieces))
+
+
+def _canonical_part(pieces: Iterable[tuple[str, bool]]) -> str:
+    plain, quoted = "", ""
+    for piece, is_wild in pieces:
+        plain += f"({_PLAIN[piece]})" if is_wild else re.escape(piece)
+        quoted += f"({_QUOTED[piece]})" if is_wild else re.escape(piece.replace('"', '""'))
+    return f'(?:{plain}|"{quoted}")'
+
+
+_PLAIN = {"*": r'[^."]*', "?": r'[^."]'}
+_QUOTED = {"*": r'(?:[^"]|"")*', "?": r'(?:[^"]|"")'}
+
+
 class TablePath(NamedTuple):
     """A table of any catalog, or the tables of a namespace whose names match a pattern."""
 
@@ -179,6 +213,12 @@ class TablePath(NamedTuple):
 def is_table_pattern(text: str) -> bool:
     """True for a name with ``*`` or ``?`` outside quotes."""
     return any(part.is_wild for part in _split(text))
+
+
+def wildcards_in_parts(text: str) -> tuple[int, int]:
+    """The numbers of wildcards outside quotes: in front of the table's own name, and in it."""
+    *namespace, table = (len(part.pieces) // 2 for part in _split(text))
+    return sum(namespace), table
 
 
 def parts_in(text: str) -> int:

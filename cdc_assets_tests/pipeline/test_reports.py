@@ -157,3 +157,17 @@ def test_rows_that_a_second_snapshot_did_not_read_are_said_or_removed(
     rows = expected["rows" if on_resnapshot == "warn" else "rows_with_replace"]
     for day, of_day in rows.items():
         assert not lakes.difference_of(lakes.rows_of(lake, "resnap", table, day), of_day)
+
+
+def test_leaves_of_a_partitioned_table_are_one_table(spark: SparkSession, tmp_path: Path) -> None:
+    expected = json.loads((REPORTS / "leaves" / "expected.json").read_text("utf-8"))
+    days = _landed_days(REPORTS / "leaves" / "landing")
+    source = lakes.source_config(REPORTS / "leaves" / "landing", tables=expected["tables"])
+    lake = _lake(spark, lakes.config_of({"leaves": source}, tmp_path / "lake", days[0]))
+    lakes.run_all(lake, "leaves", days)
+    for day, of_day in expected["rows"].items():
+        rows = [
+            {name: value for name, value in row.items() if name != "_cdc_table"}
+            for row in lakes.rows_of(lake, "leaves", "public.ev", day)
+        ]
+        assert not lakes.difference_of(rows, of_day)

@@ -43,7 +43,7 @@ COMMENT = "counts of the records of each day by destination, table and op"
 ORDER = "order"  # the destination of facts about all events of a table
 _ALIKE = (
     "landing_date", "destination", "table_name", "db", "op", "source_op", "reason", "epoch",
-    "basis", "schema_id",
+    "basis", "schema_id", "truncated_table",
 )  # fmt: skip
 _TABLE_DAY = ("landing_date", "table_name")
 
@@ -130,6 +130,7 @@ def _to_count(records: DataFrame, settings: SourceConfig, epoch: Sql, timezone: 
         *("landing_date", "destination", "table_name", "reason", "schema_id"),
         *(f"{case((is_read, name))} AS {name}" for name in ("op", "source_op")),
         db,
+        "CASE WHEN op = 't' THEN source_table END AS truncated_table",
         f"CASE WHEN position IS NOT NULL THEN {epoch} END AS epoch",
         "CASE WHEN position IS NOT NULL THEN position_basis END AS basis",
         "position",

@@ -66,6 +66,9 @@ def rules_fingerprint(config: Config, source: str) -> str:
         rules.append(settings.format_settings)
     if settings.emptied_by_statements:
         rules.append(["emptied", *settings.emptied_by_statements])
+    if settings.has_leaves:
+        entries = {n: e and [e.into, e.add] for n, e in settings.table_patterns.items()}
+        rules.append(["into", list(entries.items())])
     if settings.is_protected:
         hidden = {
             n: [sorted(t.exclude), sorted(t.hash)] for n, t in sorted(settings.tables.items())

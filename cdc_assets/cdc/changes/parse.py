@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 
 from cdc_assets.cdc import positions
+from cdc_assets.cdc.changes.leaves import with_added_keys, with_leaves
 from cdc_assets.cdc.config import SourceConfig
 from cdc_assets.cdc.envelopes.envelope import Format
 from cdc_assets.cdc.envelopes.formats import format_of, other_format, other_members
@@ -131,7 +132,7 @@ def parse(
     events = _events(landing, source, own, decoding)
     known_schema = "sent_key_schema" if decoding is not None else None
     keyed = with_header_keys(with_message_key(events, own.key_row, known_schema))
-    judged = with_raw_keys(keyed, source).extend(_judgements(source))
+    judged = with_raw_keys(with_added_keys(keyed, source), source).extend(_judgements(source))
     columns = {**_event_columns(source), **_key_columns(own), **_order_columns(own)}
     landed = ("landing_date", "topic", "partition", "offset", "kafka_ts_ms", "value_hash")
     read = judged.select(*landed, *(f"{sql} AS {name}" for name, sql in columns.items()))
@@ -146,7 +147,7 @@ def _events(
     documents = with_documents(landing, members, decoding, source.max_record_mb << 20)
     # What later steps ask of the document itself, so that none has to carry all of its members.
     asked = {"is_json_null": "d.kind = 'null'", "other_format": other_format(own.name)}
-    events = own.read(documents.extend(asked))
+    events = with_leaves(own.read(documents.extend(asked)), source)
     if emptied := source.emptied_by_statements:
         events = with_emptied(events, namespaces_of(source.tables), emptied)
     return events
@@ -204,7 +205,7 @@ def _event_columns(source: SourceConfig) -> dict[str, Sql]:
 _AS_READ = (
     "op", "connector", "server", "db", "table_name", "before", "after", "source_ts_ms",
     "processed_ts_ms", "tx_id", "tx_order", "is_snapshot", "snapshot", "schema_id", "payload",
-    "row_number",
+    "row_number", "source_table",
 )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ class Mark:
     source_ts_ms: int | None
     content: int
     stream: str
+    source_table: str | None = None
 
     @property
     def arrival(self) -> tuple[int, int, str, int, int]:

@@ -16,7 +16,13 @@ from cdc_assets.cdc.config.landing import (
 from cdc_assets.cdc.config.loading import config_path, load_config, parse_config
 from cdc_assets.cdc.config.model import AutomationConfig, Config, LakeConfig, MaintenanceConfig
 from cdc_assets.cdc.config.sources import FORMATS, SourceConfig
-from cdc_assets.cdc.config.tables import RESERVED_PREFIX, HistoryConfig, TableConfig
+from cdc_assets.cdc.config.tables import (
+    RESERVED_PREFIX,
+    TABLE_OF_ROW,
+    HistoryConfig,
+    TableConfig,
+    is_reserved,
+)
 from cdc_assets.cdc.envelopes.declared import PLACEHOLDER
 
 __all__ = [
@@ -24,6 +30,7 @@ __all__ = [
     "KAFKA_COLUMNS",
     "PLACEHOLDER",
     "RESERVED_PREFIX",
+    "TABLE_OF_ROW",
     "AlertsConfig",
     "AutomationConfig",
     "Config",
@@ -40,6 +47,7 @@ __all__ = [
     "TableConfig",
     "WebhookConfig",
     "config_path",
+    "is_reserved",
     "load_config",
     "local_path",
     "parse_config",

@@ -12,18 +12,49 @@ from pydantic_core import PydanticCustomError
 
 from cdc_assets.cdc.config.fields import Owners, Settings, Tags, empty_mapping
 from cdc_assets.cdc.config.landing import LandingConfig
-from cdc_assets.cdc.config.tables import TableConfig
+from cdc_assets.cdc.config.tables import TABLE_OF_ROW, TableConfig
 from cdc_assets.cdc.config.topic_patterns import topic_groups
 from cdc_assets.cdc.envelopes.declared import DECLARED, PLACEHOLDER, DeclaredFormat
-from cdc_assets.cdc.names import TableName, TablePattern, is_table_pattern, parts_in
+from cdc_assets.cdc.names import (
+    TableName,
+    TablePattern,
+    is_table_pattern,
+    parts_in,
+    wildcards_in_parts,
+)
 
 FORMATS: tuple[str, ...] = tuple(DECLARED)
 _ADDED = re.compile(r"(\w+\.)?\w+(:[^\s:,]+)?")
 
 
 def _is_pattern(name: Any, table: Any) -> bool:
-    """True for an entry of `tables` that is a pattern, or `false`."""
-    return table is False or is_table_pattern(str(name))
+    """True for an entry of `tables` that is a pattern, `false`, or goes into another table."""
+    goes_into = isinstance(table, Mapping) and table.get("into") is not None
+    return table is False or goes_into or is_table_pattern(str(name))
+
+
+def _into_tables(entries: Mapping[Any, Any], own: Mapping[Any, Any]) -> dict[str, Any]:
+    """The tables that others go into, which need no entry of their own, with their columns."""
+    found: dict[str, Any] = {}
+    names = {_canonical(name): name for name in own}
+    for entry in entries.values():
+        into = entry.get("into") if isinstance(entry, Mapping) else None
+        if not isinstance(into, str) or (canonical := _canonical(into)) is None:
+            continue  # a fault that the entry reports
+        name = names.setdefault(canonical, into)
+        table = found.get(name, own.get(name, {}))
+        if isinstance(table, Mapping):
+            added = entry.get("add") if isinstance(entry.get("add"), Mapping) else {}
+            columns = {**dict.fromkeys(added, "string"), **(table.get("columns") or {})}
+            found[name] = {**table, "columns": {TABLE_OF_ROW: "string", **columns}}
+    return found
+
+
+def _canonical(name: Any) -> str | None:
+    try:
+        return str(TableName.configured(str(name)))
+    except ValueError:
+        return None
 
 
 def _known_format(value: Any) -> Any:
@@ -176,11 +207,12 @@ class SourceConfig(Settings):
     @classmethod
     def _defaults(cls, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {
+            own = {
                 name: empty_mapping(table)
                 for name, table in value.items()
                 if not _is_pattern(name, table)
             }
+            return own | _into_tables(value, own)
         return value
 
     @field_validator("table_patterns", mode="before")
@@ -306,6 +338,27 @@ class SourceConfig(Settings):
         return self
 
     @model_validator(mode="after")
+    def _added_keys(self) -> SourceConfig:
+        for text, entry in self.table_patterns.items():
+            if entry is None or entry.into is None:
+                continue
+            table = self.tables.get(str(TableName.configured(entry.into)))
+            key = table.key if table is not None else None
+            if isinstance(key, tuple) and (lacking := sorted({*entry.add} - {*key})):
+                raise ValueError(
+                    f"tables.{text}.add: {', '.join(lacking)} is no column of "
+                    f"tables.{entry.into}.key; name it there, too"
+                )
+            for column, value in entry.add.items():
+                for number in re.findall(r"\{(\d+)\}", value):
+                    if not 1 <= int(number) <= sum(wildcards_in_parts(text)):
+                        raise ValueError(
+                            f"tables.{text}.add.{column}: got {{{number}}}; the name has "
+                            f"{sum(wildcards_in_parts(text))} wildcards"
+                        )
+        return self
+
+    @model_validator(mode="after")
     def _whole_row_keys(self) -> SourceConfig:
         has_row_keys = DECLARED[self.format].has_row_keys
         for text, table in (*self.tables.items(), *self.table_patterns.items()):
@@ -339,7 +392,30 @@ class SourceConfig(Settings):
     @property
     def adopts_tables(self) -> bool:
         """True where a pattern adopts tables."""
-        return any(table is not None for table in self.table_patterns.values())
+        return any(table is not None and not table.into for table in self.table_patterns.values())
+
+    @property
+    def has_leaves(self) -> bool:
+        """True where tables go into others (R8)."""
+        return any(table is not None and table.into for table in self.table_patterns.values())
+
+    def leaves_of(self, table: str) -> dict[str, TableConfig]:
+        """The entries whose tables go into a table, by their names."""
+        return {
+            text: entry
+            for text, entry in self.table_patterns.items()
+            if entry is not None and entry.into is not None
+            if str(TableName.configured(entry.into)) == table
+        }
+
+    @property
+    def patterns_in_order(self) -> list[str]:
+        """The entries of `table_patterns`, those first that win (:meth:`pattern_of`)."""
+        parsed = {text: TablePattern.parse(text) for text in self.table_patterns}
+        last_first = [*parsed][::-1]
+        return sorted(
+            last_first, key=lambda t: (parsed[t].is_exact, parsed[t].literals), reverse=True
+        )
 
     def pattern_of(self, table: str) -> str | None:
         """The entry of `table_patterns` that applies to a table; None where nothing matches.
@@ -350,13 +426,8 @@ class SourceConfig(Settings):
             name = TableName.parse(table)
         except ValueError:
             return None
-        parsed = {text: TablePattern.parse(text) for text in self.table_patterns}
-        matching = [text for text, pattern in parsed.items() if pattern.matches(name)]
-        return max(
-            reversed(matching),  # max takes the first of equals
-            key=lambda text: (parsed[text].is_exact, parsed[text].literals),
-            default=None,
-        )
+        listed = self.patterns_in_order
+        return next((text for text in listed if TablePattern.parse(text).matches(name)), None)
 
     def knows(self, table: str) -> bool:
         """Whether `tables` lists a table, or a pattern adopts or excludes it."""

@@ -10,9 +10,16 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from cdc_assets.cdc.config.fields import Owners, Settings, Tags
-from cdc_assets.cdc.names import FEED, HISTORY
+from cdc_assets.cdc.names import FEED, HISTORY, TableName
 
 RESERVED_PREFIX = "_cdc_"
+# Of a table into which others go (FORMATS R8): the one that a row came from.
+TABLE_OF_ROW = f"{RESERVED_PREFIX}table"
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a column of the lake is one that cdc-assets adds to a table's own."""
+    return name.startswith(RESERVED_PREFIX) and name != TABLE_OF_ROW
 
 
 _COLUMN_TYPE = re.compile(
@@ -71,6 +78,15 @@ class TableConfig(Settings):
     feed: bool = Field(
         default=False,
         description="Also list each change of its rows, day by day, in the table `<table>__feed`.",
+    )
+    into: str | None = Field(
+        default=None,
+        description="Its events are those of this table (R8); all else stands under that one.",
+    )
+    add: dict[str, str] = Field(
+        default_factory=dict,
+        description="With `into`: columns of the key, each a text in which `{1}` is what the first "
+        "`*` or `?` of the entry's name stands for.",
     )
     start_date: date | None = None
     bucket: int | None = Field(default=None, ge=1, le=10_000)
@@ -142,6 +158,22 @@ class TableConfig(Settings):
             raise ValueError(
                 f"exclude names {', '.join(gone)}, a column of the key; name it in hash instead"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _goes_into(self) -> TableConfig:
+        if self.into is None:
+            if self.add:
+                raise ValueError("add: is for an entry with into")
+            return self
+        if others := sorted(self.model_fields_set - {"into", "add"}):
+            raise ValueError(
+                f"into: got {', '.join(others)} beside it; write that under {self.into}"
+            )
+        TableName.configured(self.into)
+        for name in self.add:
+            if not name or name.startswith(RESERVED_PREFIX):
+                raise ValueError(f"add: got the column {name!r}; expected another name")
         return self
 
     @model_validator(mode="after")

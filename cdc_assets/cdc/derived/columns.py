@@ -6,7 +6,7 @@ from functools import partial
 
 from pyspark.sql.types import StructField, StructType
 
-from cdc_assets.cdc.config import RESERVED_PREFIX
+from cdc_assets.cdc.config import is_reserved
 from cdc_assets.cdc.lake.catalog import Lake, column_ddl
 from cdc_assets.cdc.lake.commits import Retyped
 from cdc_assets.cdc.lake.retry import with_retry
@@ -17,7 +17,7 @@ from cdc_assets.cdc.values.spark_types import evolution
 
 def own_columns(schema: StructType) -> list[StructField]:
     """The table's own columns, without those of cdc-assets."""
-    return [field for field in schema.fields if not field.name.startswith(RESERVED_PREFIX)]
+    return [field for field in schema.fields if not is_reserved(field.name)]
 
 
 def prepare(

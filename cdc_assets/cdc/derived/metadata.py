@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from cdc_assets.cdc.config import RESERVED_PREFIX
+from cdc_assets.cdc.config import is_reserved
 from cdc_assets.cdc.derived.stage import DerivedReport
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.lake.tables import STATE
@@ -35,7 +35,7 @@ def derived_day(
         keys: the table's key columns in the lake.
         rows: what a row is called, in the plural.
     """
-    own = [name for name in schema.names if not name.startswith(RESERVED_PREFIX)]
+    own = [name for name in schema.names if not is_reserved(name)]
     return {
         "query": query(identifier, date.fromisoformat(report.day), STATE),
         "dagster/row_count": report.rows,

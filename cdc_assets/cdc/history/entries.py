@@ -34,13 +34,14 @@ from cdc_assets.cdc.state.fold_entries import (
 from cdc_assets.cdc.state.fold_unsent import with_unsent_values
 from cdc_assets.cdc.state.folding import folded_keys
 from cdc_assets.cdc.state.inherited_values import inherit
-from cdc_assets.cdc.state.keyed_day import PLACE, KeyedDay, standing_values
+from cdc_assets.cdc.state.keyed_day import PLACE, KeyedDay
 from cdc_assets.cdc.state.placement import (
     highest_positions,
     removed_in_window,
     removed_on,
     with_positions,
 )
+from cdc_assets.cdc.state.row_sql import standing_values
 from cdc_assets.cdc.state.split_updates import first_halves, split_updates, with_link
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.unsent_columns import find_unsent, may_find_unsent

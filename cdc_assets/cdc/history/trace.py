@@ -28,8 +28,8 @@ from cdc_assets.cdc.state.day_types import TableColumns, with_types_of
 from cdc_assets.cdc.state.entry_queue import DELETED, REMOVING
 from cdc_assets.cdc.state.evolution import prepare_columns
 from cdc_assets.cdc.state.fold_entries import entries_since
-from cdc_assets.cdc.state.keyed_day import KeyedDay, standing_values
-from cdc_assets.cdc.state.row_sql import key_types
+from cdc_assets.cdc.state.keyed_day import KeyedDay
+from cdc_assets.cdc.state.row_sql import key_types, standing_values
 from cdc_assets.cdc.state.source_context import gather
 from cdc_assets.cdc.state.table_day import POSITION, TableDay
 from cdc_assets.cdc.state.unsent_values import NONE_UNSENT
@@ -166,8 +166,8 @@ class _Trace:
     def _ends_of_snapshots(self) -> set[tuple[Any, ...]]:
         """The places of the last reads of snapshots after which rows were removed (R7)."""
         day = self.keyed.day
-        found = ((d, day.removed_unread_on(d)) for d in day.days_from(self.start))
-        return {(d, s.last.topic, s.last.partition, s.last.offset) for d, s in found if s}
+        found = ((d, s.last) for d in day.days_from(self.start) for s in day.removed_unread_on(d))
+        return {(d, last.topic, last.partition, last.offset) for d, last in found}
 
     @staticmethod
     def _place(row: Any) -> tuple[Any, ...]:

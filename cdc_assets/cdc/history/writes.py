@@ -15,8 +15,8 @@ from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.sqltext import Query, Sql, named
 from cdc_assets.cdc.state.day_types import TableColumns
-from cdc_assets.cdc.state.keyed_day import standing_values
 from cdc_assets.cdc.state.retyping import as_stored, rows_on
+from cdc_assets.cdc.state.row_sql import standing_values
 from cdc_assets.cdc.state.table_day import TableDay
 
 

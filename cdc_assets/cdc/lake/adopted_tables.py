@@ -60,7 +60,7 @@ def _adopting(
     # If two tables would share a place, the one seen first has it and keeps it.
     for table in seen:
         own = settings.table_patterns.get(settings.pattern_of(table) or "")
-        if own is None or table in settings.tables:
+        if own is None or own.into is not None or table in settings.tables:
             continue
         names = (table, *(str(derived_name(table, kind)) for kind in own.derived))
         if fault := next(filter(None, (places.fault_of(source, name) for name in names)), None):

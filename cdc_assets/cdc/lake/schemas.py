@@ -92,6 +92,7 @@ CHANGES = _schema(
     ("identity", _TEXT, "what else identifies the change, as JSON; it orders nothing"),
     ("stream_element", ArrayType(_LONG), "what falls by a redelivery or a new server alone"),
     ("snapshot", _TEXT, "of a snapshot read: source.snapshot as sent, such as first or last"),
+    ("source_table", _TEXT, "the event's own table, where that goes into another one"),
 )
 
 # A read at which a snapshot of its table begins or ends (FORMATS R7).
@@ -106,6 +107,7 @@ SNAPSHOT_MARK = StructType(
         StructField("source_ts_ms", _LONG),
         StructField("content", _LONG),  # a hash that its copies have, too
         StructField("stream", _TEXT),  # connector and server
+        StructField("source_table", _TEXT),  # where that goes into another one
     ]
 )
 
@@ -175,6 +177,7 @@ FACTS = _schema(
     ("placed_ties", _LONG, "keys whose equal positions the place in files decided; by table"),
     ("placed_reads", _LONG, "snapshot reads beside other events of their key, likewise; by table"),
     ("snapshot_marks", ArrayType(SNAPSHOT_MARK), "reads at which a snapshot begins or ends"),
+    ("truncated_table", _TEXT, "of truncates of a table that goes into this one: that table"),
     ("unmarked_reads", _LONG, "how many other reads of a snapshot there are, not incremental"),
 )
 

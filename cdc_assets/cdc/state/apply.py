@@ -256,5 +256,8 @@ def _make_unkeyed(
         unread = replace(unread, removed=delete_all(day, on.identifier))
     elif unkeyed.floor is not None:
         delete_below(day, on.identifier, unkeyed.floor)
+    if not unkeyed.is_replaced:
+        for leaf, cut in unkeyed.leaf_floors.items():
+            delete_below(day, on.identifier, cut, leaf)
     rows = write_unkeyed(unkeyed, on, changes, checkpoints)
     return RowFigures(values, rows=rows, unresolved=unresolved, unread=unread)

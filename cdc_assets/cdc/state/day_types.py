@@ -9,7 +9,7 @@ from datetime import date
 
 from pyspark.sql.types import ArrayType, DateType, LongType, StructField, StructType
 
-from cdc_assets.cdc.config import RESERVED_PREFIX
+from cdc_assets.cdc.config import RESERVED_PREFIX, is_reserved
 from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
 from cdc_assets.cdc.lake.commits import KEY, Retyped
 from cdc_assets.cdc.names import is_column_name
@@ -456,7 +456,7 @@ def _check_names(day: TableDay, names: Mapping[str, Sequence[str]]) -> None:
     """
     where = f"sources.{day.source}.tables.{day.table}.rename"
     for name in names:
-        if lake_name(day, name).startswith(RESERVED_PREFIX):
+        if is_reserved(lake_name(day, name)):
             raise ConfigError(
                 [
                     f"{day.label}: the column {name!r} starts with {RESERVED_PREFIX}, which "

@@ -9,7 +9,7 @@ from functools import partial
 
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StructField, StructType
 
-from cdc_assets.cdc.config import RESERVED_PREFIX
+from cdc_assets.cdc.config import is_reserved
 from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
 from cdc_assets.cdc.lake.catalog import column_ddl
 from cdc_assets.cdc.lake.commits import KEY, Retyped
@@ -105,7 +105,7 @@ def _evolve(day: TableDay, wanted: DayTypes, before: LakeColumns, is_made: bool)
 
 def _lake_columns(day: TableDay) -> LakeColumns:
     schema = day.lake.spark.table(day.identifier).schema
-    own = [f for f in schema.fields if not f.name.startswith(RESERVED_PREFIX)]
+    own = [f for f in schema.fields if not is_reserved(f.name)]
     return LakeColumns(
         {f.name: ddl_of(f.dataType) for f in own},
         {f.name: f.metadata.get("comment", "") for f in own},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -94,8 +94,10 @@ def _keys_agree(report: DayReport) -> Finding:
         "contradicted": report.contradicted,
         "arrived_on_rows": report.arrived_on_rows,
         "before_of_others": report.before_of_others,
+        "of_other_tables": report.of_other_tables,
     }
-    return Finding("keys_agree", not any(values.values()), values)
+    severity = Severity.ERROR if report.of_other_tables else None
+    return Finding("keys_agree", not any(values.values()), values, severity)
 
 
 def _positions_comparable(report: DayReport) -> Finding:
@@ -167,16 +169,19 @@ def _rows_missing_from_snapshot(report: DayReport) -> Finding:
             "rows_removed": removed,
             **({"reads_without_key": reads} if reads else {}),
             **({"such_as": ", ".join(found["examples"])} if found.get("examples") else {}),
-            **({"snapshot": _places(found)} if found else {}),
+            **({"snapshot": _places(found["ended"])} if found else {}),
         },
         description=None if what is None else f"{what}. To remove such rows: {cure}",
     )
 
 
-def _places(snapshot: Mapping[str, Any]) -> str:
-    """Where a snapshot begins and ends."""
-    ends = (snapshot[name] for name in ("first", "last"))
-    return " to ".join(f"{m['topic']}/{m['partition']}/{m['offset']} ({m['day']})" for m in ends)
+def _places(ended: Sequence[Mapping[str, Any]]) -> str:
+    """Where snapshots begin and end."""
+    ends = ([snapshot[name] for name in ("first", "last")] for snapshot in ended)
+    return "; ".join(
+        " to ".join(f"{m['topic']}/{m['partition']}/{m['offset']} ({m['day']})" for m in both)
+        for both in ends
+    )
 
 
 def _values_representable(report: DayReport, shows: Callable[[str], bool]) -> Finding:

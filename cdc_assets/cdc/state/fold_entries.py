@@ -15,7 +15,16 @@ from cdc_assets.cdc.positions import has_whole_rows, is_late_checked
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals
 from cdc_assets.cdc.state.copies import TOLD_BY, judged
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
-from cdc_assets.cdc.state.entry_queue import ARRIVES, DELETED, LEAVES, READ, REMOVING, UPDATES
+from cdc_assets.cdc.state.entry_queue import (
+    ARRIVES,
+    DELETED,
+    LEAVES,
+    READ,
+    REMOVING,
+    TRUNCATED,
+    UPDATES,
+)
+from cdc_assets.cdc.state.implied_removals import BY_TRUNCATE
 from cdc_assets.cdc.state.keyed_day import (
     CHANGES_KEY,
     IS_LINK,
@@ -32,6 +41,7 @@ _TOLD_BY = (
     "position_basis", "identity", "tx", "is_late_checked", "has_whole_rows", "nulls_say_nothing",
     *TOLD_BY,
 )  # fmt: skip
+_BY_TRUNCATE = f"snapshot <=> {literal(BY_TRUNCATE)}"
 _KEY_TO_FOLD = {"start": "min(start)", "is_needed": "max(is_needed)"}
 _NO_VALUES = "CAST(array() AS array<struct<column: int, value: string>>)"
 
@@ -136,8 +146,11 @@ def entries_of(keyed: KeyedDay, events: DataFrame, days: Sequence[date]) -> Data
         `content` (a hash), `tx`, `is_late_checked`, and what tells copies apart.
     """
     is_full = keyed.day.config.replica_identity == "full"
+    # Those of tables that go into this one stand at the keys of their rows (R8).
+    has_truncates = any(f.leaf_truncates for f in keyed.day.facts_on_days(days))
     at_key = case(
         (f"{IS_UPSERT} AND (op = 'r' OR is_snapshot)", f"'{READ}'"),
+        *([(_BY_TRUNCATE, f"'{TRUNCATED}'")] if has_truncates else []),
         (f"op = 'c' OR (op = 'u' AND {CHANGES_KEY})", f"'{ARRIVES}'"),
         ("op = 'u'", f"'{UPDATES}'"),
         (order_facts.SAYS_NEW_KEY, f"'{LEAVES}'"),
@@ -153,6 +166,8 @@ def entries_of(keyed: KeyedDay, events: DataFrame, days: Sequence[date]) -> Data
         **TOLD_BY,
     }
     changes = Query(events).where(IS_ROW_CHANGE).extend(known)
+    if has_truncates:
+        changes = changes.replace({"op": case((_BY_TRUNCATE, "'t'"), otherwise="op")})
     same = ("op", "schema_id", "source_ts_ms", *_TOLD_BY, *PLACE)
     link = case((f"kind = '{ARRIVES}'", "ok"))
     if "link" in events.columns:  # a split update's first half says it, too (W3)

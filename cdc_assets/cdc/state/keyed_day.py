@@ -5,28 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from cdc_assets.cdc.changes.order_facts import LEAVES_KEY, SAYS_OLD_KEY, compared_elements
-from cdc_assets.cdc.names import column, quote
 from cdc_assets.cdc.positions import (
-    behind_all,
-    latest,
     literal_position,
-    real_part,
     removal_position,
 )
-from cdc_assets.cdc.sqltext import Query, literal
 from cdc_assets.cdc.state.day_types import TableColumns
-from cdc_assets.cdc.state.row_sql import key_types, with_keys
-from cdc_assets.cdc.state.snapshots import Snapshot, has_landed_since
+from cdc_assets.cdc.state.implied_removals import ImpliedRemovals
+from cdc_assets.cdc.state.row_sql import standing_values, with_keys
 from cdc_assets.cdc.state.table_day import POSITION, SOURCE_TS, TableDay
 from cdc_assets.cdc.state.table_events import events_on
-from cdc_assets.cdc.values.grown import grown
 
 # The place of an event in Kafka.
 PLACE = ("landing_date", "topic", "partition", "offset", "kafka_time")
@@ -34,7 +26,6 @@ PLACE = ("landing_date", "topic", "partition", "offset", "kafka_time")
 IS_UPSERT = "op IN ('c', 'u', 'r') AND after IS NOT NULL"
 CHANGES_KEY = "ok IS NOT NULL AND NOT (ok <=> k)"
 IS_LINK = f"op IN ('c', 'u') AND {CHANGES_KEY}"  # its row comes from another key
-UNREAD = "unread"  # the `snapshot` of removals that are in no event
 IS_ROW_CHANGE = f"op = 'd' OR ({IS_UPSERT})"  # it does something to its key
 
 
@@ -86,68 +77,8 @@ class KeyedDay:
 
     def _read(self, days: Sequence[date], with_new_key: bool) -> DataFrame:
         events = with_keys(events_on(self.day, days), self.columns, with_new_key)
-        for day in days:
-            is_made = self.is_made or day < self.day.day
-            snapshot = self.day.removed_unread_on(day) if is_made else None
-            removals = self._unread_removals(day, snapshot) if snapshot else None
-            if removals is not None:
-                events = events.unionByName(removals, allowMissingColumns=True)
-        return events
-
-    def _unread_removals(self, day: date, snapshot: Snapshot) -> DataFrame | None:
-        """The removals of what a snapshot that ended on a day did not read, as events.
-
-        Also of keys whose row was removed before by an event of the day: there it says nothing new.
-        Each stands behind all that landed of its key.
-        """
-        table = self.table_before(day)
-        known = []
-        if table is not None:
-            key, *_ = standing_values(table.schema, self.columns)
-            known.append(
-                table.select(key, SOURCE_TS, F.col(POSITION).alias("met"), F.lit(True).alias("has"))
-            )
-        if snapshot.first.day == day:
-            own = with_keys(events_on(self.day, [day]), self.columns).where(IS_ROW_CHANGE)
-            keys = f"named_struct('k', k, 'has', {IS_UPSERT}), named_struct('k', ok, 'has', false)"
-            placed = ("position AS met", f"inline(array({keys}))")
-            known.append(own.selectExpr(f"source_ts_ms AS {SOURCE_TS}", *placed))
-        if not known:
-            return None
-        met = reduce(DataFrame.unionByName, known).where("k IS NOT NULL")
-        highest = {
-            SOURCE_TS: f"max(CASE WHEN has THEN {SOURCE_TS} END)",
-            "met": f"max({real_part('met')})",
-            "has": "bool_or(has)",
-        }
-        rows = Query(met).aggregate(("k",), highest).where("has").plan()
-        unread = self.not_read(rows, snapshot)
-        cut = self.day.truncated([*self.day.window_before(day), day])
-        mark = snapshot.last
-        place = behind_all(latest(F.col("met"), literal_position(cut)), day, mark.offset)
-        return unread.select("k", place.alias("position")).selectExpr(
-            "k", "position", "'d' AS op", f"{literal(day)} AS landing_date",
-            f"{literal(self.day.table)} AS table_name", f"{literal(mark.topic)} AS topic",
-            f"{mark.partition} AS partition", f"{mark.offset}L AS offset",
-            f"{mark.ms}L AS kafka_time", f"CAST({literal(mark.source_ts_ms)} AS bigint) "
-            "AS source_ts_ms", f"{literal(UNREAD)} AS snapshot",
-        )  # fmt: skip
-
-    def not_read(self, rows: DataFrame, snapshot: Snapshot) -> DataFrame:
-        """The rows of which no event has landed since a snapshot began: it did not read them.
-
-        Args:
-            rows: `k`, `_cdc_source_ts_ms`, and more.
-        """
-        first = snapshot.first
-        events = with_keys(events_on(self.day, snapshot.days), self.columns, with_new_key=True)
-        since = events.where(has_landed_since(first))
-        keys = since.selectExpr(
-            "inline(array(named_struct('k', k), named_struct('k', ok), named_struct('k', nk)))"
-        )
-        # What changed after the snapshot's time may not be in it, and its event come again.
-        is_older = f"coalesce({SOURCE_TS} < {literal(first.source_ts_ms)}, true)"
-        return rows.where(is_older).join(keys.where("k IS NOT NULL"), "k", "left_anti")
+        implied = ImpliedRemovals(self.day, self.columns, self.table_before, self.is_made)
+        return implied.added_to(events, days)
 
     def without_copies(self, changes: DataFrame) -> DataFrame:
         """Row changes without those that repeat others."""
@@ -237,29 +168,3 @@ class KeyedDay:
         if state is None or before not in state.tags or day <= self.day.start:
             return None
         return state.tags[before]
-
-
-def standing_values(schema: StructType, columns: TableColumns) -> list[Column]:
-    """`k` and the value of each column of rows that stand in a table, as the day's types.
-
-    Args:
-        schema: of the table; it has the types of its own day.
-    """
-    present = set(schema.names)
-    key = F.struct(
-        *(
-            (column(name) if name in present else F.lit(None)).cast(kind).alias(work)
-            for name, kind, work in zip(
-                columns.key_lake, key_types(columns), columns.key_work, strict=True
-            )
-        )
-    )
-    values = (
-        (
-            F.expr(grown(quote(c.lake), schema[c.lake].dataType, c.spark))
-            if c.lake in present
-            else F.lit(None).cast(c.spark)
-        ).alias(c.work)
-        for c in columns.own
-    )
-    return [key.alias("k"), *values]

@@ -6,15 +6,17 @@ import json
 import re
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from cdc_assets.cdc.json_reader import Wanted, read, value_at
-from cdc_assets.cdc.names import quote
+from cdc_assets.cdc.names import column, quote
 from cdc_assets.cdc.sqltext import Query, Sql, case, get, literal
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
 from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, UnsentColumns
 from cdc_assets.cdc.values import column_types as types
+from cdc_assets.cdc.values.grown import grown
 from cdc_assets.cdc.values.json_value import At, InVariant, itself, of_member
 from cdc_assets.cdc.values.readers import read_key, read_value
 
@@ -223,3 +225,29 @@ def _key_member(columns: TableColumns, document: Sql, name: str) -> At:
     if not _are_whole(columns):
         return of_member(document, name)
     return InVariant(lambda _: f"{document}.{quote(name)}")
+
+
+def standing_values(schema: StructType, columns: TableColumns) -> list[Column]:
+    """`k` and the value of each column of rows that stand in a table, as the day's types.
+
+    Args:
+        schema: of the table; it has the types of its own day.
+    """
+    present = set(schema.names)
+    key = F.struct(
+        *(
+            (column(name) if name in present else F.lit(None)).cast(kind).alias(work)
+            for name, kind, work in zip(
+                columns.key_lake, key_types(columns), columns.key_work, strict=True
+            )
+        )
+    )
+    values = (
+        (
+            F.expr(grown(quote(c.lake), schema[c.lake].dataType, c.spark))
+            if c.lake in present
+            else F.lit(None).cast(c.spark)
+        ).alias(c.work)
+        for c in columns.own
+    )
+    return [key.alias("k"), *values]

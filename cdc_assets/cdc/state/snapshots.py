@@ -51,17 +51,20 @@ class Reading:
 
 @dataclass(frozen=True)
 class SnapshotsOnDay:
-    """The newest snapshot that ended on a day, and the one that had not by its end."""
+    """The snapshots that ended on a day, the newest of each leaf, and those that had not.
 
-    ended: Snapshot | None = None
-    reading: Reading | None = None
+    A table into which others go has one for each of these leaves (R8).
+    """
+
+    ended: tuple[Snapshot, ...] = ()
+    reading: tuple[Reading, ...] = ()
 
 
 def snapshots_on(
     table: str,
     marks: Sequence[tuple[str, Mark]],
     before: Iterable[Mark],
-    reading: Reading | None,
+    reading: Sequence[Reading],
     may_be_one_row: bool,
 ) -> SnapshotsOnDay:
     """The snapshots of a table on a day.
@@ -74,13 +77,32 @@ def snapshots_on(
         may_be_one_row: the table has no other snapshot read on these days. Then a last mark without
             a first one is a snapshot of one row.
     """
-    fresh = without_copies([mark for _, mark in marks], before)
-    own = {mark for name, mark in marks if name == table}
+    fresh = set(without_copies([mark for _, mark in marks], before))
+    of_all = [(name == table, mark) for name, mark in marks if mark in fresh]
+    open_of = {one.first.source_table: one for one in reading}
+    leaves = {mark.source_table for is_own, mark in of_all if is_own} | open_of.keys()
+    ended, left = [], []
+    for leaf in sorted(leaves, key=lambda name: name or ""):
+        own = ((is_own and mark.source_table == leaf, mark) for is_own, mark in of_all)
+        end, still_open = _of_leaf(own, open_of.get(leaf), may_be_one_row)
+        ended += [end] if end else []
+        left += [still_open] if still_open else []
+    return SnapshotsOnDay(tuple(ended), tuple(left))
+
+
+def _of_leaf(
+    marks: Iterable[tuple[bool, Mark]], reading: Reading | None, may_be_one_row: bool
+) -> tuple[Snapshot | None, Reading | None]:
+    """The newest snapshot of a leaf that ended, and the one that has not.
+
+    Args:
+        marks: as they arrived, and whether each is the leaf's own.
+    """
     ended = None
-    for mark in fresh:
-        if mark in own and mark.is_first:
+    for is_own, mark in marks:
+        if is_own and mark.is_first:
             reading = Reading(mark)
-        elif mark in own:
+        elif is_own:
             if reading is not None or may_be_one_row:
                 ended = Snapshot(reading.first if reading else mark, mark)
             reading = None
@@ -90,7 +112,7 @@ def snapshots_on(
             elif mark.mark == LAST_OF_ALL and reading.is_of_newest:
                 # A table of one row that is the first of all has no last mark of its own.
                 ended, reading = Snapshot(reading.first, mark), None
-    return SnapshotsOnDay(ended, reading)
+    return ended, reading
 
 
 def has_landed_since(mark: Mark) -> Sql:

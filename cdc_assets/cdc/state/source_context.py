@@ -85,12 +85,22 @@ class Lane:
 
 
 @dataclass(frozen=True)
+class StreamSpan:
+    """When a table's events of a stream landed in one partition of a topic (Kafka's time, ms)."""
+
+    stream: str
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(frozen=True)
 class DayFacts:
     """What a day holds for one table: the facts that choose the plan of its merge."""
 
     events: int = 0
     ops: Mapping[str, int] = field(default_factory=dict)
-    truncates: int = 0
+    truncates: int = 0  # of the whole table
+    leaf_truncates: int = 0  # of tables that go into it (R8)
     without_position: int = 0
     tombstones: int = 0
     key_changes: int = 0  # events that change the key
@@ -102,12 +112,14 @@ class DayFacts:
     key_names: tuple[tuple[str, ...], ...] = ()
     ranges: tuple[PositionRange, ...] = ()
     truncate_ranges: tuple[PositionRange, ...] = ()
+    leaf_truncate_ranges: Mapping[str, tuple[PositionRange, ...]] = field(default_factory=dict)
     source_times: tuple[int, int] | None = None  # first and last of events with a position (ms)
     tied: int = 0  # keys with events that nothing of the source tells apart (O15)
     crossed: int = 0  # keys at which rows arrive and leave in one transaction (O16)
     is_paired: bool = True  # each key change by header has its delete and its create (D9)
     is_order_known: bool = True  # false of days made before these were counted
     lanes: tuple[Lane, ...] = ()
+    streams: tuple[StreamSpan, ...] = ()
     databases: Mapping[str, int] = field(default_factory=dict)  # events of each that one names (D4)
     unmarked_reads: int | None = 0  # of snapshots, between their marks (R7); None: not counted
     parts: tuple[Row, ...] = field(default=(), repr=False, compare=False)  # all facts of the day
@@ -153,11 +165,20 @@ class DayFacts:
 
     def truncated(self, bases: Mapping[int, str]) -> list[int] | None:
         """The highest truncate in the order of the table's positions; None where there is none."""
-        places = (
-            list(r.highest) if bases.get(r.epoch) == r.basis else on_other_basis(r.highest)
-            for r in self.truncate_ranges
-        )
-        return max(places, default=None)
+        return _highest(self.truncate_ranges, bases)
+
+    def truncated_leaves(self, bases: Mapping[int, str]) -> dict[str, list[int]]:
+        """The same of the tables that go into it, by their names."""
+        found = ((n, _highest(ranges, bases)) for n, ranges in self.leaf_truncate_ranges.items())
+        return {name: position for name, position in found if position}
+
+
+def _highest(ranges: Iterable[PositionRange], bases: Mapping[int, str]) -> list[int] | None:
+    places = (
+        list(r.highest) if bases.get(r.epoch) == r.basis else on_other_basis(r.highest)
+        for r in ranges
+    )
+    return max(places, default=None)
 
 
 @dataclass(frozen=True)
@@ -324,15 +345,22 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
     ops = _records_by(whole, "op")
     schemas = _records_by(facts, "schema_id")
     deletes = [fact for fact in facts if fact.op == "d"]
+    truncates = [fact for fact in facts if fact.op == "t"]
+    of_leaves: dict[str, list[Row]] = {}
+    for fact in truncates:
+        of_leaves.setdefault(fact.truncated_table or "", []).append(fact)
+    of_table = of_leaves.pop("", [])
+    leaf_truncates = sum(total("records", of) for of in of_leaves.values())
     key_changes = total("moves", (fact for fact in facts if fact.op != "d"))
     return DayFacts(
         events=total("records"),
         ops={op: ops[op] for op in "cudrt" if ops[op]},
-        truncates=total("records", (fact for fact in facts if fact.op == "t")),
+        truncates=total("records", of_table),
+        leaf_truncates=leaf_truncates,
         without_position=total("without_position"),
         tombstones=total("without_position", deletes),
         key_changes=key_changes,
-        removals=total("records", deletes) + key_changes,
+        removals=total("records", deletes) + key_changes + leaf_truncates,
         split_updates=total("records", first_halves)
         + total("without_before", (f for f in whole if f.source_op in SECOND_HALVES)),
         maybe_unchanged=total("maybe_unsent"),
@@ -340,13 +368,19 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
         schema_ids=tuple(sorted(schemas, key=lambda i: (-schemas[i], i))),
         key_names=tuple(sorted({tuple(sorted(n)) for fact in facts for n in fact.key_names if n})),
         ranges=_ranges(facts),
-        truncate_ranges=_ranges(fact for fact in facts if fact.op == "t"),
+        truncate_ranges=_ranges(of_table),
+        leaf_truncate_ranges={name: _ranges(of) for name, of in of_leaves.items()},
         source_times=_source_times(facts),
         tied=sum(fact.tied or 0 for fact in order),
         crossed=sum(fact.crossed or 0 for fact in order),
         is_paired=_header_key_changes(facts, "cu") == _header_key_changes(facts, "d"),
         is_order_known=all(fact.key_changes is not None for fact in facts),
         lanes=tuple(_lane(fact) for fact in order if fact.first_tx is not None),
+        streams=tuple(
+            StreamSpan(fact.stream, fact.first_kafka_ms, fact.last_kafka_ms)
+            for fact in order
+            if fact.stream is not None and fact.first_kafka_ms is not None
+        ),
         databases=dict(sorted(_records_by(facts, "db").items())),
         unmarked_reads=None
         if any(fact.unmarked_reads is None for fact in facts)

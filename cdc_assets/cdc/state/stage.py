@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -72,9 +73,10 @@ class DayReport:
     unreadable_keys: int = 0
     arrived_on_rows: int = 0
     before_of_others: int = 0
+    of_other_tables: int = 0
     keys_audited: int = 0
-    snapshot: Mapping[str, Any] | None = None  # one that ended, and what it did not read
-    reading: Mapping[str, Any] | None = None  # one that has not ended
+    snapshot: Mapping[str, Any] | None = None  # those that ended, and what they did not read
+    reading: Sequence[Mapping[str, Any]] = ()  # those that have not ended
     rules_changed: bool = False
     seconds: float = 0.0
     made: bool = True
@@ -110,6 +112,7 @@ def make_table_day(
     if make_earlier_again(lake, source, table, day, context, state):
         table_day = _read(lake, source, table, day, context)
     _check_databases(table_day)
+    _check_streams(table_day)
     check_ids(table_day)
     _check_quarantine(table_day)
     return _publish(lake, table_day, began)
@@ -225,18 +228,20 @@ def _build(
         unreadable_keys=rows.unreadable_keys,
         arrived_on_rows=rows.met.arrived_on_rows,
         before_of_others=rows.met.before_of_others,
+        of_other_tables=rows.met.of_other_tables,
         keys_audited=rows.keys_audited,
         snapshot=_snapshot(day, rows.unread),
-        reading=reading.as_json() if (reading := day.snapshots.reading) else None,
+        reading=[one.as_json() for one in day.snapshots.reading],
         rules_changed=day.inputs.rules_changed,
         seconds=round(time.monotonic() - began, 2),
     )
 
 
 def _snapshot(day: TableDay, unread: UnreadRows | None) -> dict[str, Any] | None:
-    """The snapshot that ended on the day, and what it did not read, if rows were there before."""
-    ended = day.snapshots.ended
-    return {**ended.as_json(), **unread.as_json()} if ended and unread else None
+    """The snapshots that ended on the day, and what they did not read of rows before them."""
+    if unread is None:
+        return None
+    return {"ended": [one.as_json() for one in day.snapshots.ended], **unread.as_json()}
 
 
 def _by_text(bases: Mapping[int, str]) -> dict[str, str]:
@@ -270,6 +275,38 @@ def _check_databases(day: TableDay) -> None:
             f"its events are of several databases ({', '.join(day.databases)}), whose rows would "
             "overwrite each other. Name all tables of the source in three parts, in cdc.yaml under "
             f"sources.{day.source}.tables: {named}",
+        )
+
+
+def _check_streams(day: TableDay) -> None:
+    """Tables that go into one have positions of one stream, or keys that `add` tells apart (R8)."""
+    if not day.has_leaves:
+        return
+    spans: dict[str, tuple[int, int]] = {}
+    for lane in day.day_facts.streams:
+        first, last = spans.get(lane.stream, (lane.first_ms, lane.last_ms))
+        spans[lane.stream] = min(first, lane.first_ms), max(last, lane.last_ms)
+    # A connector that takes over begins behind the former one (O11).
+    in_order = sorted(spans, key=lambda stream: spans[stream])
+    beside = [(one, other) for one, other in pairwise(in_order) if spans[other][0] <= spans[one][1]]
+    entries = day.settings.leaves_of(day.table)
+    lacking = [text for text, entry in entries.items() if not entry.add]
+    where = f"sources.{day.source}.tables"
+    if beside and lacking:
+        raise AuditError(
+            day.label,
+            day.day,
+            f"its tables come from several servers ({' and '.join(beside[0])}), whose positions "
+            f"can't be compared. Nothing is published. Say in {where}.{lacking[0]}.add which "
+            "column of the key tells their rows apart, as in add: {shard: '{1}'}",
+        )
+    if beside and day.settings.position_reset == "auto":
+        raise AuditError(
+            day.label,
+            day.day,
+            f"its tables come from several servers ({' and '.join(beside[0])}), and which of them "
+            "took over from another can't be told. Nothing is published. Name the instants: "
+            f"sources.{day.source}.position_reset: [], where there were none",
         )
 
 

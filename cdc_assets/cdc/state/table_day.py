@@ -97,6 +97,11 @@ class TableDay:
         summary = self.state.day_summary(self.day - timedelta(days=1)) if self.state else {}
         return int(summary.get(figure, 0))
 
+    @cached_property
+    def has_leaves(self) -> bool:
+        """Whether other tables go into it (R8)."""
+        return bool(self.settings.leaves_of(self.table))
+
     @property
     def is_keyed(self) -> bool:
         """Whether rows are told apart by a key."""
@@ -230,7 +235,7 @@ class TableDay:
     def facts_on(self, day: date) -> DayFacts:
         """What metadata says of the table's events on a day, positions in today's form."""
         facts = self._landed_on(day).in_database(self.database).in_todays_form(self._is_kafka)
-        if day == self.day or self.removed_unread_on(day) is None:
+        if day == self.day or not self.removed_unread_on(day):
             return facts
         return replace(facts, removals=facts.removals + 1)  # no event has them
 
@@ -240,8 +245,7 @@ class TableDay:
     def snapshots(self) -> SnapshotsOnDay:
         """The snapshots of the table on the day."""
         marks = self.context.marks.get(self.day, ())
-        before = self._before.get("reading")
-        reading = reading_of(before) if before else None
+        reading = tuple(map(reading_of, self._before.get("reading") or ()))
         if not marks or self.is_of_other_databases([self.day]):
             return SnapshotsOnDay(reading=reading)
         past = [mark for d in self.window for _, mark in self.context.marks.get(d, ())]
@@ -251,11 +255,13 @@ class TableDay:
 
     @property
     def may_leave_unread(self) -> bool:
-        """May rows have been there before the snapshot that ended on the day?"""
-        snapshot = self.snapshots.ended
-        if snapshot is None or not self.starts_empty or snapshot.first.day < self.day:
-            return snapshot is not None
-        first = snapshot.first
+        """May rows have been there before a snapshot that ended on the day?"""
+        ended = self.snapshots.ended
+        if not self.starts_empty or len(ended) > 1:
+            return bool(ended)
+        if not ended or ended[0].first.day < self.day:
+            return bool(ended)
+        first = ended[0].first
         lanes = (f for f in self._landed_on(self.day).parts if f.stream is not None)
         return not all(
             lane.first_offset >= first.offset
@@ -264,10 +270,10 @@ class TableDay:
             for lane in lanes
         )
 
-    def removed_unread_on(self, day: date) -> Snapshot | None:
-        """The snapshot after which rows that it did not read were removed on a published day."""
+    def removed_unread_on(self, day: date) -> list[Snapshot]:
+        """The snapshots after which rows that they did not read were removed on a made day."""
         found = self.report_on(day).get("snapshot") or {}
-        return snapshot_of(found) if found.get("removed") else None
+        return list(map(snapshot_of, found["ended"])) if found.get("removed") else []
 
     # --- what its events ask for
 
@@ -469,6 +475,14 @@ class TableDay:
         """The position of the highest truncate that landed on some days, None where none did."""
         found = (facts.truncated(self.bases) for facts in self.facts_on_days(days))
         return max((position for position in found if position), default=None)
+
+    def truncated_leaves(self, days: Sequence[date]) -> dict[str, list[int]]:
+        """The position of the highest truncate of each leaf that landed on some days (R8)."""
+        found: dict[str, list[int]] = {}
+        for facts in self.facts_on_days(days):
+            for leaf, position in facts.truncated_leaves(self.bases).items():
+                found[leaf] = max(found.get(leaf, position), position)
+        return found
 
     @property
     def epochs(self) -> TableEpochs | None:

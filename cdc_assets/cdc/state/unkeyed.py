@@ -19,10 +19,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.snapshot_marks import Mark
+from cdc_assets.cdc.config import TABLE_OF_ROW
 from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
-from cdc_assets.cdc.sqltext import case
+from cdc_assets.cdc.sqltext import case, literal
 from cdc_assets.cdc.state.day_types import TableColumns
-from cdc_assets.cdc.state.keyed_day import standing_values
+from cdc_assets.cdc.state.row_sql import standing_values
 from cdc_assets.cdc.state.snapshots import has_landed_since
 from cdc_assets.cdc.state.table_day import POSITION, TableDay
 from cdc_assets.cdc.state.table_events import events_on
@@ -55,17 +56,23 @@ class UnkeyedDay:
         return self.day.truncated([*self.day.window, self.day.day])
 
     @property
+    def leaf_floors(self) -> dict[str, list[int]]:
+        """The highest truncates on these days of the tables that go into it, by their names."""
+        return self.day.truncated_leaves([*self.day.window, self.day.day])
+
+    @property
     def is_replaced(self) -> bool:
         """Whether the table becomes the day's snapshot, and what came after (R7)."""
         asked = self.day.settings.on_resnapshot == "replace"
-        return asked and self.day.snapshots.ended is not None and self.day.may_leave_unread
+        may = asked and not self.day.has_leaves and self.day.may_leave_unread
+        return may and bool(self.day.snapshots.ended)
 
     @property
     def since(self) -> Mark | None:
         """What landed before is not in the table any more: a snapshot took its place."""
-        if self.is_replaced and self.day.snapshots.ended:
-            return self.day.snapshots.ended.first
-        replaced = [s for d in self.day.window if (s := self.day.removed_unread_on(d))]
+        if self.is_replaced:
+            return self.day.snapshots.ended[0].first
+        replaced = [s for d in self.day.window for s in self.day.removed_unread_on(d)]
         return replaced[-1].first if replaced else None
 
     def row_changes(self) -> DataFrame:
@@ -144,6 +151,9 @@ class UnkeyedDay:
         placed = events.crossJoin(F.broadcast(cuts)).withColumn(
             "pos", F.coalesce("position", after)
         )
+        for leaf, cut in self.leaf_floors.items():
+            is_above = F.col("pos") > literal_position(cut)
+            placed = placed.where(F.expr(f"NOT source_table <=> {literal(leaf)}") | is_above)
         if self.floor is None:
             return placed
         return placed.where(F.col("pos") > literal_position(self.floor))
@@ -219,7 +229,11 @@ class UnkeyedDay:
         state = self.day.state
         if state is None or day not in state.tags or self.day.day <= self.day.start:
             return None
-        rows = self.rows_of(self.day.lake.at(self.day.identifier, state.tags[day]))
+        table = self.day.lake.at(self.day.identifier, state.tags[day])
+        for leaf, cut in self.leaf_floors.items():
+            is_above = F.col(POSITION) > literal_position(cut)
+            table = table.where(F.expr(f"NOT {TABLE_OF_ROW} <=> {literal(leaf)}") | is_above)
+        rows = self.rows_of(table)
         return (
             rows if self.floor is None else rows.where(F.col("pos") > literal_position(self.floor))
         )

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from cdc_assets.cdc.config import TABLE_OF_ROW
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.names import quote
 from cdc_assets.cdc.state.day_types import TableColumns
-from cdc_assets.cdc.state.keyed_day import KeyedDay, standing_values
+from cdc_assets.cdc.state.implied_removals import not_read
+from cdc_assets.cdc.state.keyed_day import KeyedDay
 from cdc_assets.cdc.state.retyping import rows_on
+from cdc_assets.cdc.state.row_sql import standing_values
 from cdc_assets.cdc.state.snapshots import has_landed_since
 from cdc_assets.cdc.state.table_day import SOURCE_TS, TableDay
 from cdc_assets.cdc.state.table_events import events_on
@@ -49,7 +53,7 @@ class UnreadRows:
 
 
 def handle_unread(keyed: KeyedDay, on: DayBranch, checkpoints: Checkpoints) -> UnreadRows | None:
-    """Count the rows on the day's branch that its snapshot did not read; remove them if told to.
+    """Count the rows on the day's branch that its snapshots did not read; remove them if told to.
 
     Runs jobs where a snapshot has ended that may have left rows unread; None: none has.
 
@@ -60,12 +64,14 @@ def handle_unread(keyed: KeyedDay, on: DayBranch, checkpoints: Checkpoints) -> U
         AuditError: they are more than may be removed.
     """
     day, columns = keyed.day, keyed.columns
-    snapshot = day.snapshots.ended
-    if snapshot is None or not day.may_leave_unread:
+    if not day.snapshots.ended or not day.may_leave_unread:
         return None
     rows = day.lake.spark.sql(f"SELECT * FROM {rows_on(on)}")
     key, *_ = standing_values(rows.schema, columns)
-    unread = checkpoints.add(keyed.not_read(rows.select(key, SOURCE_TS), snapshot))
+    leaf = [TABLE_OF_ROW] if day.has_leaves else []
+    known = rows.select(key, SOURCE_TS, *leaf)
+    of_each = (not_read(day, columns, known, snapshot) for snapshot in day.snapshots.ended)
+    unread = checkpoints.add(reduce(DataFrame.unionByName, of_each))
     missing = unread.count()
     if not missing:
         return UnreadRows()
@@ -92,11 +98,11 @@ def reads_again(day: TableDay) -> UnreadRows | None:
 
     Runs a job where such a snapshot ended; None: none did.
     """
-    snapshot = day.snapshots.ended
-    if snapshot is None or not day.may_leave_unread:
+    if not day.snapshots.ended or not day.may_leave_unread:
         return None
-    events = events_on(day, snapshot.days).where(f"op = 'r' AND {has_landed_since(snapshot.first)}")
-    return UnreadRows(reads=events.count())
+    days = sorted({d for snapshot in day.snapshots.ended for d in snapshot.days})
+    since = " OR ".join(has_landed_since(snapshot.first) for snapshot in day.snapshots.ended)
+    return UnreadRows(reads=events_on(day, days).where(f"op = 'r' AND ({since})").count())
 
 
 def _examples(day: TableDay, unread: DataFrame, columns: TableColumns) -> list[str]:

@@ -9,10 +9,11 @@ from functools import partial
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.config import TABLE_OF_ROW
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.sqltext import Sql, case, named
+from cdc_assets.cdc.sqltext import Sql, case, literal, named
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns
 from cdc_assets.cdc.state.retyping import as_stored, rows_on
 from cdc_assets.cdc.state.table_day import LANDED, POSITION, SOURCE_TS, TableDay
@@ -147,9 +148,17 @@ def delete_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColum
         with_retry(lambda: day.lake.spark.sql(statement))
 
 
-def delete_below(day: TableDay, branch: str, position: Sequence[int]) -> None:
-    """D12: a truncate removes every row whose position is lower than its own."""
+def delete_below(
+    day: TableDay, branch: str, position: Sequence[int], leaf: str | None = None
+) -> None:
+    """D12: a truncate removes every row whose position is lower than its own.
+
+    Args:
+        leaf: of a table that goes into this one: only the rows that came from there (R8).
+    """
     below = _is_below(position, day.position_of("t"))
+    if leaf is not None:
+        below = f"{below} AND {TABLE_OF_ROW} = {literal(leaf)}"
     statement = f"DELETE FROM {branch} t WHERE {below}"
     with_retry(lambda: day.lake.spark.sql(statement))
 
