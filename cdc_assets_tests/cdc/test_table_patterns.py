@@ -179,3 +179,49 @@ def test_the_error_for_an_unknown_table_says_when_a_pattern_adopts_it(
     ) in str(raised.value)
     with pytest.raises(UnknownTableError, match=r"public\.tmp_\* .* is false and excludes"):
         find_table(found, "public.tmp_1")
+
+
+def test_into_needs_no_entry_of_its_table_and_gives_it_a_column_that_says_the_leaf(
+    tmp_path: Path,
+) -> None:
+    entry = {"into": "public.ev", "add": {"tenant": "{1}"}}
+    shop = source({"public.ev_*": entry, "public.old_ev": {"into": "public.ev"}}, tmp_path)
+    assert list(shop.tables) == ["public.ev"]
+    assert shop.tables["public.ev"].columns == {"_cdc_table": "string", "tenant": "string"}
+    assert list(shop.leaves_of("public.ev")) == ["public.ev_*", "public.old_ev"]
+    assert not shop.adopts_tables
+    listed = source({"public.ev_*": entry, "public.ev": {"columns": {"tenant": "int"}}}, tmp_path)
+    assert listed.tables["public.ev"].columns == {"_cdc_table": "string", "tenant": "int"}
+
+
+@pytest.mark.parametrize(
+    ("tables", "fault"),
+    [
+        (
+            {"a.b_*": {"into": "a.b", "key": ["id"]}},
+            "got key beside it; write that under a.b",
+        ),
+        ({"a.b_*": {"add": {"c": "x"}}}, "add: is for an entry with into"),
+        ({"a.b_*": {"into": "a.b", "add": {"_cdc_x": "x"}}}, "got the column '_cdc_x'"),
+        ({"a.b_*": {"into": "a"}}, "'a' is not <namespace>.<table>"),
+        (
+            {"a.b_*": {"into": "a.b", "add": {"c": "{2}"}}},
+            "tables.a.b_*.add.c: got {2}; the name has 1 wildcards",
+        ),
+        (
+            {"a.b_*": {"into": "a.b", "add": {"c": "{1}"}}, "a.b": {"key": ["id"]}},
+            "tables.a.b_*.add: c is no column of tables.a.b.key; name it there, too",
+        ),
+    ],
+)
+def test_a_wrong_into_is_an_error_that_says_what_to_write(
+    tables: Any, fault: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as found:
+        source(tables, tmp_path)
+    assert fault in str(found.value)
+
+
+def test_a_leaf_that_is_asked_for_is_said_to_be_a_part_of_its_table(tmp_path: Path) -> None:
+    found = config({"public.ev_*": {"into": "public.ev"}}, tmp_path)
+    assert "makes public.ev_1 a part of public.ev" in found.hint_of_pattern("public.ev_1", ["shop"])

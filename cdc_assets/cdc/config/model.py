@@ -251,8 +251,11 @@ class Config(Settings):
             if pattern is None:
                 continue
             place = f". The entry {pattern} of sources.{source}.tables"
-            if self.sources[source].table_patterns[pattern] is None:
+            entry = self.sources[source].table_patterns[pattern]
+            if entry is None:
                 return f"{place} is false and excludes {own}"
+            if entry.into is not None:
+                return f"{place} makes {own} a part of {entry.into}: name that one"
             return (
                 f"{place} adopts {own} once {source}.changes has events of it: "
                 "make a day without --table first"

@@ -43,6 +43,8 @@ def configuration(context: Context) -> Iterator[Finding]:
         for pattern, table_settings in settings.table_patterns.items():
             if table_settings is not None:
                 found = f"sources.{source}.tables.{pattern} adopts {counts[pattern]} tables"
+                if table_settings.into is not None:
+                    found = f"sources.{source}.tables.{pattern} goes into {table_settings.into}"
                 yield Finding("configuration", Status.ok, found)
     if not tables and not any(settings.adopts_tables for settings in sources.values()):
         yield Finding(

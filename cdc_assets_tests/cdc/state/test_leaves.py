@@ -181,19 +181,10 @@ def test_keys_that_collide_are_an_error_and_add_tells_them_apart(leaves: Leaves)
     leaves.at(leaves.b).update(**row(1, "again"))
     leaves.at(leaves.a).update(**row(1, "of a again"))
     lake = leaves.run()
-    for day, count in zip(DAYS, (1, 1), strict=False):
+    for day in DAYS[:2]:
         found = leaves.finding(lake, "keys_agree", day)
         assert (found.passed, found.severity) == (False, Severity.ERROR)
-            "FOUND",
-            day,
-            found.values,
-            leaves.rows(lake, day),
-            [
-                (r.table_name, r.op, r.position, r.after)
-                for r in lake.spark.table(lake.stage(leaves.name, "changes")).collect()
-            ],
-        )
-        assert found.values["of_other_tables"] == count
+        assert found.values["of_other_tables"] == 1
     leaves.tables = {
         "public.events_*": {"into": TABLE, "add": {"tenant": "t-{1}"}},
         TABLE: {"history": True, "feed": True},
