@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from cdc_assets_tests.model.days import Order, Removal, Row, Table
-from cdc_assets_tests.model.documents import json_text
+from cdc_assets_tests.model.documents import LEAF, json_text
 from cdc_assets_tests.model.records import Event
 from cdc_assets_tests.model.snapshots import landed_since
 from cdc_assets_tests.model.streams import kafka_order, landed_before, row_order
@@ -44,11 +44,21 @@ class AppendedTable(Table):
             if self._is_new(day, event) and event.writes:
                 values = self._values(event, event.after, day)
                 self.state.append(Row(values, self._order(day, event), event=event))
-        truncates = [r.order for r in self._truncates(day)]
-        self.state = [row for row in self.state if not any(t > row.order for t in truncates)]
+        self._truncate(day)
         ended = self.snapshots.end_on(day)
         if ended is not None and self.replaces:  # R7: this snapshot, and what came after it
             self.state = [r for r in self.state if r.event and landed_since(ended[0], r.event)]
+
+    def _truncate(self, day: date) -> None:
+        """Rows below a truncate go; of a leaf, those that came from there (R8)."""
+        self.state = [
+            row
+            for row in self.state
+            if not any(
+                t.order > row.order and t.event.leaf in (None, row.values.get(LEAF))
+                for t in self._truncates(day)
+            )
+        ]
 
     def _truncates(self, day: date) -> list[Removal]:
         recent = [r for r in self.removals if r.day == day or self._in_window(r.day, day)]
@@ -102,7 +112,6 @@ class MultisetTable(AppendedTable):
                 completed.append(before)
         ready = [event for event in sorted(events, key=row_order) if event.half != "before"]
         fresh = [event for event in [*ready, *completed] if self._is_new(day, event)]
-        truncates = [r.order for r in self._truncates(day)]
         self.debts = [(d, row) for d, row in self.debts if self._in_window(d, day)]
         for event in sorted(fresh, key=lambda e: self._order(day, e)):
             order = self._order(day, event)
@@ -114,7 +123,7 @@ class MultisetTable(AppendedTable):
                     if self.placeholder(after.get(column)):
                         after[column] = raw
                 self._add(Row(self._values(event, after, day), order))
-        self.state = [row for row in self.state if not any(t > row.order for t in truncates)]
+        self._truncate(day)
 
     def _take(self, day: date, values: dict[str, Any], order: Order) -> None:
         shown = self._shown(values)

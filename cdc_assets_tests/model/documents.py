@@ -221,15 +221,43 @@ def instant_ms(value: str | datetime) -> int:
     return (value - EPOCH_UTC) // timedelta(milliseconds=1)
 
 
+LEAF = "_cdc_table"
+
+
 def table_configs(source: dict[str, Any]) -> dict[str, dict[str, Any]]:
     listed = (source.get("tables") or {}).items()
     if not has_databases(source):
-        return {name: config or {} for name, config in listed}
+        found = {name: config or {} for name, config in listed if not (config or {}).get("into")}
+        for entry in [e for _, e in listed if (e or {}).get("into")]:  # R8
+            own = found.get(entry["into"], {})
+            columns = {LEAF: "string", **dict.fromkeys(entry.get("add") or {}, "string")}
+            found[entry["into"]] = {**own, "columns": {**columns, **(own.get("columns") or {})}}
+        return found
     found = {}
     for text, config in listed:
         database, schema, table = _parts(text)
         found[full_name(f"{database}__{schema}", table)] = config or {}
     return found
+
+
+def goes_into(source: dict[str, Any], table: str) -> tuple[str, dict[str, str]] | None:
+    """R8: the table that a leaf goes into, and the columns that `add` gives its rows."""
+    listed = source.get("tables") or {}
+    if table in listed and not (listed[table] or {}).get("into"):
+        return None
+    for text, entry in listed.items():
+        parts = re.split(r"([*?])", text)
+        pattern = "".join(
+            {"*": "([^.]*)", "?": "([^.])"}[part] if n % 2 else re.escape(part)
+            for n, part in enumerate(parts)
+        )
+        found = re.fullmatch(pattern, table)
+        if found and (entry or {}).get("into"):
+            added = dict(entry.get("add") or {})
+            for number, said in enumerate(found.groups(), 1):
+                added = {name: v.replace(f"{{{number}}}", said) for name, v in added.items()}
+            return entry["into"], added
+    return None
 
 
 def has_databases(source: dict[str, Any]) -> bool:

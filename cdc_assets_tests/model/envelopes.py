@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from cdc_assets_tests.model.documents import (
+    LEAF,
     MONGODB_NUMBERS,
     YEAR_9999,
     NotJsonError,
@@ -19,6 +20,7 @@ from cdc_assets_tests.model.documents import (
     double_text,
     finite_json,
     full_name,
+    goes_into,
     has_databases,
     instant_ms,
     int_of,
@@ -79,7 +81,10 @@ def read_events(
     days: list[tuple[date, list[Event]]] = []
     for day in sorted(landed):
         records = [_as_landed(record) for record in landed[day]]
-        days.append((day, [event for r in records for event in _read_rows(source, r, day)]))
+        events = [event for r in records for event in _read_rows(source, r, day)]
+        for event in events:
+            _put_into(source, event)
+        days.append((day, events))
     written = {id(e): dict(e.wires) for _, events in days for e in events}
     for has_schema in (True, False):
         for _, events in days:
@@ -100,6 +105,17 @@ def read_events(
     number_runs([event for _, events in days for event in events])
     set_epochs(source, days)
     return days
+
+
+def _put_into(source: dict[str, Any], event: Event) -> None:
+    """R8: an event of a leaf is one of the table that it goes into; its rows say the leaf."""
+    found = goes_into(source, event.table_name) if event.table_name else None
+    if found is None:
+        return
+    event.leaf, (event.table_name, added) = event.table_name, found
+    for image in (event.before, event.after):
+        if image is not None:
+            image |= {LEAF: event.leaf, **added}
 
 
 def most_bytes(source: dict[str, Any]) -> int:

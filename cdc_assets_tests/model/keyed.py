@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from cdc_assets_tests.model.copies import copies, elements_of, met_elements
 from cdc_assets_tests.model.days import Order, Removal, Row, Table
-from cdc_assets_tests.model.documents import key_text
+from cdc_assets_tests.model.documents import LEAF, key_text
 from cdc_assets_tests.model.fold import UNKNOWN, Held, OldRow, Queue
 from cdc_assets_tests.model.history import Step, Timeline
 from cdc_assets_tests.model.positions import LATE_CHECKED, lane_of
@@ -48,6 +48,7 @@ class Entry:
     order: Order
     row: Row | None = None  # as it was at the end of an earlier day
     change: Change | None = None  # None without row: something removed on an earlier day
+    leaf: str | None = None  # of a truncate: it touches the rows of its own leaf (R8)
 
     @property
     def removes(self) -> bool:
@@ -224,6 +225,7 @@ class KeyedTable(Table):
             for c in (*of_day.truncates, *removals)
             if c.order is not None
             and self._in_window(c.day, start)
+            and (c.kind != "truncate" or c.event.leaf is None)
             and (c.day, c.order) not in known
         ]
 
@@ -248,7 +250,7 @@ class KeyedTable(Table):
             assert change is not None
             event = change.event
             if change.kind == "truncate":
-                queue.set(None)
+                _truncate(queue, event.leaf)
             else:
                 before = {id(row) for row in queue.rows}
                 self._apply(queue, change, of_day)
@@ -482,7 +484,8 @@ class KeyedTable(Table):
             by_key[self._identity(row.key)].append(Entry(row.order, row=row))
         for removal in self._recent_removals(start):
             identity = None if removal.key is None else self._identity(removal.key)
-            by_key[identity].append(Entry(removal.order))
+            leaf = removal.event.leaf if removal.key is None else None
+            by_key[identity].append(Entry(removal.order, leaf=leaf))
         return by_key
 
     def _put_reads(self, changes: list[Change], met: list[tuple[int, ...]]) -> None:
@@ -546,7 +549,8 @@ class KeyedTable(Table):
             held = Held(row.values, set(row.values), row.key, source_ms=row.source_ms)
             fold.queue.set(held)
         elif entry.change is None or entry.change.kind == "truncate":
-            fold.queue.set(None)
+            leaf = entry.leaf if entry.change is None else entry.change.event.leaf
+            _truncate(fold.queue, leaf)
         else:
             self._apply(fold.queue, entry.change, of_day)
 
@@ -707,3 +711,9 @@ class KeyedTable(Table):
         shared = len(event.full_position) - (3 if event.half_element is None else 4)
         is_known = any(event.full_position[1:shared])
         return is_known and removal.order[0][:shared] == event.full_position[:shared]
+
+
+def _truncate(queue: Queue, leaf: str | None) -> None:
+    newest = queue.newest
+    if leaf is None or (newest is not None and newest.values.get(LEAF) == leaf):
+        queue.set(None)

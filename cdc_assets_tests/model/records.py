@@ -113,6 +113,7 @@ class Event:
     op: str | None = None
     source_op: str | None = None
     table_name: str | None = None
+    leaf: str | None = None  # its own table, where that goes into another one (R8)
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
     source_ts_ms: int | None = None

@@ -28,6 +28,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
 
+from cdc_assets.cdc.config import is_reserved
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
 from cdc_assets.cdc.lake.tables import find_table
@@ -85,6 +86,8 @@ OWN_SHARES: tuple[tuple[str, dict[str, Any]], ...] = (
 RETYPED_CONNECTORS = ("postgresql", "mysql", "sqlserver")
 # Tables are snapshotted again (R7).
 REREAD_CONNECTORS = ("postgresql", "mysql", "sqlserver")
+# Tables come as two leaves that go into one (R8).
+LEAF_CONNECTORS = ("postgresql", "oracle")
 # And of Debezium's events that are written with a schema registry.
 REGISTRY_SHARES = (("AVRO", 1), ("JSON", 1))
 CANDIDATES = 8  # how many smaller worlds a round tries, or more where it leaves out shorter parts
@@ -157,6 +160,9 @@ def draw(
     for connector in REREAD_CONNECTORS:
         same = {"connector": connector, "reread": True}
         add("debezium", 1, f"reread {connector} {seed}", position_reset=(), **same)
+    for connector in LEAF_CONNECTORS:
+        same = {"connector": connector, "leaves": True}
+        add("debezium", 1, f"leaves {connector} {seed}", position_reset=(), **same)
     return [world.of(world.records, f"w{n:04}") for n, world in enumerate(drawn)]
 
 
@@ -205,7 +211,7 @@ class Runner:
             schemas = Schemas(kind=settings.registry, first=100)
             landed = schemas.all_sent(landed)
             url = registries.enter_context(serving(schemas))
-        options = {**settings.options(), "tables": {w.configured: with_derived(w) for w in own}}
+        options = {**settings.options(), "tables": entries_of(own)}
         config = lakes.write_source(self.folder / name, landed, settings.format, **options)
         if url is not None:
             config["landing"]["registry"] = {"url": url}
@@ -221,7 +227,7 @@ def _of_source(
 ) -> list[tuple[str, str]]:
     """(world, what differs) for all worlds of a source."""
     found: list[tuple[str, str]] = []
-    alone = {w.name: {**config, "tables": {w.configured: with_derived(w)}} for w in own}
+    alone = {w.name: {**config, "tables": entries_of([w])} for w in own}
     classified = {w.name: model.classify(alone[w.name], w.landing()) for w in own}
     lags = {w.name: model.lag(alone[w.name], w.landing()) for w in own}
     sides: list[tuple[str, list[Any], Callable[[World], list[Any]]]] = [
@@ -252,6 +258,13 @@ def _of_source(
         for of_tables in pool.map(lambda w: _of_tables(lake, name, alone[w.name], w, errors), own):
             found += of_tables
     return found
+
+
+def entries_of(worlds: Iterable[World]) -> dict[str, Any]:
+    """The tables of worlds in cdc.yaml, and the leaves that go into them."""
+    own = {world.configured: with_derived(world) for world in worlds}
+    leaves = {f"{w.configured}_*": {"into": w.configured} for w in worlds if w.settings.leaves}
+    return {**own, **leaves}
 
 
 def with_derived(world: World) -> dict[str, Any]:
@@ -322,7 +335,7 @@ def _rows(lake: Lake, name: str, table: str, day: date) -> list[dict[str, Any]]:
     snapshot = state.snapshot_by_name(str(day))
     assert snapshot is not None, f"{table} has no tag {day}"
     rows = state.scan(snapshot_id=snapshot.snapshot_id).to_arrow().to_pylist()
-    return [{n: v for n, v in row.items() if not n.startswith("_cdc_")} for row in rows]
+    return [{n: v for n, v in row.items() if not is_reserved(n)} for row in rows]
 
 
 # -- making smaller ------------------------------------------------------------------------------

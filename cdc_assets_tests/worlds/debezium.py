@@ -119,12 +119,13 @@ class DebeziumTeller(Teller):
         rows = [image for image in reversed(images) if image is not None]
         row = options.pop("row", rows[0] if rows else None)
         captured = options.pop("captured", CAPTURED[0])
-        db, table = options.get("table", self.table)
+        own = self.leaf_of(row) if self.settings.leaves else self.table
+        db, table = options.get("table", own)
         lsn = options.get("lsn")
         mark = NO_MARK if lsn is None else Mark(700 + self.tx.number, self.numbered())
         now = self.now_ms()
         defaults: dict[str, Any] = {
-            "table": self.table,
+            "table": own,
             "topic": self.topic,
             "types": self.types if self.has_schema() else None,
             "key": None if row is None else self.key_bytes(self.key_of(row)),
@@ -139,6 +140,11 @@ class DebeziumTeller(Teller):
             options["lsn"] = None  # its elements are those of its own, by the same number
         record = build(*images, **{**defaults, **options})
         return ev.as_cells(record) if self.settings.own_values else record
+
+    def leaf_of(self, row: Values | None) -> tuple[str, str]:
+        """The leaf of a row; a truncate is of any."""
+        number = self.pick(0, 1) if row is None else sum(str(row["id"]).encode()) % 2
+        return self.table[0], f"{self.table[1]}_{number}"
 
     def has_schema(self) -> bool:
         return super().has_schema() and not self.settings.own_values

@@ -36,6 +36,7 @@ class Settings:
     in_three_parts: bool = False  # and cdc.yaml names them
     on_drop: str = "keep"  # with `empty` truncates are statements, too
     retyped: bool = False  # a column of integers becomes text in its worlds
+    leaves: bool = False  # its tables come as two that go into one (R8)
     reread: bool = False  # its tables are snapshotted again, and rows go unseen before (R7)
     own_values: bool = False  # cells of YugabyteDB, ids of MongoDB of all kinds, Canal's labels
 

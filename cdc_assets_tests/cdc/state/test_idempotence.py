@@ -13,6 +13,7 @@ import pytest
 from cdc_assets.cdc import spark as cdc_spark
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.cdc.state import apply, table_day
@@ -184,9 +185,9 @@ def assert_faults_stop(
     write = getattr(apply, way)
     for fault, sql in faults.items():
 
-        def fails(day: TableDay, branch: str, *rest: Any, sql: str = sql) -> Any:
+        def fails(day: TableDay, branch: DayBranch, *rest: Any, sql: str = sql) -> Any:
             written = write(day, branch, *rest)
-            lake.spark.sql(sql.format(branch, day.day))
+            lake.spark.sql(sql.format(branch.identifier, day.day))
             return written
 
         monkeypatch.setattr(apply, way, fails)
