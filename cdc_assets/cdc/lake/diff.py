@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
-from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.config import Config, is_reserved
 from cdc_assets.cdc.lake.json_values import json_rows, plain_texts, python_values
 from cdc_assets.cdc.lake.metadata import table_state
 from cdc_assets.cdc.lake.pyiceberg_catalog import missing_table, open_table, readable_files
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
-
-_ADDED = "_cdc_"  # begins the names of columns that are not the source's
 
 
 def read_diff(config: Config, source: str, table: str, first: date, last: date) -> pa.Table:
@@ -121,7 +119,7 @@ class _Difference:
         numbers = [self.table.snapshot_by_id(n) for n in (self.before, self.after)]
         ids = [s.schema_id for s in numbers if s is not None and s.schema_id is not None]
         fields = self.table.schemas()[max(ids)].fields
-        return Schema(*(field for field in fields if not field.name.startswith(_ADDED)))
+        return Schema(*(field for field in fields if not is_reserved(field.name)))
 
     def _with_fields_of(self, schema: Schema, snapshot: int) -> Schema:
         """The columns, each by the field that a snapshot has under its name (R5)."""

@@ -7,7 +7,7 @@ from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
-from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.config import Config, is_reserved
 from cdc_assets.cdc.errors import ConfigError, LakeError
 from cdc_assets.cdc.lake.metadata import table_state
 from cdc_assets.cdc.lake.pyiceberg_catalog import open_table, readable_files
@@ -18,8 +18,6 @@ from cdc_assets.cdc.names import HISTORY
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
-
-_ADDED = "_cdc_"
 
 
 def read_versions(
@@ -110,7 +108,7 @@ def rows_at(
     is_there = f"{VALID_FROM} <= '{at}' AND ({VALID_TO} IS NULL OR {VALID_TO} > '{at}')"
     found = _read(config, history_of_table(config, table), is_there, as_of)
     times = (VALID_FROM, VALID_TO)
-    return found.select([n for n in found.column_names if n in times or not n.startswith(_ADDED)])
+    return found.select([n for n in found.column_names if n in times or not is_reserved(n)])
 
 
 def _read(

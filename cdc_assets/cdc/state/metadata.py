@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from cdc_assets.cdc import markdown
-from cdc_assets.cdc.config import RESERVED_PREFIX
+from cdc_assets.cdc.config import is_reserved
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.commits import TableState
 from cdc_assets.cdc.lake.samples import first_rows
@@ -117,7 +117,7 @@ def sample(lake: Lake, identifier: str, snapshot: int, hidden: Sequence[str] = (
         return name in hidden or _SECRET.search(name) is not None
 
     names, rows = first_rows(lake, identifier, snapshot, _SAMPLE_ROWS, is_secret)
-    shown = [n for n, name in enumerate(names) if not name.startswith(RESERVED_PREFIX)]
+    shown = [n for n, name in enumerate(names) if not is_reserved(name)]
     if not shown:
         return Markdown("no columns yet")
     cells = [[_HIDDEN if is_secret(names[n]) else row[n] for n in shown] for row in rows]
