@@ -572,6 +572,11 @@ class Connect(_Part):
         )
         self.wait_running(name)
 
+    def remove(self, name: str) -> None:
+        """Remove a connector; its offsets stay, for one of the same name."""
+        del self._configs[name]
+        self._ask(f"/connectors/{name}", method="DELETE")
+
     def wait_running(self, name: str) -> None:
         """Wait until the connector's task runs.
 

@@ -152,9 +152,8 @@ class KeyedTable(Table):
         read = {self._identity(key) for key in keys}
         recent = [r for r in self.removals if r.key is None and self._is_recent(r.day, day)]
         for row in list(self.state):
-            is_later = None not in (row.source_ms, first.source_ts_ms) and (
-                (row.source_ms or 0) >= (first.source_ts_ms or 0)
-            )
+            # A read without a time of its own says nothing of when the snapshot was.
+            is_later = bool(first.source_ts_ms) and (row.source_ms or 0) >= first.source_ts_ms
             if self._identity(row.key) in read or is_later:
                 continue
             highest = max([row.order[0], *(r.order[0] for r in recent)])

@@ -40,7 +40,7 @@ class Snapshots:
             elif event.snapshot in FIRST:
                 self.first, self.is_newest = event, True
             else:
-                if self.first is not None or not self._has_unmarked_reads(day):
+                if self.first is not None or self._is_one_row(day, event):
                     ended = (self.first or event, event)
                 self.first = None
         return ended
@@ -49,14 +49,27 @@ class Snapshots:
         changes = [e for e in self.events.get(day, []) if e.destination == "changes"]
         return [e for e in changes if e.snapshot in (*FIRST, *LAST)]
 
-    def _has_unmarked_reads(self, day: date) -> bool:
+    def _is_one_row(self, day: date, last: Event) -> bool:
+        """No other read of the table came since the mark before this one."""
         near = [day, *(d for d in [day - timedelta(days=1)] if self.in_window(d, day))]
-        return any(
-            e.op == "r" and e.snapshot not in (None, "incremental", *FIRST, *LAST)
+        own = [
+            e
+            for d in self.events
+            if d == day or self.in_window(d, day)
+            for e in self.events[d]
+            if e.destination == "changes" and e.table_name == self.table and e.leaf == last.leaf
+        ]
+        marked = [e for e in own if e.snapshot in (*FIRST, *LAST) and _arrival(e) < _arrival(last)]
+        others = [
+            e
             for d in near
             for e in self.events.get(d, [])
-            if e.destination == "changes" and e.table_name == self.table
-        )
+            if e.destination == "changes"
+            and (e.table_name, e.op) == (self.table, "r")
+            and e.snapshot not in (None, "incremental", *FIRST, *LAST)
+        ]
+        newest = max((_time_in_day(e) for e in others), default=-1)
+        return newest <= max((_time_in_day(e) for e in marked), default=-1)
 
 
 def landed_since(first: Event, event: Event) -> bool:

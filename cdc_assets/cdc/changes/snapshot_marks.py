@@ -62,7 +62,7 @@ def marks_in(facts: Iterable[Row]) -> list[Mark]:
 
 
 def columns_to_count(timezone: str) -> dict[str, Sql]:
-    """Of each record `snapshot_mark`, and `is_unmarked_read`: it is another read of a snapshot."""
+    """Of each record `snapshot_mark`, and `unmarked_ms`, when another read of a snapshot came."""
     is_change, is_marked = "destination = 'changes'", is_one_of("snapshot", (*_FIRST, *_LAST))
     values = {
         "ms": time_in_day(timezone),
@@ -75,7 +75,7 @@ def columns_to_count(timezone: str) -> dict[str, Sql]:
     is_other = f"snapshot <> 'incremental' AND NOT {is_marked}"
     return {
         "snapshot_mark": case((f"{is_change} AND {is_marked}", f"named_struct({members})")),
-        "is_unmarked_read": f"{is_change} AND op = 'r' AND {is_other}",
+        "unmarked_ms": case((f"{is_change} AND op = 'r' AND {is_other}", time_in_day(timezone))),
     }
 
 
@@ -84,7 +84,8 @@ def counts() -> dict[str, Sql]:
     newest = f"slice(sort_array(collect_list(snapshot_mark), false), 1, {_MOST})"
     return {
         "snapshot_marks": case(("count(snapshot_mark) > 0", newest)),
-        "unmarked_reads": "count_if(is_unmarked_read)",
+        "unmarked_reads": "count(unmarked_ms)",
+        "last_unmarked_ms": "max(unmarked_ms)",
     }
 
 

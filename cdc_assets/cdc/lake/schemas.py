@@ -179,6 +179,7 @@ FACTS = _schema(
     ("snapshot_marks", ArrayType(SNAPSHOT_MARK), "reads at which a snapshot begins or ends"),
     ("truncated_table", _TEXT, "of truncates of a table that goes into this one: that table"),
     ("unmarked_reads", _LONG, "how many other reads of a snapshot there are, not incremental"),
+    ("last_unmarked_ms", _LONG, "when the last of those came to Kafka, ms"),
 )
 
 EPOCHS = _schema(

@@ -152,8 +152,9 @@ def not_read(
     keys = since.selectExpr(
         "inline(array(named_struct('k', k), named_struct('k', ok), named_struct('k', nk)))"
     )
-    # What changed after the snapshot's time may not be in it, and its event come again.
-    older = rows.where(f"coalesce({SOURCE_TS} < {literal(first.source_ts_ms)}, true)")
+    # What changed after the snapshot may not be in it, and its event come again. Old versions
+    # of Debezium say 0 for that time.
+    older = rows.where(f"coalesce({SOURCE_TS} < {literal(first.source_ts_ms or None)}, true)")
     if first.source_table is not None:
         older = older.where(f"{TABLE_OF_ROW} = {literal(first.source_table)}")
     return older.join(keys.where("k IS NOT NULL"), "k", "left_anti")

@@ -63,9 +63,9 @@ class SnapshotsOnDay:
 def snapshots_on(
     table: str,
     marks: Sequence[tuple[str, Mark]],
-    before: Iterable[Mark],
+    before: Sequence[tuple[str, Mark]],
     reading: Sequence[Reading],
-    may_be_one_row: bool,
+    last_unmarked_ms: int | None,
 ) -> SnapshotsOnDay:
     """The snapshots of a table on a day.
 
@@ -74,36 +74,46 @@ def snapshots_on(
         marks: those of the day with their tables, of all tables of the source, as they arrived.
         before: those of the days looked back on.
         reading: what had not ended by the end of the day before.
-        may_be_one_row: the table has no other snapshot read on these days. Then a last mark without
-            a first one is a snapshot of one row.
+        last_unmarked_ms: when the table's last snapshot read without a mark came, on the day or
+            the one before; -1: none did, None: not known.
     """
-    fresh = set(without_copies([mark for _, mark in marks], before))
+    fresh = set(without_copies([mark for _, mark in marks], (mark for _, mark in before)))
     of_all = [(name == table, mark) for name, mark in marks if mark in fresh]
     open_of = {one.first.source_table: one for one in reading}
     leaves = {mark.source_table for is_own, mark in of_all if is_own} | open_of.keys()
     ended, left = [], []
     for leaf in sorted(leaves, key=lambda name: name or ""):
         own = ((is_own and mark.source_table == leaf, mark) for is_own, mark in of_all)
-        end, still_open = _of_leaf(own, open_of.get(leaf), may_be_one_row)
+        known = (m.ms for name, m in before if (name, m.source_table) == (table, leaf))
+        last_ms = max(known, default=-1)
+        end, still_open = _of_leaf(own, open_of.get(leaf), last_ms, last_unmarked_ms)
         ended += [end] if end else []
         left += [still_open] if still_open else []
     return SnapshotsOnDay(tuple(ended), tuple(left))
 
 
 def _of_leaf(
-    marks: Iterable[tuple[bool, Mark]], reading: Reading | None, may_be_one_row: bool
+    marks: Iterable[tuple[bool, Mark]],
+    reading: Reading | None,
+    last_ms: int,
+    last_unmarked_ms: int | None,
 ) -> tuple[Snapshot | None, Reading | None]:
     """The newest snapshot of a leaf that ended, and the one that has not.
 
+    A last mark without a first one is that of the only row, if no other read came since the mark
+    before it.
+
     Args:
         marks: as they arrived, and whether each is the leaf's own.
+        last_ms: when the leaf's last mark of the days before came.
     """
     ended = None
     for is_own, mark in marks:
         if is_own and mark.is_first:
             reading = Reading(mark)
         elif is_own:
-            if reading is not None or may_be_one_row:
+            is_one_row = last_unmarked_ms is not None and last_unmarked_ms <= last_ms
+            if reading is not None or is_one_row:
                 ended = Snapshot(reading.first if reading else mark, mark)
             reading = None
         elif reading is not None and mark.stream == reading.first.stream:
@@ -112,6 +122,8 @@ def _of_leaf(
             elif mark.mark == LAST_OF_ALL and reading.is_of_newest:
                 # A table of one row that is the first of all has no last mark of its own.
                 ended, reading = Snapshot(reading.first, mark), None
+        if is_own:
+            last_ms = max(last_ms, mark.ms)
     return ended, reading
 
 

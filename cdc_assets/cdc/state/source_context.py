@@ -121,7 +121,8 @@ class DayFacts:
     lanes: tuple[Lane, ...] = ()
     streams: tuple[StreamSpan, ...] = ()
     databases: Mapping[str, int] = field(default_factory=dict)  # events of each that one names (D4)
-    unmarked_reads: int | None = 0  # of snapshots, between their marks (R7); None: not counted
+    # When the last read of a snapshot came that has no mark (R7); -1: none did, None: not known.
+    last_unmarked_ms: int | None = -1
     parts: tuple[Row, ...] = field(default=(), repr=False, compare=False)  # all facts of the day
 
     def in_database(self, database: str | None) -> DayFacts:
@@ -382,9 +383,9 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
             if fact.stream is not None and fact.first_kafka_ms is not None
         ),
         databases=dict(sorted(_records_by(facts, "db").items())),
-        unmarked_reads=None
+        last_unmarked_ms=None
         if any(fact.unmarked_reads is None for fact in facts)
-        else total("unmarked_reads"),
+        else max((f.last_unmarked_ms for f in facts if f.unmarked_reads), default=-1),
         parts=tuple(parts),
     )
 

@@ -248,10 +248,11 @@ class TableDay:
         reading = tuple(map(reading_of, self._before.get("reading") or ()))
         if not marks or self.is_of_other_databases([self.day]):
             return SnapshotsOnDay(reading=reading)
-        past = [mark for d in self.window for _, mark in self.context.marks.get(d, ())]
+        past = [mark for d in self.window for mark in self.context.marks.get(d, ())]
         near = [self.day, *self.window[-1:]]
-        may_be_one_row = all(self._landed_on(d).unmarked_reads == 0 for d in near)
-        return snapshots_on(self.table, marks, past, reading, may_be_one_row)
+        unmarked = [self._landed_on(d).last_unmarked_ms for d in near]
+        last = None if None in unmarked else max(ms for ms in unmarked if ms is not None)
+        return snapshots_on(self.table, marks, past, reading, last)
 
     @property
     def may_leave_unread(self) -> bool:

@@ -201,7 +201,8 @@ def test_a_snapshot_that_broke_off_or_is_incremental_says_nothing(source: Source
 @pytest.mark.parametrize("marks", ["last", "last_in_data_collection", "first"])
 def test_a_table_of_one_row_has_one_read_with_a_mark(source: Source, marks: str) -> None:
     source.replaces()
-    source.log.snapshot(row(1), row(2))
+    source.options["resnapshot_remove_percent"] = 100
+    source.log.snapshot(row(1), row(2), row(3))
     source.log.next_day()
     source.log.snapshot(row(1, "z"), _marks=[marks])
     other = PgLog(table="u", types=TYPES, landing=source.log.landing)
@@ -233,6 +234,16 @@ def test_a_row_that_changed_after_the_snapshots_time_stays(source: Source) -> No
     log.snapshot(row(1, "z"), row(3, "z"), _at=at)
     lake = source.run()
     assert source.rows(lake, DAYS[1]) == [*READ, (4, "a")]
+
+
+def test_a_snapshot_whose_reads_have_no_time_removes_them_all_the_same(source: Source) -> None:
+    source.replaces()
+    log = source.log
+    log.snapshot(row(1), row(2), row(3), _at=0)
+    log.next_day()
+    log.snapshot(row(1, "z"), row(3, "z"), _at=0)
+    lake = source.run()
+    assert source.rows(lake, DAYS[1]) == READ
 
 
 def test_a_truncate_beside_it_removes_all_rows_before(source: Source) -> None:
