@@ -28,7 +28,7 @@ from cdc_assets.cdc.json_reader import read
 from cdc_assets.cdc.sqltext import Sql, case, is_one_of, literal, literals, whole
 
 _POSITION = "array<bigint>"
-_HIGHEST_PARTITION = 2**31 - 1
+_HIGHEST_PLACE = 2**62
 _NUMBER_WIDTH, _NUMBER_PARTS = 13, 3
 TAIL, HALF = ("partition", "offset", "place"), "half"
 _OTHER_BASIS = -2  # below every source element; -1 marks an effective position
@@ -458,21 +458,29 @@ def real_part(effective: Sql) -> Sql:
     return case((f"{marker} > 0", f"slice({effective}, 1, {marker} - 1)"), otherwise=effective)
 
 
-def directly_after(base: Column, day: Column, partition: Column, offset: Column) -> Column:
-    """The effective position of an event without one (O6); `base` may be null."""
+def directly_after(base: Column, day: Column, *place: Column) -> Column:
+    """The effective position of an event without one (O6); `base` may be null.
+
+    Args:
+        place: what orders such events of a day; one of them stands for the partition.
+    """
     tail = F.array(
         F.lit(-1).cast("bigint"),
         F.unix_date(day).cast("bigint"),
-        partition.cast("bigint"),
-        offset.cast("bigint"),
+        *(column.cast("bigint") for column in place),
     )
     empty = F.array().cast(_POSITION)
     return F.concat(F.coalesce(base, empty), tail)
 
 
+def place_in_time() -> list[Column]:
+    """Orders events of several topics, by the Kafka timestamp; different for each record."""
+    return [F.col("kafka_time"), F.expr("abs(xxhash64(topic) div 2)"), F.col("offset")]
+
+
 def behind_all(base: Column, day: date, offset: int) -> Column:
     """The effective position behind all that :func:`directly_after` gives for a day."""
-    tail = (-1, (day - date(1970, 1, 1)).days, _HIGHEST_PARTITION, offset)
+    tail = (-1, (day - date(1970, 1, 1)).days, _HIGHEST_PLACE, offset)
     return F.concat(F.coalesce(base, F.array().cast(_POSITION)), literal_position(tail))
 
 

@@ -11,7 +11,7 @@ from cdc_assets_tests.model.days import Order, Removal, Row, Table
 from cdc_assets_tests.model.documents import LEAF, json_text
 from cdc_assets_tests.model.records import Event
 from cdc_assets_tests.model.snapshots import landed_since
-from cdc_assets_tests.model.streams import kafka_order, landed_before, row_order
+from cdc_assets_tests.model.streams import landed_before, place_in_day, row_order
 
 
 class AppendedTable(Table):
@@ -86,9 +86,8 @@ class AppendedTable(Table):
     def _order(self, day: date, event: Event) -> Order:
         if event.position is not None:
             return event.full_position, ()
-        _, partition, offset = kafka_order(event)
         before = [r.order[0] for r in self._truncates(day) if landed_before(r.event, event)]
-        return max(before, default=()), (event.day, partition, offset)
+        return max(before, default=()), (event.day, *place_in_day(event))
 
 
 class MultisetTable(AppendedTable):

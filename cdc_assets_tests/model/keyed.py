@@ -17,7 +17,7 @@ from cdc_assets_tests.model.history import Step, Timeline
 from cdc_assets_tests.model.positions import LATE_CHECKED, lane_of
 from cdc_assets_tests.model.records import Event, KeyColumnsError, KeyTypeError
 from cdc_assets_tests.model.snapshots import Ended, landed_since
-from cdc_assets_tests.model.streams import kafka_order, landed_before, row_order
+from cdc_assets_tests.model.streams import landed_before, place_in_day, row_order
 from cdc_assets_tests.model.transactions import OpenTransactions
 from cdc_assets_tests.model.values import DoesNotFitError, hold, read_wire
 
@@ -157,7 +157,7 @@ class KeyedTable(Table):
             if self._identity(row.key) in read or is_later:
                 continue
             highest = max([row.order[0], *(r.order[0] for r in recent)])
-            order = highest, (day, 2**31 - 1, last.record.offset or 0)
+            order = highest, (day, 2**62, last.record.offset or 0)
             gone = replace(
                 last, op="d", key=row.key, before=None, after=None, old_key=None, new_key=None,
                 position=None, tx=None, is_snapshot=False,
@@ -500,7 +500,7 @@ class KeyedTable(Table):
                 if other.order is not None and landed_before(other.event, event)
             ]
             highest = max([*met, *before], default=())
-            change.order = highest, (event.day, *kafka_order(event)[1:])
+            change.order = highest, (event.day, *place_in_day(event))
 
     def _without_copies(
         self, changes: list[Change], earlier: list[Change], met: list[tuple[int, ...]]

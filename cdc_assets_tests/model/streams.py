@@ -132,7 +132,14 @@ def landed_before(one: Event, other: Event) -> bool:
     place, own = row_order(one), row_order(other)
     if place[:2] == own[:2]:
         return place < own
-    return one.op == "t" and one.landed_ms < other.landed_ms
+    is_anywhere = one.op == "t" or other.leaf is not None  # R8: a key in several topics
+    return is_anywhere and one.landed_ms < other.landed_ms
+
+
+def place_in_day(event: Event) -> tuple[int, int]:
+    """What orders events of a day that have no position; of leaves (R8) Kafka's time."""
+    _, partition, offset = kafka_order(event)
+    return (partition if event.leaf is None else event.landed_ms), offset
 
 
 def row_order(event: Event) -> tuple[str, int, int, int]:

@@ -112,17 +112,22 @@ class ImpliedRemovals:
         shown = ("landing_date", "topic", "partition", "offset", "kafka_time", "source_ts_ms")
         cuts = sent.selectExpr("source_table", "position", *shown)
         landed = with_keys(events_on(self.day, self.day.days_from(with_any[0])), self.columns)
-        known = [
-            landed.where(_IS_UPSERT).selectExpr("k", f"source_table AS {TABLE_OF_ROW}",
-                                                "position AS met")
-        ]  # fmt: skip
+        leaf, met = f"source_table AS {TABLE_OF_ROW}", "position AS met"
+        when = "struct(landing_date, kafka_time) AS came"
+        known = [landed.where(_IS_UPSERT).selectExpr("k", leaf, met, when)]
         table = self.table_before(with_any[0])
         if table is not None:
             key, *_ = standing_values(table.schema, self.columns)
-            known.append(table.select(key, _leaf_of(table), F.col(POSITION).alias("met")))
-        rows = reduce(DataFrame.unionByName, known).where("k IS NOT NULL")
-        below = rows.crossJoin(F.broadcast(cuts)).where("met IS NULL OR met < position")
-        newest = f"max_by({TABLE_OF_ROW}, struct(met IS NOT NULL, met))"
+            before = F.expr("CAST(NULL AS struct<landing_date: date, kafka_time: bigint>) AS came")
+            known.append(table.select(key, _leaf_of(table), F.col(POSITION).alias("met"), before))
+        rows = Query(reduce(DataFrame.unionByName, known)).where("k IS NOT NULL")
+        # An event without a position stands behind what landed before it (O6).
+        seen = f"max({real_part('met')}) OVER (PARTITION BY k ORDER BY came NULLS FIRST)"
+        placed = rows.extend({"at_least": f"coalesce(met, {seen})"}).plan()
+        came_before = "came < struct(landing_date, kafka_time)"
+        is_below = f"CASE WHEN met IS NULL THEN {came_before} ELSE met < position END"
+        below = placed.crossJoin(F.broadcast(cuts)).where(is_below)
+        newest = f"max_by({TABLE_OF_ROW}, struct(at_least, met IS NULL, came))"
         by_key = Query(below).aggregate(
             ("k", "source_table", "position"),
             {"newest": newest, "at": f"first(struct({', '.join(shown)}))"},

@@ -14,6 +14,7 @@ from cdc_assets.cdc.positions import (
     directly_after,
     latest,
     literal_position,
+    place_in_time,
     real_part,
 )
 from cdc_assets.cdc.sqltext import Query, case, literal
@@ -172,9 +173,8 @@ def with_positions(
         bases = base.select(F.col("k").alias("bk"), F.expr(real_part("pos")).alias("base_pos"))
         placed = placed.join(bases, F.col("k") == F.col("bk"), "left")
         known.append(F.col("base_pos"))
-    after = directly_after(
-        latest(*known), F.col("landing_date"), F.col("partition"), F.col("offset")
-    )
+    place = place_in_time() if day.has_leaves else [F.col("partition"), F.col("offset")]
+    after = directly_after(latest(*known), F.col("landing_date"), *place)
     return placed.withColumn("pos", F.coalesce("position", after)).drop(
         "cuts", "seen", "bk", "base_pos"
     )
@@ -192,6 +192,13 @@ def _seen(day: TableDay, days: Sequence[date]) -> Column:
     are_unread = any(day.removed_unread_on(d) for d in days)  # those stand behind events
     position = F.expr(real_part("position")) if are_unread else F.col("position")
     seen = [F.max(position).over(within)]
+    if day.has_leaves:  # whose events are in several topics
+        before = (
+            Window.partitionBy("k", "landing_date")
+            .orderBy("kafka_time")
+            .rangeBetween(Window.unboundedPreceding, -1)
+        )
+        seen.append(F.max(position).over(before))
     if len(days) > 1:
         earlier_days = (
             Window.partitionBy("k")

@@ -20,7 +20,13 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.snapshot_marks import Mark
 from cdc_assets.cdc.config import TABLE_OF_ROW
-from cdc_assets.cdc.positions import cut_before, directly_after, latest, literal_position
+from cdc_assets.cdc.positions import (
+    cut_before,
+    directly_after,
+    latest,
+    literal_position,
+    place_in_time,
+)
 from cdc_assets.cdc.sqltext import case, literal
 from cdc_assets.cdc.state.day_types import TableColumns
 from cdc_assets.cdc.state.row_sql import standing_values
@@ -145,8 +151,7 @@ class UnkeyedDay:
         after = directly_after(
             latest(cut_before(), literal_position(self.past_cut)),
             F.col("landing_date"),
-            F.col("partition"),
-            F.col("offset"),
+            *(place_in_time() if self.day.has_leaves else [F.col("partition"), F.col("offset")]),
         )
         placed = events.crossJoin(F.broadcast(cuts)).withColumn(
             "pos", F.coalesce("position", after)
