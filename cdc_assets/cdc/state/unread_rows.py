@@ -71,7 +71,8 @@ def handle_unread(keyed: KeyedDay, on: DayBranch, checkpoints: Checkpoints) -> U
     leaf = [TABLE_OF_ROW] if day.has_leaves else []
     known = rows.select(key, SOURCE_TS, *leaf)
     of_each = (not_read(day, columns, known, snapshot) for snapshot in day.snapshots.ended)
-    unread = checkpoints.add(reduce(DataFrame.unionByName, of_each))
+    # A partitioned table may be read itself, beside its partitions.
+    unread = checkpoints.add(reduce(DataFrame.unionByName, of_each).dropDuplicates(["k"]))
     missing = unread.count()
     if not missing:
         return UnreadRows()
