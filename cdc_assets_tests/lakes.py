@@ -156,6 +156,8 @@ def run_derived(
 ) -> dict[tuple[str, str, date], DerivedReport]:
     """The days of the histories and feeds of a source, which stand on those of its tables."""
     derived = lake.config.source(source).derived
+    if not derived:
+        return {}
     facts = table_days.gather(lake, source, sorted({name for name, _ in derived}), days)
     return {
         (name, kind, day): KINDS[kind].make_day(lake, source, name, day, facts, force)

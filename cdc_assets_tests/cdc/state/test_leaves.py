@@ -37,11 +37,14 @@ class Leaves:
         self.landing = Landing(DAYS[0])
         self.a, self.b = self.leaf("events_a"), self.leaf("events_b")
         self.options: dict[str, Any] = {"late_days": 1}
-        self.tables: dict[str, Any] = {**LEAVES, TABLE: {"history": True, "feed": True}}
+        self.tables: dict[str, Any] = {**LEAVES, TABLE: {}}
         self.lsn = 1000
 
     def leaf(self, table: str, **options: Any) -> PgLog:
         return PgLog(table=table, types=TYPES, landing=self.landing, **options)
+
+    def has_history_and_feed(self) -> None:
+        self.tables[TABLE] = {"history": True, "feed": True}
 
     def at(self, leaf: PgLog) -> PgLog:
         """The leaf, whose next event follows the last one of any."""
@@ -89,6 +92,7 @@ def row(id: int, v: str = "x") -> dict[str, Any]:
 
 @pytest.mark.usefixtures("_size")
 def test_a_row_that_moves_between_leaves_stays_one_row(leaves: Leaves) -> None:
+    leaves.has_history_and_feed()
     leaves.a.create(**row(1))
     leaves.at(leaves.b).create(**row(2))
     leaves.landing.next_day()
@@ -109,6 +113,7 @@ def test_a_row_that_moves_between_leaves_stays_one_row(leaves: Leaves) -> None:
 
 @pytest.mark.usefixtures("_size")
 def test_a_truncate_touches_the_rows_of_its_own_leaf_alone(leaves: Leaves) -> None:
+    leaves.has_history_and_feed()
     leaves.a.create(**row(1))
     leaves.at(leaves.a).create(**row(3))
     leaves.at(leaves.b).create(**row(2))
@@ -187,7 +192,7 @@ def test_keys_that_collide_are_an_error_and_add_tells_them_apart(leaves: Leaves)
         assert found.values["of_other_tables"] == 1
     leaves.tables = {
         "public.events_*": {"into": TABLE, "add": {"tenant": "t-{1}"}},
-        TABLE: {"history": True, "feed": True},
+        TABLE: {},
     }
     other = Leaves(leaves.lake_of, leaves.folder / "added", f"{leaves.name}_added")
     other.tables, other.landing = leaves.tables, leaves.landing

@@ -34,7 +34,7 @@ class Source:
         self.lake_of, self.folder, self.name = lake_of, folder, name
         self.log = PgLog(table="t", types=TYPES, landing=Landing(DAYS[0]))
         self.options: dict[str, Any] = {"late_days": 1, "resnapshot_remove_percent": 50}
-        self.table: dict[str, Any] = {"key": ["id"], "history": True, "feed": True}
+        self.table: dict[str, Any] = {"key": ["id"]}
 
     def run(self, days: list[date] | None = None) -> Lake:
         """Make days of the table, and its history and feed."""
@@ -45,6 +45,9 @@ class Source:
         lakes.run_all(lake, self.name, made)
         lakes.run_derived(lake, self.name, made)
         return lake
+
+    def has_history_and_feed(self) -> None:
+        self.table |= {"history": True, "feed": True}
 
     def replaces(self) -> None:
         self.options |= {"on_resnapshot": "replace"}
@@ -113,6 +116,7 @@ def test_replace_removes_them_after_the_last_read_in_table_history_and_feed(
     source: Source,
 ) -> None:
     source.replaces()
+    source.has_history_and_feed()
     log = three_rows(source)
     last = log.snapshot(row(1, "z"), row(3, "z"))[-1]
     log.next_day()
@@ -140,6 +144,7 @@ def test_replace_removes_them_after_the_last_read_in_table_history_and_feed(
 @pytest.mark.usefixtures("_size")
 def test_no_late_event_brings_such_a_row_back_and_a_new_one_does(source: Source) -> None:
     source.replaces()
+    source.has_history_and_feed()
     log = three_rows(source)
     log.update(**row(2, "late"), _lsn=1004, _source_ts_ms=ev.NOON_MS)  # before the last one
     log.snapshot(row(1, "z"), row(3, "z"))
