@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from cdc_assets.cdc.config import is_reserved
 from cdc_assets.cli.imports import import_without_pandas
 from cdc_assets.cli.options import ConfigFile, Form, Format, Limit, Raw, load, parse_day
 from cdc_assets.cli.terminal import echo
@@ -86,4 +85,6 @@ _TIMES = ("_cdc_valid_from", "_cdc_valid_to", "_cdc_op", "_cdc_closed_by")
 
 def _shown(names: list[str]) -> list[str]:
     """The columns of a printed table: positions are for programs."""
+    from cdc_assets.cdc.config import is_reserved
+
     return [n for n in names if not is_reserved(n)] + [n for n in _TIMES if n in names]
