@@ -458,24 +458,18 @@ def real_part(effective: Sql) -> Sql:
     return case((f"{marker} > 0", f"slice({effective}, 1, {marker} - 1)"), otherwise=effective)
 
 
-def directly_after(base: Column, day: Column, *place: Column) -> Column:
+def directly_after(base: Column, in_several_topics: bool) -> Column:
     """The effective position of an event without one (O6); `base` may be null.
 
     Args:
-        place: what orders such events of a day; one of them stands for the partition.
+        base: the position that it follows.
+        in_several_topics: a key's events are; then Kafka's time orders those of a day.
     """
-    tail = F.array(
-        F.lit(-1).cast("bigint"),
-        F.unix_date(day).cast("bigint"),
-        *(column.cast("bigint") for column in place),
-    )
-    empty = F.array().cast(_POSITION)
-    return F.concat(F.coalesce(base, empty), tail)
-
-
-def place_in_time() -> list[Column]:
-    """Orders events of several topics, by the Kafka timestamp; different for each record."""
-    return [F.col("kafka_time"), F.expr("abs(xxhash64(topic) div 2)"), F.col("offset")]
+    place = "partition, offset"
+    if in_several_topics:  # different for each record
+        place = "kafka_time, abs(xxhash64(topic) div 2), offset"
+    tail = F.expr(f"CAST(array(-1, unix_date(landing_date), {place}) AS {_POSITION})")
+    return F.concat(F.coalesce(base, F.array().cast(_POSITION)), tail)
 
 
 def behind_all(base: Column, day: date, offset: int) -> Column:

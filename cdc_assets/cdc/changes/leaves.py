@@ -7,9 +7,9 @@ rows get a column that says the leaf, and those that `add` asks for.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from cdc_assets.cdc.config import TABLE_OF_ROW, SourceConfig, TableConfig
+from cdc_assets.cdc.config import TABLE_OF_ROW, SourceConfig
 from cdc_assets.cdc.json_reader import names_in, object_of, values_at
 from cdc_assets.cdc.names import TableName, pattern_of_names, wildcards_in_parts
 from cdc_assets.cdc.sqltext import Query, Sql, case, interpreted_if, is_one_of, literal, literals
@@ -27,8 +27,7 @@ def with_leaves(events: Query, source: SourceConfig) -> Query:
     """
     if not source.has_leaves:
         return events.extend({"e_source_table": "CAST(NULL AS string)"})
-    into = _by_entry(source, lambda _, entry: literal(str(TableName.configured(entry.into or ""))))
-    known = events.extend({"e_into": into})
+    known = events.extend({"e_into": _into(source)})
     added = {TABLE_OF_ROW: _json_text("e_table_name"), **_added(source, "e_table_name")}
     images = {image: _with_members(image, added, "e_into IS NOT NULL") for image in _IMAGES}
     leaf = {"e_source_table": case(("e_into IS NOT NULL", "e_table_name"))}
@@ -49,13 +48,13 @@ def with_added_keys(records: Query, source: SourceConfig) -> Query:
     return records.replace({key: _with_members(key, added, is_leaf) for key in _KEYS})
 
 
-def _by_entry(source: SourceConfig, value: Callable[[str, TableConfig], Sql]) -> Sql:
-    """Of an event's table the value of the entry by which it goes into another one, else null."""
+def _into(source: SourceConfig) -> Sql:
+    """The table that an event's own table goes into; null where it goes into none."""
     branches = [(is_one_of("e_table_name", source.tables), "NULL")]
     for text in source.patterns_in_order:
         entry = source.table_patterns[text]
-        own = value(text, entry) if entry is not None and entry.into is not None else "NULL"
-        branches.append((_is_of(text, "e_table_name"), own))
+        into = literal(str(TableName.configured(entry.into)) if entry and entry.into else None)
+        branches.append((_is_of(text, "e_table_name"), into))
     return case(*branches, otherwise="CAST(NULL AS string)")
 
 

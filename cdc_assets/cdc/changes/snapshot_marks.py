@@ -49,16 +49,15 @@ class Mark:
         """Whether a table's snapshot begins with it."""
         return self.mark in _FIRST
 
-    @property
-    def is_last(self) -> bool:
-        """Whether a table's snapshot ends with it."""
-        return self.mark in _LAST
 
-
-def marks_in(facts: Iterable[Row]) -> list[Mark]:
-    """The marks that facts have, in the order of arrival."""
-    marks = (Mark(**m.asDict()) for fact in facts for m in fact.snapshot_marks or ())
-    return sorted(marks, key=lambda mark: mark.arrival)
+def marks_by_day(facts: Iterable[Row]) -> dict[date, list[tuple[str, Mark]]]:
+    """The marks of each day with their tables, in the order of arrival."""
+    by_day: dict[date, list[tuple[str, Mark]]] = {}
+    for fact in facts:
+        for mark in fact.snapshot_marks or ():
+            found = fact.table_name, Mark(**mark.asDict())
+            by_day.setdefault(fact.landing_date, []).append(found)
+    return {day: sorted(on, key=lambda of: of[1].arrival) for day, on in by_day.items()}
 
 
 def columns_to_count(timezone: str) -> dict[str, Sql]:

@@ -147,7 +147,7 @@ class _Trace:
         for n, row in enumerate(rows):
             did = _did(rows, n, standing, day.settings.late_days)
             if row.kind == DELETED and self._place(row) in self._ends_of_snapshots:
-                found.append(self._traced(row, _did_not_read(did), has_position=False))
+                found.append(self._traced(row, _did_not_read(did), is_read=True))
             else:
                 found.append(self._traced(row, did))
         found += [self._traced(row, "repeats an event that had landed") for row in copies]
@@ -173,13 +173,13 @@ class _Trace:
     def _place(row: Any) -> tuple[Any, ...]:
         return tuple(row[name] for name in _PLACE)
 
-    def _traced(self, row: Any, did: str, has_position: bool = True) -> TracedRecord:
+    def _traced(self, row: Any, did: str, is_read: bool = False) -> TracedRecord:
         return TracedRecord(
             **{name: row[name] for name in _PLACE},
-            op=row.op if has_position else "r",
+            op="r" if is_read else row.op,
             source_time=_instant(row.source_ts_ms),
             kafka_time=_instant(row.kafka_time),
-            position=row.position if has_position else None,
+            position=None if is_read else row.position,
             did=did,
         )
 

@@ -254,9 +254,9 @@ def _make_unkeyed(
     unread = reads_again(day)
     if unread is not None and unkeyed.is_replaced:
         unread = replace(unread, removed=delete_all(day, on.identifier))
-    elif unkeyed.floor is not None:
-        delete_below(day, on.identifier, unkeyed.floor)
-    if not unkeyed.is_replaced:
+    else:
+        if unkeyed.floor is not None:
+            delete_below(day, on.identifier, unkeyed.floor)
         for leaf, cut in unkeyed.leaf_floors.items():
             delete_below(day, on.identifier, cut, leaf)
     rows = write_unkeyed(unkeyed, on, changes, checkpoints)

@@ -14,9 +14,9 @@ from cdc_assets.cdc.lake.checkpoints import Checkpoints
 from cdc_assets.cdc.positions import elements_in, is_kafka_placed, real_part
 from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Query, literal
-from cdc_assets.cdc.state.keyed_day import IS_ROW_CHANGE, KeyedDay
+from cdc_assets.cdc.state.keyed_day import KeyedDay
 from cdc_assets.cdc.state.placement import highest_positions, removed_on
-from cdc_assets.cdc.state.table_events import events_on
+from cdc_assets.cdc.state.table_events import IS_ROW_CHANGE, events_on
 
 # What tells a copy from another change, beside its place.
 TOLD_BY = {

@@ -25,15 +25,9 @@ from cdc_assets.cdc.state.entry_queue import (
     UPDATES,
 )
 from cdc_assets.cdc.state.implied_removals import BY_TRUNCATE
-from cdc_assets.cdc.state.keyed_day import (
-    CHANGES_KEY,
-    IS_LINK,
-    IS_ROW_CHANGE,
-    IS_UPSERT,
-    PLACE,
-    KeyedDay,
-)
+from cdc_assets.cdc.state.keyed_day import CHANGES_KEY, IS_LINK, PLACE, KeyedDay
 from cdc_assets.cdc.state.row_sql import with_typed_columns
+from cdc_assets.cdc.state.table_events import IS_ROW_CHANGE, IS_UPSERT
 from cdc_assets.cdc.state.unsent_values import UnsentColumns, stood_value
 
 # What tells copies and transactions apart, beside images and times.
@@ -147,7 +141,7 @@ def entries_of(keyed: KeyedDay, events: DataFrame, days: Sequence[date]) -> Data
     """
     is_full = keyed.day.config.replica_identity == "full"
     # Those of tables that go into this one stand at the keys of their rows (R8).
-    has_truncates = any(f.leaf_truncates for f in keyed.day.facts_on_days(days))
+    has_truncates = any(f.leaf_truncate_ranges for f in keyed.day.facts_on_days(days))
     at_key = case(
         (f"{IS_UPSERT} AND (op = 'r' OR is_snapshot)", f"'{READ}'"),
         *([(_BY_TRUNCATE, f"'{TRUNCATED}'")] if has_truncates else []),

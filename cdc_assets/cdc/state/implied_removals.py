@@ -22,12 +22,10 @@ from cdc_assets.cdc.state.day_types import TableColumns
 from cdc_assets.cdc.state.row_sql import standing_values, with_keys
 from cdc_assets.cdc.state.snapshots import Snapshot, has_landed_since
 from cdc_assets.cdc.state.table_day import POSITION, SOURCE_TS, TableDay
-from cdc_assets.cdc.state.table_events import events_on
+from cdc_assets.cdc.state.table_events import IS_ROW_CHANGE, IS_UPSERT, events_on
 
-# The `snapshot` of these events, which no source sends.
-UNREAD, BY_TRUNCATE = "unread", "truncated"
+BY_TRUNCATE = "truncated"  # the `snapshot` of those of leaves, which no source sends
 _IS_LEAF_TRUNCATE = "op = 't' AND source_table IS NOT NULL"
-_IS_UPSERT = "op IN ('c', 'u', 'r') AND after IS NOT NULL"
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,8 @@ class ImpliedRemovals:
             events: with their keys. A truncate of a leaf is left out, as its removals are there.
         """
         parts = [events]
-        if any(facts.leaf_truncates for facts in self.day.facts_on_days(days)):
-            parts = [events.where(f"NOT ({_IS_LEAF_TRUNCATE})"), *self._by_truncates(days)]
+        if any(facts.leaf_truncate_ranges for facts in self.day.facts_on_days(days)):
+            parts = [events.where(f"NOT ({_IS_LEAF_TRUNCATE})"), self._by_truncates(days)]
         for day in days:
             if day < self.day.day or self.is_made:
                 snapshots = self.day.removed_unread_on(day)
@@ -72,8 +70,8 @@ class ImpliedRemovals:
             known.append(table.select(key, SOURCE_TS, _leaf_of(table), *met))
         if snapshot.first.day == day:
             own = with_keys(events_on(self.day, [day]), self.columns)
-            own = own.where(f"op = 'd' OR ({_IS_UPSERT})")
-            keys = f"named_struct('k', k, 'has', {_IS_UPSERT}), named_struct('k', ok, 'has', false)"
+            own = own.where(IS_ROW_CHANGE)
+            keys = f"named_struct('k', k, 'has', {IS_UPSERT}), named_struct('k', ok, 'has', false)"
             leaf = "source_table" if self.day.has_leaves else "CAST(NULL AS string)"
             placed = (f"{leaf} AS {TABLE_OF_ROW}", "position AS met", f"inline(array({keys}))")
             known.append(own.selectExpr(f"source_ts_ms AS {SOURCE_TS}", *placed))
@@ -98,23 +96,22 @@ class ImpliedRemovals:
             f"{last.partition} AS partition", f"{last.offset}L AS offset",
             f"{last.ms}L AS kafka_time",
             f"CAST({literal(last.source_ts_ms)} AS bigint) AS source_ts_ms",
-            f"{literal(UNREAD)} AS snapshot",
         )  # fmt: skip
 
-    def _by_truncates(self, days: Sequence[date]) -> list[DataFrame]:
+    def _by_truncates(self, days: Sequence[date]) -> DataFrame:
         """The removals of the rows that came from a leaf, at the place of its truncate.
 
         The newest event of the key below the truncate says where its row is. Those that landed
         later than the truncate count, too, up to the day.
         """
-        with_any = [d for d in days if self.day.facts_on(d).leaf_truncates]
+        with_any = [d for d in days if self.day.facts_on(d).leaf_truncate_ranges]
         sent = events_on(self.day, with_any).where(f"{_IS_LEAF_TRUNCATE} AND position IS NOT NULL")
         shown = ("landing_date", "topic", "partition", "offset", "kafka_time", "source_ts_ms")
         cuts = sent.selectExpr("source_table", "position", *shown)
         landed = with_keys(events_on(self.day, self.day.days_from(with_any[0])), self.columns)
         leaf, met = f"source_table AS {TABLE_OF_ROW}", "position AS met"
         when = "struct(landing_date, kafka_time) AS came"
-        known = [landed.where(_IS_UPSERT).selectExpr("k", leaf, met, when)]
+        known = [landed.where(IS_UPSERT).selectExpr("k", leaf, met, when)]
         table = self.table_before(with_any[0])
         if table is not None:
             key, *_ = standing_values(table.schema, self.columns)
@@ -137,7 +134,7 @@ class ImpliedRemovals:
             f"{literal(self.day.table)} AS table_name", f"{literal(BY_TRUNCATE)} AS snapshot",
             "at.*",
         )  # fmt: skip
-        return [removed.plan()]
+        return removed.plan()
 
 
 def not_read(

@@ -10,10 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.order_facts import LEAVES_KEY, SAYS_OLD_KEY, compared_elements
-from cdc_assets.cdc.positions import (
-    literal_position,
-    removal_position,
-)
+from cdc_assets.cdc.positions import literal_position, removal_position
 from cdc_assets.cdc.state.day_types import TableColumns
 from cdc_assets.cdc.state.implied_removals import ImpliedRemovals
 from cdc_assets.cdc.state.row_sql import standing_values, with_keys
@@ -22,11 +19,8 @@ from cdc_assets.cdc.state.table_events import events_on
 
 # The place of an event in Kafka.
 PLACE = ("landing_date", "topic", "partition", "offset", "kafka_time")
-# A row is there after it; the BEFOR half of a split update writes none (W3).
-IS_UPSERT = "op IN ('c', 'u', 'r') AND after IS NOT NULL"
 CHANGES_KEY = "ok IS NOT NULL AND NOT (ok <=> k)"
 IS_LINK = f"op IN ('c', 'u') AND {CHANGES_KEY}"  # its row comes from another key
-IS_ROW_CHANGE = f"op = 'd' OR ({IS_UPSERT})"  # it does something to its key
 
 
 @dataclass(frozen=True)

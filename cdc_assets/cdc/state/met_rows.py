@@ -11,11 +11,12 @@ from cdc_assets.cdc.changes import order_facts
 from cdc_assets.cdc.config import TABLE_OF_ROW
 from cdc_assets.cdc.positions import LSN
 from cdc_assets.cdc.sqltext import Query
-from cdc_assets.cdc.state.keyed_day import IS_ROW_CHANGE, KeyedDay
+from cdc_assets.cdc.state.keyed_day import KeyedDay
 from cdc_assets.cdc.state.row_changes import row_changes
 from cdc_assets.cdc.state.row_sql import standing_values
 from cdc_assets.cdc.state.split_updates import split_update_arrivals
 from cdc_assets.cdc.state.table_day import POSITION
+from cdc_assets.cdc.state.table_events import IS_ROW_CHANGE
 from cdc_assets.cdc.values.placeholders import may_hold_placeholder
 
 # They carry changes of databases of any kind, and do not say of which.

@@ -14,14 +14,14 @@ from cdc_assets.cdc.positions import (
     directly_after,
     latest,
     literal_position,
-    place_in_time,
     real_part,
 )
 from cdc_assets.cdc.sqltext import Query, case, literal
 from cdc_assets.cdc.state.entry_queue import DELETED, LEAVES
-from cdc_assets.cdc.state.keyed_day import IS_UPSERT, PLACE, KeyedDay
+from cdc_assets.cdc.state.keyed_day import PLACE, KeyedDay
 from cdc_assets.cdc.state.split_updates import first_halves, split_updates
 from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.table_events import IS_UPSERT
 
 
 def removed_in_window(keyed: KeyedDay) -> DataFrame | None:
@@ -173,8 +173,7 @@ def with_positions(
         bases = base.select(F.col("k").alias("bk"), F.expr(real_part("pos")).alias("base_pos"))
         placed = placed.join(bases, F.col("k") == F.col("bk"), "left")
         known.append(F.col("base_pos"))
-    place = place_in_time() if day.has_leaves else [F.col("partition"), F.col("offset")]
-    after = directly_after(latest(*known), F.col("landing_date"), *place)
+    after = directly_after(latest(*known), in_several_topics=day.has_leaves)
     return placed.withColumn("pos", F.coalesce("position", after)).drop(
         "cuts", "seen", "bk", "base_pos"
     )

@@ -7,9 +7,10 @@ from pyspark.sql import functions as F
 
 from cdc_assets.cdc.positions import has_whole_rows, literal_position
 from cdc_assets.cdc.sqltext import Query, case
-from cdc_assets.cdc.state.keyed_day import IS_ROW_CHANGE, PLACE, KeyedDay
+from cdc_assets.cdc.state.keyed_day import PLACE, KeyedDay
 from cdc_assets.cdc.state.placement import highest_positions, with_positions, without_removed
 from cdc_assets.cdc.state.split_updates import split_update_removals, with_link
+from cdc_assets.cdc.state.table_events import IS_ROW_CHANGE
 from cdc_assets.cdc.state.unsent_values import UnsentColumns
 
 

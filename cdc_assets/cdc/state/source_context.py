@@ -13,7 +13,7 @@ from cdc_assets.cdc.changes.earlier_days import known_schemas
 from cdc_assets.cdc.changes.facts import ORDER, count_by_epoch, read_facts
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.protected import protected_schemas
-from cdc_assets.cdc.changes.snapshot_marks import Mark, marks_in
+from cdc_assets.cdc.changes.snapshot_marks import Mark, marks_by_day
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.earlier_positions import basis_today, from_earlier, is_earlier, is_vague_today
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, SECOND_HALVES
@@ -85,11 +85,17 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class StreamSpan:
-    """When a table's events of a stream landed in one partition of a topic (Kafka's time, ms)."""
+class Arrival:
+    """A table's events of a stream in one partition of a topic: where and when they landed.
+
+    `first_ms` is of those that have a position, None where none has one.
+    """
 
     stream: str
-    first_ms: int
+    topic: str
+    partition: int
+    first_offset: int
+    first_ms: int | None
     last_ms: int
 
 
@@ -100,7 +106,6 @@ class DayFacts:
     events: int = 0
     ops: Mapping[str, int] = field(default_factory=dict)
     truncates: int = 0  # of the whole table
-    leaf_truncates: int = 0  # of tables that go into it (R8)
     without_position: int = 0
     tombstones: int = 0
     key_changes: int = 0  # events that change the key
@@ -112,6 +117,7 @@ class DayFacts:
     key_names: tuple[tuple[str, ...], ...] = ()
     ranges: tuple[PositionRange, ...] = ()
     truncate_ranges: tuple[PositionRange, ...] = ()
+    # Of truncates of tables that go into it (R8), by their names.
     leaf_truncate_ranges: Mapping[str, tuple[PositionRange, ...]] = field(default_factory=dict)
     source_times: tuple[int, int] | None = None  # first and last of events with a position (ms)
     tied: int = 0  # keys with events that nothing of the source tells apart (O15)
@@ -119,7 +125,7 @@ class DayFacts:
     is_paired: bool = True  # each key change by header has its delete and its create (D9)
     is_order_known: bool = True  # false of days made before these were counted
     lanes: tuple[Lane, ...] = ()
-    streams: tuple[StreamSpan, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
     databases: Mapping[str, int] = field(default_factory=dict)  # events of each that one names (D4)
     # When the last read of a snapshot came that has no mark (R7); -1: none did, None: not known.
     last_unmarked_ms: int | None = -1
@@ -285,17 +291,7 @@ def read_day_facts(
     if epochs is not None:
         parts = {place: _in_epochs(lake, source, *place, of, epochs) for place, of in parts.items()}
     of_days = {place: _whole_day(rows) for place, rows in parts.items()}
-    return FactsOfDays(of_days, _marks(facts), epochs)
-
-
-def _marks(facts: Iterable[Row]) -> dict[date, list[tuple[str, Mark]]]:
-    """The marks of each day, with their tables."""
-    by_day: dict[date, list[tuple[str, Mark]]] = {}
-    for fact in facts:
-        by_day.setdefault(fact.landing_date, []).extend(
-            (fact.table_name, mark) for mark in marks_in([fact])
-        )
-    return {day: sorted(on, key=lambda of: of[1].arrival) for day, on in by_day.items() if on}
+    return FactsOfDays(of_days, marks_by_day(facts), epochs)
 
 
 def _in_epochs(
@@ -357,7 +353,6 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
         events=total("records"),
         ops={op: ops[op] for op in "cudrt" if ops[op]},
         truncates=total("records", of_table),
-        leaf_truncates=leaf_truncates,
         without_position=total("without_position"),
         tombstones=total("without_position", deletes),
         key_changes=key_changes,
@@ -377,11 +372,7 @@ def _whole_day(parts: Sequence[Row]) -> DayFacts:
         is_paired=_header_key_changes(facts, "cu") == _header_key_changes(facts, "d"),
         is_order_known=all(fact.key_changes is not None for fact in facts),
         lanes=tuple(_lane(fact) for fact in order if fact.first_tx is not None),
-        streams=tuple(
-            StreamSpan(fact.stream, fact.first_kafka_ms, fact.last_kafka_ms)
-            for fact in order
-            if fact.stream is not None and fact.first_kafka_ms is not None
-        ),
+        arrivals=tuple(_arrival(fact) for fact in order if fact.stream is not None),
         databases=dict(sorted(_records_by(facts, "db").items())),
         last_unmarked_ms=None
         if any(fact.unmarked_reads is None for fact in facts)
@@ -412,6 +403,11 @@ def _header_key_changes(facts: Iterable[Row], ops: str) -> tuple[int, int]:
 def _lane(fact: Row) -> Lane:
     names = ("first_tx", "last_tx", "lowest_tx", "highest_tx")
     return Lane(*(fact[name] for name in names))
+
+
+def _arrival(fact: Row) -> Arrival:
+    names = ("stream", "topic", "partition", "first_offset", "first_kafka_ms", "last_kafka_ms")
+    return Arrival(*(fact[name] for name in names))
 
 
 def _source_times(facts: Sequence[Row]) -> tuple[int, int] | None:

@@ -283,9 +283,10 @@ def _check_streams(day: TableDay) -> None:
     if not day.has_leaves:
         return
     spans: dict[str, tuple[int, int]] = {}
-    for lane in day.day_facts.streams:
-        first, last = spans.get(lane.stream, (lane.first_ms, lane.last_ms))
-        spans[lane.stream] = min(first, lane.first_ms), max(last, lane.last_ms)
+    for own in day.day_facts.arrivals:
+        if own.first_ms is not None:
+            first, last = spans.get(own.stream, (own.first_ms, own.last_ms))
+            spans[own.stream] = min(first, own.first_ms), max(last, own.last_ms)
     # A connector that takes over begins behind the former one (O11).
     in_order = sorted(spans, key=lambda stream: spans[stream])
     beside = [(one, other) for one, other in pairwise(in_order) if spans[other][0] <= spans[one][1]]

@@ -68,6 +68,7 @@ class TableDay:
         state: TableState | None,
     ) -> None:
         self.source, self.table, self.day = source, table, day
+        self._reports: dict[date, dict[str, Any]] = {}
         self.context, self.state = context, state
         self.settings: SourceConfig = lake.config.source(source)
         self.config: TableConfig = self.settings.tables[table]
@@ -142,6 +143,11 @@ class TableDay:
 
         `highest` is of today's form, `bases` are as they were.
         """
+        if day not in self._reports:
+            self._reports[day] = self._read_report(day)
+        return self._reports[day]
+
+    def _read_report(self, day: date) -> dict[str, Any]:
         summary = self.state.day_summary(day) if self.state and day >= self.start else {}
         found: dict[str, Any] = json.loads(summary.get(REPORT, "{}"))
         if highest := found.get("highest"):
@@ -263,12 +269,11 @@ class TableDay:
         if not ended or ended[0].first.day < self.day:
             return bool(ended)
         first = ended[0].first
-        lanes = (f for f in self._landed_on(self.day).parts if f.stream is not None)
         return not all(
-            lane.first_offset >= first.offset
-            if (lane.topic, lane.partition) == (first.topic, first.partition)
-            else lane.first_kafka_ms is None or lane.first_kafka_ms >= first.ms
-            for lane in lanes
+            own.first_offset >= first.offset
+            if (own.topic, own.partition) == (first.topic, first.partition)
+            else own.first_ms is None or own.first_ms >= first.ms
+            for own in self._landed_on(self.day).arrivals
         )
 
     def removed_unread_on(self, day: date) -> list[Snapshot]:

@@ -13,6 +13,10 @@ from cdc_assets.cdc.positions import epoch_of, in_epoch, on_basis, start_of_day,
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
 from cdc_assets.cdc.state.table_day import TableDay
 
+# A row is there after it; the BEFOR half of a split update writes none (W3).
+IS_UPSERT = "op IN ('c', 'u', 'r') AND after IS NOT NULL"
+IS_ROW_CHANGE = f"op = 'd' OR ({IS_UPSERT})"  # it does something to its key
+
 
 def events_on(day: TableDay, days: Sequence[date]) -> DataFrame:
     """The table's events of some days, in the order of the table's positions.

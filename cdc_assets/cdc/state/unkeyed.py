@@ -25,7 +25,6 @@ from cdc_assets.cdc.positions import (
     directly_after,
     latest,
     literal_position,
-    place_in_time,
 )
 from cdc_assets.cdc.sqltext import case, literal
 from cdc_assets.cdc.state.day_types import TableColumns
@@ -148,11 +147,8 @@ class UnkeyedDay:
                 F.struct("topic", "partition", "offset", "position", "kafka_time", "landing_date")
             ).alias("cuts")
         )
-        after = directly_after(
-            latest(cut_before(), literal_position(self.past_cut)),
-            F.col("landing_date"),
-            *(place_in_time() if self.day.has_leaves else [F.col("partition"), F.col("offset")]),
-        )
+        before = latest(cut_before(), literal_position(self.past_cut))
+        after = directly_after(before, in_several_topics=self.day.has_leaves)
         placed = events.crossJoin(F.broadcast(cuts)).withColumn(
             "pos", F.coalesce("position", after)
         )

@@ -7,8 +7,9 @@ from datetime import date
 from pyspark.sql import DataFrame
 
 from cdc_assets.cdc.sqltext import Query, is_one_of
-from cdc_assets.cdc.state.keyed_day import IS_LINK, IS_UPSERT, KeyedDay
+from cdc_assets.cdc.state.keyed_day import IS_LINK, KeyedDay
 from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.table_events import IS_UPSERT
 from cdc_assets.cdc.state.unsent_values import NONE_UNSENT, UnsentColumns
 from cdc_assets.cdc.values.json_value import member
 from cdc_assets.cdc.values.placeholders import placeholder_forms

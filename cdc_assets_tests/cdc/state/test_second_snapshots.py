@@ -13,7 +13,6 @@ from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.findings import Finding
 from cdc_assets.cdc.history.trace import trace
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.state import table_day
 from cdc_assets.cdc.state.findings import table_findings
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
@@ -72,13 +71,6 @@ class Source:
 @pytest.fixture
 def source(lake_of: LakeOf, tmp_path: Path) -> Source:
     return Source(lake_of, tmp_path, f"reread_{uuid4().hex[:8]}")
-
-
-@pytest.fixture(params=["rewritten", "in_parts"])
-def _size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small tables are written anew each day, larger ones get delete files."""
-    if request.param == "in_parts":
-        monkeypatch.setattr(table_day, "REWRITTEN_BYTES", -1)
 
 
 def row(id: int, v: str = "a") -> dict[str, Any]:

@@ -22,7 +22,7 @@ from cdc_assets.cdc.lake.diff import read_diff
 from cdc_assets.cdc.lake.json_values import json_rows
 from cdc_assets.cdc.lake.pyiceberg_catalog import open_table
 from cdc_assets.cdc.lake.tables import find_table
-from cdc_assets.cdc.state import apply, retyping, stage, table_day
+from cdc_assets.cdc.state import apply, retyping, stage
 from cdc_assets_tests import events as ev
 from cdc_assets_tests import lakes
 from cdc_assets_tests.conftest import LakeOf
@@ -76,13 +76,6 @@ class Source:
 @pytest.fixture
 def source(lake_of: LakeOf, tmp_path: Path) -> Source:
     return Source(lake_of, tmp_path, f"retyped_{uuid4().hex[:8]}")
-
-
-@pytest.fixture(params=["rewritten", "in_parts"])
-def _size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small tables are written anew each day, larger ones get delete files."""
-    if request.param == "in_parts":
-        monkeypatch.setattr(table_day, "REWRITTEN_BYTES", -1)
 
 
 def integers_become_text(source: Source) -> None:
