@@ -410,6 +410,7 @@ def test_checks_are_evaluated_a_day_each(ran: tuple[Any, Lake]) -> None:
             "built_on_day_before",
             "late_within_window",
             "values_representable",
+            "rows_missing_from_snapshot",
             "schema_compatible",
             "contract",
         )
