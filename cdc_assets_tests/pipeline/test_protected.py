@@ -313,6 +313,19 @@ def test_a_day_without_a_protected_column_fails_its_check(
     assert "no row of the day has mail" in str(second.values["examples"])
 
 
+def test_a_column_that_rename_follows_stays_protected(
+    lake_of: LakeOf, tmp_path: Path, name: str
+) -> None:
+    log = renamed(name)
+    table = {"key": ["id"], "hash": ["mail"], "rename": {"e_mail": "mail"}}
+    lake = made(lake_of, name, tmp_path, log, table)
+    days = sorted(log.landed)
+    findings = changes_found(lake, name, days)
+    assert all(f.passed for day in days for f in findings[day] if f.name == "columns_protected")
+    rows = rows_of(lake, name, "public.t", days[1])
+    assert {row["mail"] for row in rows} == {hash_of("a@example.org"), hash_of("b@example.org")}
+
+
 def test_a_strict_source_makes_no_day_without_a_protected_column(
     lake_of: LakeOf, tmp_path: Path, name: str
 ) -> None:

@@ -140,6 +140,23 @@ def test_columns_that_changed_at_the_source_lose_no_value(
     assert not any(found.values()), found
 
 
+@pytest.mark.parametrize("rename", [{"new": "old"}, {"old": "new"}])
+def test_a_column_that_was_renamed_at_the_source_keeps_its_values(
+    spark: SparkSession, tmp_path: Path, rename: dict[str, str]
+) -> None:
+    expected = json.loads((REPORTS / "rename" / "expected.json").read_text("utf-8"))
+    days = _landed_days(REPORTS / "rename" / "landing")
+    tables = {table: {"rename": rename} for table in expected["tables"]}
+    source = lakes.source_config(REPORTS / "rename" / "landing", tables=tables)
+    lake = _lake(spark, lakes.config_of({"renamed": source}, tmp_path / "lake", days[0]))
+    lakes.run_all(lake, "renamed", days)
+    (name,) = rename.values()
+    for day, of_day in expected["rows_with_rename"].items():
+        wanted = [{"id": row["id"], name: row["old"]} for row in of_day]
+        found = lakes.rows_of(lake, "renamed", next(iter(tables)), day)
+        assert not lakes.difference_of(found, wanted)
+
+
 @pytest.mark.parametrize("on_resnapshot", ["warn", "replace"])
 def test_rows_that_a_second_snapshot_did_not_read_are_said_or_removed(
     spark: SparkSession, tmp_path: Path, on_resnapshot: str

@@ -87,7 +87,7 @@ def key_form_before(
     known = as_configured(schemas.latest(table, newest.day), configured, is_key=True)
     # The hash of a value does not show its type.
     columns = (
-        (n, known.get(n) or (None if n in settings.hash else inferred.get(n)))
+        (n, known.get(n) or (None if n in settings.hashed else inferred.get(n)))
         for n in sorted(found.names[0])
     )
     return KeyForm(tuple((n, (kind.spark,) if kind else ()) for n, kind in columns))

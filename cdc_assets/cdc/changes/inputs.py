@@ -71,7 +71,7 @@ def rules_fingerprint(config: Config, source: str) -> str:
         rules.append(["into", list(entries.items())])
     if settings.is_protected:
         hidden = {
-            n: [sorted(t.exclude), sorted(t.hash)] for n, t in sorted(settings.tables.items())
+            n: [sorted(t.excluded), sorted(t.hashed)] for n, t in sorted(settings.tables.items())
         }
         rules += [hidden, config.hash_salt]
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]

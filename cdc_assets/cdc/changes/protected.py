@@ -84,7 +84,7 @@ def missing_columns(
         (day, table): [
             column
             for column in (*settings.tables[table].exclude, *settings.tables[table].hash)
-            if column not in columns
+            if columns.isdisjoint(settings.tables[table].sent_names([column]))
         ]
         for (day, table), columns in found.items()
         if table in settings.tables
@@ -102,7 +102,7 @@ def check_keys(keys: KeyShapes, source: str, settings: SourceConfig) -> None:
         f"sources.{source}.tables.{shape.table_name}.exclude: {column} is a column of the key. "
         "Name it in hash, or set a key without it"
         for shape in keys.shapes
-        for column in sorted(_table(settings, shape.table_name).exclude)
+        for column in sorted(_table(settings, shape.table_name).excluded)
         if column in shape.names
     }
     if faults:
@@ -141,7 +141,7 @@ def protect(
     plans = {name: _plans(name, table, days, schema_ids, schemas) for name, table in tables.items()}
     texts = _texts(tables)
     # A value is parsed once: its canonical form asks for it several times.
-    most = max(len(table.hash) for table in tables.values())
+    most = max(len(table.hashed) for table in tables.values())
     values = {
         f"_{name}_{n}": f"try_parse_json(get(_{name}_hashed, {n}))"
         for name in (*_IMAGES, *_KEYS)
@@ -160,7 +160,7 @@ def protect(
 def _texts(tables: Mapping[str, TableConfig]) -> dict[str, Sql]:
     """The names in each image and key, and the JSON of the values to hash."""
     is_table = is_one_of("table_name", tables)
-    by_table = [(name, table.hash) for name, table in tables.items() if table.hash]
+    by_table = [(name, table.hashed) for name, table in tables.items() if table.hash]
     found = {}
     for document in (*_IMAGES, *_KEYS):
         names = f"{read(document, names=('names',))}.names"
@@ -209,7 +209,10 @@ def _found(tables: Mapping[str, TableConfig]) -> Sql:
     members = ", ".join(f"coalesce(_{n}_names, {none})" for n in (*_IMAGES, "key"))
     named = case(
         *(
-            (f"table_name = {literal(name)}", f"array({literals([*table.exclude, *table.hash])})")
+            (
+                f"table_name = {literal(name)}",
+                f"array({literals([*table.excluded, *table.hashed])})",
+            )
             for name, table in tables.items()
         )
     )
@@ -235,7 +238,7 @@ def _plans(
         latest = types.over(configured, schemas.latest(name, day))
         for schema_id in sorted({i for t, i in schema_ids if t == name} | {""}):
             own = types.over(latest, schemas.columns.get((name, schema_id), {}))
-            known = tuple((column, own[column]) for column in table.hash if column in own)
+            known = tuple((column, own[column]) for column in table.hashed if column in own)
             place = f"(landing_date = {literal(day)} AND coalesce(schema_id, '') = "
             places.setdefault(known, []).append(f"{place}{literal(schema_id)})")
     if len(places) == 1:
@@ -259,9 +262,9 @@ def protected_schemas(schemas: KnownSchemas, settings: SourceConfig) -> KnownSch
 
 def _columns(columns: Mapping[str, types.ColumnType], table: TableConfig) -> types.ColumnTypes:
     return {
-        name: replace(_HASH, comment=kind.comment) if name in table.hash else kind
+        name: replace(_HASH, comment=kind.comment) if name in table.hashed else kind
         for name, kind in columns.items()
-        if name not in table.exclude
+        if name not in table.excluded
     }
 
 
@@ -285,14 +288,16 @@ def _hidden(
     """
     row = document
     if table.exclude:
-        names = f"array_except(_{document}_names, array({literals(table.exclude)}))"
+        names = f"array_except(_{document}_names, array({literals(table.excluded)}))"
         row = object_of(names, values_at(document, names))
     if not table.hash:
         return row
     hashes = (
-        _hash(document, n, (known or {}).get(name), unsent) for n, name in enumerate(table.hash)
+        _hash(document, n, (known or {}).get(name), unsent) for n, name in enumerate(table.hashed)
     )
-    return overlay(row, object_of(f"array({literals(table.hash)})", f"array({', '.join(hashes)})"))
+    return overlay(
+        row, object_of(f"array({literals(table.hashed)})", f"array({', '.join(hashes)})")
+    )
 
 
 def _hash(document: str, n: int, kind: types.ColumnType | None, unsent: str | None) -> Sql:

@@ -464,8 +464,8 @@ class SourceConfig(Settings):
         )
 
     def shows_column(self, table: str, column: str) -> bool:
-        """Whether values of one column of a table may be shown."""
-        settings = self.tables.get(table)
+        """Whether values of a column of a table may be shown, by its name in the lake."""
+        settings = self.tables[table].in_lake if table in self.tables else None
         hidden = settings is not None and column in {
             *(*settings.sensitive, *settings.exclude, *settings.hash)
         }

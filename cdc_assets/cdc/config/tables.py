@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import date
 from typing import Any, Literal
 
@@ -91,7 +92,9 @@ class TableConfig(Settings):
     start_date: date | None = None
     bucket: int | None = Field(default=None, ge=1, le=10_000)
     rename: dict[str, str] = Field(
-        default_factory=dict, description="Own columns that must have another name in the lake."
+        default_factory=dict,
+        description="Own columns that have another name in the lake, by their names in messages. "
+        "`{new: old}` or `{old: new}` makes one column of one that the source renamed.",
     )
     description: str | None = None
     owners: Owners = Field(default=(), description="In addition to the source's.")
@@ -146,8 +149,6 @@ class TableConfig(Settings):
         for name, to in value.items():
             if to.startswith(RESERVED_PREFIX):
                 raise ValueError(f"{name}: {to!r} starts with {RESERVED_PREFIX}, which is taken")
-        if len(set(value.values())) != len(value):
-            raise ValueError("two columns get the same name")
         return value
 
     @model_validator(mode="after")
@@ -199,6 +200,57 @@ class TableConfig(Settings):
             return []
         kinds = ((HISTORY, self.history is not None), (FEED, self.feed))
         return [kind for kind, is_wanted in kinds if is_wanted]
+
+    def lake_name(self, name: str) -> str:
+        """A column's name in the lake, by a name in messages."""
+        return self.rename.get(name, name)
+
+    def sent_name(self, name: str) -> str:
+        """A column's name in messages, by its name in the lake; one of several, if they were."""
+        return {to: sent for sent, to in self.rename.items()}.get(name, name)
+
+    def sent_names(self, names: Iterable[str]) -> tuple[str, ...]:
+        """All names that some columns may have in messages: before a renaming, and after it."""
+        listed = list(names)
+        columns = {self.lake_name(name) for name in listed}
+        renamed = [sent for sent, to in self.rename.items() if to in columns]
+        same = [name for name in columns if name not in self.rename]
+        return tuple(dict.fromkeys([*listed, *renamed, *sorted(same)]))
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """`exclude`, by all names that messages may have for these columns."""
+        return self.sent_names(self.exclude)
+
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        """`hash`, by all names that messages may have for these columns."""
+        return self.sent_names(self.hash)
+
+    @property
+    def in_lake(self) -> TableConfig:
+        """The same, with the columns by their names in the lake."""
+        if not self.rename:
+            return self
+
+        def named(names: Iterable[str]) -> tuple[str, ...]:
+            return tuple(dict.fromkeys(map(self.lake_name, names)))
+
+        history = self.history
+        if history is not None:
+            columns = {"columns": named(history.columns), "except_": named(history.except_)}
+            history = history.model_copy(update=columns)
+        return self.model_copy(
+            update={
+                "rename": {},
+                "key": named(self.key) if isinstance(self.key, tuple) else self.key,
+                "columns": {self.lake_name(name): kind for name, kind in self.columns.items()},
+                "history": history,
+                "sensitive": named(self.sensitive),
+                "exclude": named(self.exclude),
+                "hash": named(self.hash),
+            }
+        )
 
     @property
     def is_protected(self) -> bool:

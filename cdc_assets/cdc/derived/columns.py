@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from pyspark.sql.types import StructField, StructType
@@ -11,6 +12,7 @@ from cdc_assets.cdc.lake.catalog import Lake, column_ddl
 from cdc_assets.cdc.lake.commits import Retyped
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, quote
+from cdc_assets.cdc.state.renaming import rename_columns
 from cdc_assets.cdc.state.retyping import drop_left_over
 from cdc_assets.cdc.values.spark_types import evolution
 
@@ -29,6 +31,7 @@ def prepare(
     comment: str,
     day_column: str | None,
     is_first: bool,
+    rename: Mapping[str, str],
 ) -> tuple[str, list[Retyped]]:
     """Create a derived table, or add and widen the columns that its table has by now.
 
@@ -41,6 +44,7 @@ def prepare(
         comment: of the derived table.
         day_column: the column of the day that its files are partitioned by; None: they are not.
         is_first: the day is its first one, so that no day before needs its columns.
+        rename: columns that are to have another name.
 
     Returns:
         The identifier of the derived table, and the columns that are to get another type.
@@ -50,7 +54,9 @@ def prepare(
     if not lake.exists(identifier):
         schema = StructType([*wanted, *added.fields])
         return lake.create_state(source, name, schema, comment, None, day_column), []
-    present = {f.name: ddl_of(f.dataType) for f in lake.spark.table(identifier).schema.fields}
+    before = lake.spark.table(identifier).schema
+    renamed = rename_columns(lake, identifier, before.names, rename)
+    present = {renamed.get(f.name, f.name): ddl_of(f.dataType) for f in before.fields}
     last: str | None = None
     retyped = []
     for field in wanted:

@@ -146,6 +146,7 @@ class DerivedKind(Generic[ReportT]):
             self.comment.format(label=of_table.label),
             self.day_column,
             inputs.is_first,
+            of_table.sent.rename,
         )
         assert inputs.of_table is not None  # its day is made
         key = inputs.of_table.properties.get(KEY)

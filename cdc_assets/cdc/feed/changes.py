@@ -86,7 +86,7 @@ def changes_of(parts: Sequence[Keys], unsent: UnsentColumns) -> DataFrame:
         otherwise=literal(names.UPDATE),
     )
     return changes.select(
-        *(f"{c.work} AS {quote(c.lake)}" for c in own),
+        *(f"{c.work} AS {quote(c.name)}" for c in own),
         f"{change} AS {names.CHANGE}",
         f"CASE WHEN kind = '{LEAVES}' THEN 'k' ELSE op END AS {names.OP}",
         f"CAST(row_number() OVER ({_IN_ORDER}) AS int) AS {NUMBER}",

@@ -297,7 +297,7 @@ class Keys:
     def _end(self) -> DataFrame:
         day = self._day
         assert day.state is not None  # the table's day is made
-        table = day.lake.at(day.identifier, day.state.tags[day.day])
+        table = day.at(day.state.tags[day.day])
         rows = table.select(*standing_values(table.schema, self._columns))
         keys = self.placed.select("k").distinct()
         stands = keys.join(rows.withColumn("has_row", F.lit(True)), "k", "left")

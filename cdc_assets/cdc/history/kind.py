@@ -19,12 +19,12 @@ from cdc_assets.cdc.history.columns import VERSION_COLUMNS
 from cdc_assets.cdc.history.entries import keys_of
 from cdc_assets.cdc.history.versions import rows_that_stand, versions_of
 from cdc_assets.cdc.history.writes import Versions, audit, write
-from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import local_checkpoints
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import HISTORY as NAME
 from cdc_assets.cdc.state.apply import keyed_day
 from cdc_assets.cdc.state.day_types import OwnColumn, TableColumns, with_types_of
+from cdc_assets.cdc.state.renaming import at_in_lake
 from cdc_assets.cdc.state.retyping import as_stored
 from cdc_assets.cdc.state.table_day import REWRITTEN_BYTES, TableDay
 
@@ -55,7 +55,7 @@ def _write(day: DerivedDay) -> Mapping[str, Any]:
         keyed = keyed_day(of_table, columns, checkpoints, is_made=True)
 
         def before(start: date) -> DataFrame | None:
-            return _versions_before(of_table.lake, inputs, branch.table, start)
+            return _versions_before(of_table, inputs, branch.table, start)
 
         groups, unsent = keys_of(keyed, before, _may_fall(of_table, inputs), checkpoints)
         tracked = _tracked(inputs, columns)
@@ -99,7 +99,7 @@ def _bytes_before(inputs: DerivedInputs) -> int:
 
 
 def _versions_before(
-    lake: Lake, inputs: DerivedInputs, identifier: str, start: date
+    day: TableDay, inputs: DerivedInputs, identifier: str, start: date
 ) -> DataFrame | None:
     """The history as it was before a day.
 
@@ -113,7 +113,7 @@ def _versions_before(
         raise inputs.missing(before)
     if inputs.state.day_summary(before).get("total-records") in (None, "0"):
         return None
-    return lake.at(identifier, inputs.state.tags[before])
+    return at_in_lake(day.lake.at(identifier, inputs.state.tags[before]), day.sent.rename)
 
 
 def _may_fall(day: TableDay, inputs: DerivedInputs) -> bool:

@@ -116,7 +116,7 @@ class _Trace:
         Raises:
             ConfigError: it has other columns, or a value that is none of its column.
         """
-        names = self._columns.key_lake
+        names = self._columns.key_names
         if set(self.key) != set(names):
             got, expected = sorted(self.key), sorted(names)
             raise ConfigError([f"--key: got {got}; {self.keyed.day.label} is keyed by {expected}"])
@@ -157,7 +157,7 @@ class _Trace:
         """The position of the row that stands at the end of the day; None where none does."""
         day = self.keyed.day
         assert day.state is not None  # its day is made
-        table = day.lake.at(day.identifier, day.state.tags[day.day])
+        table = day.at(day.state.tags[day.day])
         rows = table.select(*standing_values(table.schema, self._columns), POSITION)
         row = rows.join(frame, "k", "left_semi").select(POSITION).first()
         return None if row is None else list(row[0])
@@ -214,9 +214,10 @@ class _Trace:
 
     def _has_value(self, name: str) -> Sql:
         """True where the key of a record, with its schema or without, has a column's value."""
-        by_name = dict(zip(self._columns.key_names, self._columns.key_lake, strict=True))
-        text, parsed = _text(self.key[by_name[name]]), "try_parse_json(CAST(key AS string))"
-        paths = [path for root in ("$.payload", "$") if (path := json_path(name, root))]
+        text, parsed = _text(self.key[name]), "try_parse_json(CAST(key AS string))"
+        sent = self.keyed.day.sent.sent_names([name])
+        places = ((n, root) for n in sent for root in ("$.payload", "$"))
+        paths = [path for n, root in places if (path := json_path(n, root))]
         found = ", ".join(f"try_variant_get({parsed}, {literal(p)}, 'string')" for p in paths)
         return f"coalesce({found or 'NULL'}, '') = {literal(text)}"
 

@@ -69,7 +69,7 @@ def versions_of(
     )
     return kept.select(
         "k",
-        *(f"{c.work} AS {quote(c.lake)}" for c in columns.own),
+        *(f"{c.work} AS {quote(c.name)}" for c in columns.own),
         f"began.valid_from AS {names.VALID_FROM}",
         f"end.at AS {names.VALID_TO}",
         f"began.from_position AS {names.FROM_POSITION}",
@@ -88,7 +88,7 @@ def rows_that_stand(day: TableDay) -> DataFrame:
         The table's own columns, and `VERSION_COLUMNS`.
     """
     assert day.state is not None  # the table's day is made
-    table = day.lake.at(day.identifier, day.state.tags[day.day])
+    table = day.at(day.state.tags[day.day])
     values = {
         names.VALID_FROM: f"timestamp_millis({SOURCE_TS})",
         names.VALID_TO: "CAST(NULL AS timestamp)",

@@ -67,7 +67,7 @@ def write(
 
 
 def _same_key(columns: TableColumns) -> Sql:
-    pairs = zip(columns.key_lake, columns.key_work, strict=True)
+    pairs = zip(columns.key_names, columns.key_work, strict=True)
     return " AND ".join(f"t.{quote(name)} = s.k.{work}" for name, work in pairs)
 
 
@@ -82,7 +82,7 @@ def audit(day: TableDay, on: DayBranch, keys: DataFrame | None, columns: TableCo
     """
     history = day.lake.spark.sql(f"SELECT * FROM {rows_on(on)}")
     assert day.state is not None  # the table's day is made
-    table = day.lake.at(day.identifier, day.state.tags[day.day])
+    table = day.at(day.state.tags[day.day])
     known = {name: F.col(name) for name in _AUDITED}
     versions = history.select(*standing_values(history.schema, columns), *known.values())
     rows = table.select(*standing_values(table.schema, columns))

@@ -140,8 +140,7 @@ def _order(config: Config, table: LakeTable, state: TableState) -> Sequence[str]
 
 def key_columns(config: Config, table: LakeTable, state: TableState) -> list[str]:
     """The key of a state table, by its names in the lake; empty for one without."""
-    rename = config.source(table.source).tables[table.of].rename
-    return [rename.get(name, name) for name in state.key_columns]
+    return list(map(config.source(table.source).tables[table.of].lake_name, state.key_columns))
 
 
 def sorted_rows(rows: pa.Table, order: Sequence[str]) -> pa.Table:

@@ -23,6 +23,7 @@ from cdc_assets.cdc.lake.published_day import PublishedDay, Report
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.stages.contract import MadeDay, Stage, Version, fingerprint
 from cdc_assets.cdc.state.metadata import sample
+from cdc_assets.cdc.state.renaming import at_in_lake
 from cdc_assets.cdc.state.source_context import SourceContext, gather
 
 ReportT = TypeVar("ReportT", bound=Report)
@@ -149,7 +150,8 @@ class OneTableStage(Stage[TableFigures[ReportT]]):
         state = self._state(known)
         assert state is not None  # its days are made
         identifier = self._identifier(lake)
-        frames = {day: lake.at(identifier, state.tags[day]) for day in made}
+        rename = self.table_settings.rename
+        frames = {day: at_in_lake(lake.at(identifier, state.tags[day]), rename) for day in made}
         return TableFigures(state, {day: found.details for day, found in made.items()}, frames)
 
     def values(
@@ -169,7 +171,7 @@ class OneTableStage(Stage[TableFigures[ReportT]]):
         values = self.day_values(identifier, schema, state, report)
         if not self.settings.samples:
             return values
-        rows = sample(lake, identifier, state.tags[day], self.table_settings.sensitive)
+        rows = sample(lake, identifier, state.tags[day], self.hidden_columns)
         return {"sample": rows, **values}
 
     @abstractmethod
@@ -180,8 +182,13 @@ class OneTableStage(Stage[TableFigures[ReportT]]):
 
     def key_columns(self, state: TableState) -> list[str]:
         """The key by its names in the lake."""
-        rename = self.table_settings.rename
-        return [rename.get(name, name) for name in state.key_columns]
+        return list(map(self.table_settings.lake_name, state.key_columns))
+
+    @property
+    def hidden_columns(self) -> Sequence[str]:
+        """The columns of which no values are shown, by their names on all days."""
+        settings = self.table_settings
+        return [*settings.sent_names(settings.sensitive), *settings.in_lake.sensitive]
 
     def _identifier(self, lake: Lake) -> str:
         return lake.state(self.source, TableName.parse(self.table))

@@ -90,19 +90,17 @@ class TableStage(OneTableStage[DayReport]):
         return {day: self._day_findings(figures, day) for day in figures.reports}
 
     def _day_findings(self, figures: Figures, day: date) -> list[Finding]:
-        settings, state = self.table_settings, figures.state
-        # Columns by their names in the lake.
-        source_names = {to: before for before, to in settings.rename.items()}
+        settings, state = self.table_settings.in_lake, figures.state
         found = table_findings(
             state,
             day,
             figures.reports[day],
-            lambda column: self.settings.shows_column(self.table, source_names.get(column, column)),
+            lambda column: self.settings.shows_column(self.table, column),
         )
         known = {check.name for check in self.checks[self.table]}
         assert self._context is not None  # the day was made with it
         columns = self._context.columns_of(self.table, [day])
-        faults = broken_of_table(figures.frames[day], settings, columns, state.key_columns)
+        faults = broken_of_table(figures.frames[day], settings, columns, self.key_columns(state))
         return [
             *(finding for finding in found if finding.name in known),
             fault_finding("contract", faults),

@@ -63,7 +63,7 @@ def audit_written(
     Raises:
         AuditError: a key stands twice, was lost, or stands at another event's position.
     """
-    names = [quote(name) for name in columns.key_lake]
+    names = [quote(name) for name in columns.key_names]
     found = fingerprint(f"struct({', '.join(f'w.{n}' for n in names)})", f"w.{POSITION}", "true")
     hint = "/*+ BROADCAST(w) */ " if expected.n <= FEW_KEYS else ""
     written = day.lake.spark.sql(
@@ -94,7 +94,7 @@ def audit_rewritten(
     Raises:
         AuditError: it holds something else.
     """
-    names = [quote(name) for name in columns.key_lake]
+    names = [quote(name) for name in columns.key_names]
     row = f"struct({', '.join(names)})", POSITION
     is_new = f"{LANDED} <=> DATE'{day.day}'"
     found = day.lake.spark.sql(
@@ -156,7 +156,7 @@ def _explain_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableCol
         *(f"k.{w} AS {w}" for w in work), "pos AS winner", "true AS is_winner"
     )
     on_branch = day.lake.spark.table(branch).selectExpr(
-        *(f"{quote(n)} AS {w}" for n, w in zip(columns.key_lake, work, strict=True)),
+        *(f"{quote(n)} AS {w}" for n, w in zip(columns.key_names, work, strict=True)),
         f"{POSITION} AS pos",
         f"{LANDED} <=> DATE'{day.day}' AS is_written",
     )

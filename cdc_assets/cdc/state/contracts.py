@@ -51,20 +51,18 @@ def broken_of_table(
 
     Args:
         frame: the table.
-        config: how it is read.
-        message_columns: the columns that message schemas name.
+        config: how it is read, with the columns' names in the lake.
+        message_columns: the columns that message schemas name, by these names.
         keys: the key columns in the lake.
     """
     actual = {f.name: f.dataType for f in frame.schema.fields}
     expected = list(OWN_COLUMNS.fields)
-    for name, column in columns_of_config(config.lake_columns).items():
-        own = config.rename.get(name, name)
+    for own, column in columns_of_config(config.lake_columns).items():
         if own not in actual:
             continue
         fits = evolution(ddl_of(actual[own]), column.spark) == []
         expected.append(StructField(own, actual[own] if fits else DataType.fromDDL(column.spark)))
-    lake_names = (config.rename.get(name, name) for name in message_columns)
-    named = [name for name in lake_names if is_column_name(name)]
+    named = [name for name in message_columns if is_column_name(name)]
     return broken(frame, StructType(expected), needed=list(dict.fromkeys([*keys, *named])))
 
 

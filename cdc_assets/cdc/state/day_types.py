@@ -36,13 +36,12 @@ OWN_COLUMNS = StructType(
 
 @dataclass(frozen=True)
 class OwnColumn:
-    """A column of the table: its name in messages and in the lake, its type, its work names.
+    """A column of the table: its name in the lake, its type, its work names.
 
     Work names are those of the column's values in frames, free of characters that need quoting.
     """
 
     name: str
-    lake: str
     spark: str
     index: int
 
@@ -144,9 +143,9 @@ class Inferred:
 class DayTypes:
     """How the values of a day are read, and which columns their table is to have.
 
-    `by_schema` and `latest` are by names in messages; None is the schema of records without one.
-    `wanted` has by lake name the Spark types that messages have, in the order of the columns.
-    `schema_columns` are those that message schemas type, `inferred` those that records typed.
+    None is the schema of records without one. `wanted` has the Spark types that messages have, in
+    the order of the columns. `schema_columns` are those that message schemas type, `inferred` those
+    that records typed.
     """
 
     key_names: tuple[str, ...]
@@ -164,7 +163,7 @@ class DayTypes:
 class TableColumns:
     """The columns of a table on a day, and how each value of the day is read.
 
-    `inferred` are the lake names of columns that no schema has typed; `retyped` get another type on
+    `inferred` are the columns that no schema has typed; `retyped` get another type on
     the day; `incompatible` has a line for each of them, and for each column whose new type it can't
     take on (R5).
     """
@@ -177,14 +176,8 @@ class TableColumns:
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """Names of the key columns in messages."""
+        """The key columns."""
         return self.types.key_names
-
-    @property
-    def key_lake(self) -> list[str]:
-        """Names of the key columns in the lake."""
-        lake_names = {c.name: c.lake for c in self.own}
-        return [lake_names[name] for name in self.key_names]
 
     @property
     def key_work(self) -> list[str]:
@@ -211,16 +204,6 @@ class TableColumns:
         """Configured time stamps whose unit nobody said."""
         latest = self.types.latest
         return [c for c in self.own if c.name in latest and has_no_unit(latest[c.name])]
-
-
-def lake_name(day: TableDay, name: str) -> str:
-    """A column's name in the lake, by its name in messages."""
-    return day.config.rename.get(name, name)
-
-
-def message_name(day: TableDay, name: str) -> str:
-    """A column's name in messages, by its name in the lake."""
-    return {to: sent for sent, to in day.config.rename.items()}.get(name, name)
 
 
 def message_types(day: TableDay) -> MessageTypes:
@@ -305,16 +288,16 @@ def day_types(day: TableDay, said: MessageTypes, inferred: Inferred) -> DayTypes
         by_schema = {i: _with_labels(day, columns) for i, columns in by_schema.items()}
     ordered = _in_order(found, said.named, inferred.order)
     _check_names(day, ordered)
-    wanted = {lake_name(day, n): kinds for n, kinds in ordered.items() if has_column_name(day, n)}
-    wanted |= {lake_name(day, name): [kind.spark] for name, kind in inferred.keys.items()}
+    wanted = {n: kinds for n, kinds in ordered.items() if is_column_name(n)}
+    wanted |= {name: [kind.spark] for name, kind in inferred.keys.items()}
     return DayTypes(
         key_names=said.key_names,
         by_schema=by_schema,
         latest=latest,
         described=said.described,
         wanted=wanted,
-        schema_columns=frozenset(lake_name(day, name) for name in said.named),
-        inferred=frozenset(lake_name(day, n) for n, k in inferred.columns.items() if k.inferred),
+        schema_columns=frozenset(said.named),
+        inferred=frozenset(n for n, k in inferred.columns.items() if k.inferred),
         incompatible={**said.narrower, **_left_out(day, ordered)},
         labels=inferred.labels,
     )
@@ -331,30 +314,26 @@ def read_otherwise(
         described: what messages have.
         existing: the lake's columns.
     """
-    is_bare = (
-        (lake_name(day, name), kind.spark)
+    return {
+        name: kind.spark
         for name, kind in described.items()
-        if kind.encoding == types.BARE_DECIMAL.encoding and name not in day.config.lake_columns
-    )
-    return {name: kind for name, kind in is_bare if existing.get(name) == "decimal(10,0)"}
-
-
-def has_column_name(day: TableDay, name: str) -> bool:
-    """False for a column that no table can have; it is left out, and reported (R5)."""
-    return is_column_name(lake_name(day, name))
+        if kind.encoding == types.BARE_DECIMAL.encoding
+        and name not in day.config.lake_columns
+        and existing.get(name) == "decimal(10,0)"
+    }
 
 
 # --- keys
 
 
 def _stored_key(day: TableDay) -> list[str] | None:
-    """The key's names in messages, as the table's properties have them."""
+    """The key, as the table's properties have it."""
     stored = day.state.properties.get(KEY) if day.state else None
-    return None if stored is None else json.loads(stored)
+    return None if stored is None else list(map(day.sent.lake_name, json.loads(stored)))
 
 
 def _key_names(day: TableDay) -> tuple[str, ...]:
-    """The key's names in messages; empty where nothing says them, or where there is no key."""
+    """The key; empty where nothing says it, or where there is none."""
     existing, config = _stored_key(day), day.config.key
     if config in ("none", "row"):
         return ()
@@ -430,7 +409,7 @@ def _find_narrower(day: TableDay, by_schema: Mapping[str, types.ColumnTypes]) ->
                 continue
             for wide in {had[name].spark for at, had in older if at < landed and name in had}:
                 if wide != kind.spark and evolution(wide, kind.spark) == []:
-                    found[lake_name(day, name)] = f"{name}: {wide} ← {kind.spark}"
+                    found[name] = f"{name}: {wide} ← {kind.spark}"
     return found
 
 
@@ -456,7 +435,7 @@ def _check_names(day: TableDay, names: Mapping[str, Sequence[str]]) -> None:
     """
     where = f"sources.{day.source}.tables.{day.table}.rename"
     for name in names:
-        if is_reserved(lake_name(day, name)):
+        if is_reserved(name):
             raise ConfigError(
                 [
                     f"{day.label}: the column {name!r} starts with {RESERVED_PREFIX}, which "
@@ -464,11 +443,19 @@ def _check_names(day: TableDay, names: Mapping[str, Sequence[str]]) -> None:
                     f"{{{name}: {name.removeprefix(RESERVED_PREFIX)}}}"
                 ]
             )
-    if len({lake_name(day, name) for name in names}) != len(names):
-        raise ConfigError([f"{day.label}: rename gives two columns the same name"])
+    rename = day.sent.rename
+    for name in names:
+        # Of a message with both they stay two columns.
+        if rename.get(name) in names and name not in rename.values():
+            raise ConfigError(
+                [
+                    f"{day.label}: rename gives two columns the same name: messages have "
+                    f"{rename[name]!r} beside {name!r}"
+                ]
+            )
     keys = {name for key in day.day_facts.key_names for name in key}
     for name in names:
-        if name in keys and not has_column_name(day, name):
+        if name in keys and not is_column_name(name):
             cure = _cure(day, name)
             raise ConfigError([f"{day.label}: no column can be called {name!r}; {cure}"])
 
@@ -476,9 +463,9 @@ def _check_names(day: TableDay, names: Mapping[str, Sequence[str]]) -> None:
 def _left_out(day: TableDay, names: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """A line for each column that no table can have."""
     return {
-        lake_name(day, n): f"{n!r} is left out, no column has such a name; {_cure(day, n)}"
+        n: f"{n!r} is left out, no column has such a name; {_cure(day, n)}"
         for n in names
-        if not has_column_name(day, n)
+        if not is_column_name(n)
     }
 
 

@@ -36,16 +36,16 @@ def check_ids(day: TableDay) -> None:
         return
     if day.report_on(day.day - timedelta(days=1)).get(CANONICAL):
         return
-    rows = day.lake.at(day.identifier, day.base)
-    own = day.config.rename.get(ID, ID)
-    text = day.config.rename.get(TEXT, TEXT)
-    has_text = text in rows.columns and TEXT not in {*day.config.columns, *day.config.hash}
-    is_hashed = ID in day.config.hash
+    rows = day.at(day.base)
+    own = day.sent.lake_name(ID)
+    text = day.sent.lake_name(TEXT)
+    has_text = text in rows.columns and text not in {*day.config.columns, *day.config.hash}
+    is_hashed = own in day.config.hash
     differs = _differs(f"`{own}`", f"`{text}`" if has_text else None, is_hashed)
     example = Query(rows).where(differs).select(f"`{own}` AS id").plan().first()
     if example is None:
         return
-    is_shown = not is_hashed and day.settings.shows_column(day.table, ID)
+    is_shown = not is_hashed and day.settings.shows_column(day.table, own)
     shown = f", such as {example.id}" if is_shown else ""
     raise AuditError(
         day.label,

@@ -42,13 +42,13 @@ def earlier_values(day: TableDay, columns: TableColumns) -> dict[str, str]:
     else:
         counted = _counted(day, columns)
         _refuse_keys(day, columns, counted)
-    types = read_otherwise(day, columns.types.described, {c.lake: c.spark for c in columns.own})
+    types = read_otherwise(day, columns.types.described, {c.name: c.spark for c in columns.own})
     found = {**counted, **dict.fromkeys(types, "a decimal without digits was a DECIMAL(10,0)")}
     return {**found, MAKE_ANEW: how_to_make(day)} if found else {}
 
 
 def _refuse_keys(day: TableDay, columns: TableColumns, counted: Mapping[str, str]) -> None:
-    if wrong := sorted({c.lake for c in columns.keys} & set(counted)):
+    if wrong := sorted({c.name for c in columns.keys} & set(counted)):
         raise AuditError(
             day.label,
             day.day,
@@ -68,15 +68,15 @@ def how_to_make(day: TableDay) -> str:
 
 def _counted(day: TableDay, columns: TableColumns) -> dict[str, str]:
     """How many of the rows of the day before have such values, by column."""
-    rows = day.lake.at(day.identifier, day.base or 0)
+    rows = day.at(day.base or 0)
     texts = {field.name for field in rows.schema.fields if field.dataType == StringType()}
     hexadecimal = hexadecimal_form(day.settings.unavailable_value)
     asked: dict[str, tuple[OwnColumn, str]] = {}
     counts: dict[str, Sql] = {}
     for c in columns.own:
-        if c.lake not in texts:  # or became STRING since
+        if c.name not in texts:  # or became STRING since
             continue
-        value, kind = quote(c.lake), columns.types.latest.get(c.name)
+        value, kind = quote(c.name), columns.types.latest.get(c.name)
         asked[f"h{c.index}"] = c, "with a placeholder in hexadecimal"
         counts[f"h{c.index}"] = f"count_if({value} = {literal(hexadecimal)})"
         if kind is not None and kind.wire in ("enum", "set"):
@@ -86,4 +86,4 @@ def _counted(day: TableDay, columns: TableColumns) -> dict[str, str]:
     if not counts:
         return {}
     found: Any = Query(rows).aggregate((), counts).plan().first()
-    return {c.lake: f"{found[n]} rows {what}" for n, (c, what) in asked.items() if found[n]}
+    return {c.name: f"{found[n]} rows {what}" for n, (c, what) in asked.items() if found[n]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StructField, StructType
@@ -22,12 +22,11 @@ from cdc_assets.cdc.state.day_types import (
     OwnColumn,
     TableColumns,
     day_types,
-    lake_name,
-    message_name,
     message_types,
     read_otherwise,
 )
 from cdc_assets.cdc.state.inference import infer
+from cdc_assets.cdc.state.renaming import rename_columns
 from cdc_assets.cdc.state.retyping import drop_left_over
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.table_events import newest_schema
@@ -59,7 +58,7 @@ def prepare_columns(day: TableDay, is_made: bool = False) -> TableColumns:
         ConfigError: a column can't be in the lake under its name, or as its configured type.
         SchemaDriftError: the key's columns or types changed, or `on_type_change: fail`.
     """
-    before = _lake_columns(day) if day.state else LakeColumns()
+    before = _with_names_of_today(day, _lake_columns(day)) if day.state else LakeColumns()
     said = message_types(day)
     inferred = infer(day, said, before.types)
     return _evolve(day, day_types(day, said, inferred), before, is_made)
@@ -93,11 +92,10 @@ def _evolve(day: TableDay, wanted: DayTypes, before: LakeColumns, is_made: bool)
     inferred = _record_properties(day, wanted, before.types, incompatible)
     return TableColumns(
         own=tuple(
-            OwnColumn(message_name(day, name), name, kind, index)
-            for index, (name, kind) in enumerate(existing.items())
+            OwnColumn(name, kind, index) for index, (name, kind) in enumerate(existing.items())
         ),
         types=wanted,
-        inferred=frozenset(inferred - {lake_name(day, n) for n in day.config.lake_columns}),
+        inferred=frozenset(inferred - day.config.lake_columns.keys()),
         incompatible=tuple(incompatible.values()),
         retyped=tuple(retyped),
     )
@@ -113,8 +111,20 @@ def _lake_columns(day: TableDay) -> LakeColumns:
     )
 
 
+def _with_names_of_today(day: TableDay, before: LakeColumns) -> LakeColumns:
+    """The columns, those that `rename` gives another name under that one, with their values."""
+    renamed = rename_columns(day.lake, day.identifier, list(before.types), day.sent.rename)
+    if not renamed:
+        return before
+    return replace(
+        before,
+        types={renamed.get(name, name): kind for name, kind in before.types.items()},
+        comments={renamed.get(name, name): text for name, text in before.comments.items()},
+    )
+
+
 def _create(day: TableDay, wanted: DayTypes) -> None:
-    columns, keys = dict(wanted.wanted), _key_columns(day, wanted)
+    columns, keys = dict(wanted.wanted), wanted.key_names
     if not wanted.schema_columns:
         columns = {**{name: columns[name] for name in keys if name in columns}, **columns}
     distinct, _ = _distinct({}, columns)
@@ -138,10 +148,6 @@ def _create(day: TableDay, wanted: DayTypes) -> None:
     )
 
 
-def _key_columns(day: TableDay, wanted: DayTypes) -> list[str]:
-    return [lake_name(day, name) for name in wanted.key_names]
-
-
 def _with_configured_types(
     day: TableDay, wanted: DayTypes, existing: Mapping[str, str]
 ) -> dict[str, str]:
@@ -152,12 +158,8 @@ def _with_configured_types(
     Raises:
         ConfigError: on a later day, where the values of the days before would be lost.
     """
-    entries = {
-        name: wanted.wanted[name][0]
-        for name in (lake_name(day, n) for n in day.config.lake_columns)
-        if name in existing
-    }
-    keys = _key_columns(day, wanted)
+    entries = {name: wanted.wanted[name][0] for name in day.config.lake_columns if name in existing}
+    keys = wanted.key_names
     faults = with_lake(day.source, day.table, existing, entries, day.start, day.day, keys)
     if faults and day.day > day.start:
         raise ConfigError([str(fault) for fault in faults])
@@ -200,7 +202,7 @@ def _with_widened(
     columns: Mapping[str, Sequence[str]],
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The columns after they were widened, and a line for each that can't take on a type."""
-    widened, keys = dict(existing), _key_columns(day, wanted)
+    widened, keys = dict(existing), wanted.key_names
     refused: dict[str, str] = {}
     for name, kind in ((name, kind) for name, kinds in columns.items() for kind in kinds):
         changes = evolution(widened[name], kind)
@@ -238,7 +240,7 @@ def _retyped(
     Raises:
         SchemaDriftError: one was to, and `on_type_change` is `fail`.
     """
-    configured = {lake_name(day, name) for name in day.config.lake_columns}
+    configured = day.config.lake_columns.keys()
     found = {
         name: "string"
         for name in configured & existing.keys()
@@ -251,7 +253,7 @@ def _retyped(
         schema_id = newest_schema(day)
         newest = wanted.by_schema[schema_id] if schema_id else {}
         for name in asked:
-            kind = newest.get(message_name(day, name))
+            kind = newest.get(name)
             if kind is None or evolution(existing[name], kind.spark) is not None:
                 continue
             if day.settings.on_type_change == "fail":
@@ -336,7 +338,7 @@ def _paths(name: str, kind: str) -> set[str]:
 
 def _description(day: TableDay, wanted: DayTypes, name: str, kind: str) -> str:
     """What a column of the lake says of itself, as the newest message schemas have it."""
-    said = wanted.described.get(message_name(day, name))
+    said = wanted.described.get(name)
     return types.description(said, kind) if said else ""
 
 
@@ -353,7 +355,7 @@ def _describe(
     changed: dict[str, str | None] = {}
     for name, kind in existing.items():
         text = _description(day, wanted, name, kind)
-        said = wanted.described.get(message_name(day, name))
+        said = wanted.described.get(name)
         is_said = bool(text) or (said is not None and said.comment is not None)
         if is_said and text != before.comments.get(name, ""):
             changed[name] = text or None
@@ -378,7 +380,8 @@ def _record_properties(
     inferred = (known | fresh) - (wanted.schema_columns - set(incompatible))
     properties = {INFERRED: json.dumps(sorted(inferred), ensure_ascii=False)}
     if wanted.key_names:
-        properties[KEY] = json.dumps(list(wanted.key_names), ensure_ascii=False)
+        sent = list(map(day.sent.sent_name, wanted.key_names))
+        properties[KEY] = json.dumps(sent, ensure_ascii=False)
 
     def commit() -> None:
         update = day.lake.handle(day.identifier).updateProperties()

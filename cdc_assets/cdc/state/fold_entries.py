@@ -243,7 +243,7 @@ def standing_entries(
     values = ", ".join(
         f"named_struct('column', {c.index}, 'value', {_text(c)})"
         for c in columns.values
-        if c.lake in present
+        if c.name in present
     )
     lasts = {c.last: stood_value(c) for c in unsent.columns}
     now = f"array({values})" if values else _NO_VALUES

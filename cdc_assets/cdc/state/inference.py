@@ -8,13 +8,11 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.json_reader import names_in
+from cdc_assets.cdc.names import is_column_name
 from cdc_assets.cdc.sqltext import Sql, literal, literals
 from cdc_assets.cdc.state.day_types import (
     Inferred,
     MessageTypes,
-    has_column_name,
-    lake_name,
-    message_name,
     types_by_schema,
 )
 from cdc_assets.cdc.state.labels import Labels, label_counts, label_question, labels_counted
@@ -39,8 +37,7 @@ def infer(day: TableDay, said: MessageTypes, existing: Collection[str]) -> Infer
     columns: types.ColumnTypes = {}
     order: list[str] = []
     if day.day_facts.without_schema or said.blank:
-        placed = {message_name(day, name) for name in existing}
-        columns, order = _columns(day, said, placed)
+        columns, order = _columns(day, said, set(existing))
     by_schema = types_by_schema(said, columns)
     keys = _keys(day, said, {*said.found, *by_schema[None], *said.configured})
     labels = _labels(day, [*by_schema.values(), said.typed])
@@ -131,13 +128,15 @@ def _order(day: TableDay, found: Row, names: set[str]) -> list[str]:
     """In which order records have columns that are new; the landed bytes say it, without a job."""
     if not names or not found.first:
         return []
-    return names_in_order(day.lake, day.source, day.day, found, names)
+    sent = day.sent.sent_names(names)
+    ordered = names_in_order(day.lake, day.source, day.day, found, sent)
+    return list(dict.fromkeys(map(day.sent.lake_name, ordered)))
 
 
 def _keys(day: TableDay, said: MessageTypes, known: set[str]) -> types.ColumnTypes:
     """Types of key columns that no image carried yet, as on a day of deletes alone."""
-    columns = {lake_name(day, name) for name in known if has_column_name(day, name)}
-    missing = [name for name in said.key_names if lake_name(day, name) not in columns]
+    columns = {name for name in known if is_column_name(name)}
+    missing = [name for name in said.key_names if name not in columns]
     if not missing or not day.day_facts.events:
         return {}
     rows = events_on(day, [day.day])

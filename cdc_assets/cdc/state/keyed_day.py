@@ -146,7 +146,7 @@ class KeyedDay:
         snapshot = self._snapshot_before(day)
         if snapshot is None:
             return None
-        table = self.day.lake.at(self.day.identifier, snapshot)
+        table = self.day.at(snapshot)
         if self.day.earlier_rows is None:
             return table
         turned = F.expr(self.day.position_of("rows_in"))
@@ -155,7 +155,7 @@ class KeyedDay:
     def columns_before(self, day: date) -> list[str]:
         """The columns that the table had before a day."""
         snapshot = self._snapshot_before(day)
-        return [] if snapshot is None else self.day.lake.at(self.day.identifier, snapshot).columns
+        return [] if snapshot is None else self.day.at(snapshot).columns
 
     def _snapshot_before(self, day: date) -> int | None:
         state, before = self.day.state, day - timedelta(days=1)

@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from cdc_assets.cdc.changes.earlier_days import known_schemas
-from cdc_assets.cdc.sqltext import Query, Sql, literal, literals
+from cdc_assets.cdc.sqltext import Query, Sql, case, literal, literals
+from cdc_assets.cdc.state.renaming import object_in_lake
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.values import column_types as types
 from cdc_assets.cdc.values.json_value import member
@@ -79,8 +80,12 @@ def label_counts(day: TableDay, question: LabelQuestion) -> DataFrame:
     """One row: `n<i>` numbers and `l<i>` labels of the others, `o<i>` open values of its own."""
     rows = day.lake.stage_days(day.source, "changes", [day.day])
     tables = sorted({day.table, *(table for table, _ in question.others)})
+    image = "coalesce(after, before)"
+    if day.sent.rename:
+        own = (f"table_name = {literal(day.table)}", object_in_lake(image, day.sent.rename))
+        image = case(own, otherwise=image)
     images = Query(rows.where(F.col("table_name").isin(tables))).extend(
-        {"_row": "try_parse_json(coalesce(after, before))"}
+        {"_row": f"try_parse_json({image})"}
     )
     counts: dict[str, Sql] = {}
     for n, (table, name) in enumerate(sorted(question.others)):

@@ -65,10 +65,16 @@ def day_branch(
 
 def _has_other_fields(lake: Lake, identifier: str, base: int) -> bool:
     """Has a column another field now than it had in a snapshot?"""
+    now, then = _fields(lake, identifier, base)
+    return any(number not in now and name in now.values() for number, name in then.items())
+
+
+def _fields(lake: Lake, identifier: str, snapshot: int) -> tuple[dict[int, str], dict[int, str]]:
+    """The names of a table's columns by the numbers of their fields: now, and in a snapshot."""
     table = lake.handle(identifier)
-    before = table.schemas().get(table.snapshot(base).schemaId())
-    now, then = ({f.name(): f.fieldId() for f in s.columns()} for s in (table.schema(), before))
-    return any(now.get(name, number) != number for name, number in then.items())
+    before = table.schemas().get(table.snapshot(snapshot).schemaId())
+    now, then = ({f.fieldId(): f.name() for f in s.columns()} for s in (table.schema(), before))
+    return now, then
 
 
 def write_again(lake: Lake, branch: DayBranch) -> DayBranch:
@@ -80,6 +86,8 @@ def write_again(lake: Lake, branch: DayBranch) -> DayBranch:
     if not branch.is_written_again or branch.base is None:
         return branch
     base = lake.at(branch.table, branch.base)  # by its own schema
+    now, then = _fields(lake, branch.table, branch.base)
+    earlier = {now[number]: name for number, name in then.items() if number in now}
     present = {field.name: field for field in base.schema.fields}
     new = {retyped.name: retyped.after for retyped in branch.retyped}
     values = {}
@@ -87,8 +95,8 @@ def write_again(lake: Lake, branch: DayBranch) -> DayBranch:
         if field.name in {retyped.stored for retyped in branch.retyped}:
             continue
         kind = new.get(field.name, ddl_of(field.dataType))
-        old = present.get(field.name)
-        value = "NULL" if old is None else grown(quote(field.name), old.dataType, kind)
+        old = present.get(earlier.get(field.name, field.name))
+        value = "NULL" if old is None else grown(quote(old.name), old.dataType, kind)
         values[field.name] = f"CAST({value} AS {kind})"
     rows = base.selectExpr(*(f"{value} AS {quote(name)}" for name, value in values.items()))
     again = as_stored(rows, branch)

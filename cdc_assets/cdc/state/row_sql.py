@@ -125,7 +125,7 @@ def _value(columns: TableColumns, at: At, c: OwnColumn, schema_id: Sql) -> Sql:
     # The latest stands last: what a schema does not name is read so, too.
     latest = columns.types.latest.get(c.name)
     kinds = sorted((kind for kind in ids if kind is not None), key=lambda kind: kind == latest)
-    if not kinds and c.lake in columns.inferred:
+    if not kinds and c.name in columns.inferred:
         # Inferred on an earlier day; today only an old row may have it.
         kinds = [types.inferred_as(c.spark)]
     if not kinds:
@@ -238,14 +238,14 @@ def standing_values(schema: StructType, columns: TableColumns) -> list[Column]:
         *(
             (column(name) if name in present else F.lit(None)).cast(kind).alias(work)
             for name, kind, work in zip(
-                columns.key_lake, key_types(columns), columns.key_work, strict=True
+                columns.key_names, key_types(columns), columns.key_work, strict=True
             )
         )
     )
     values = (
         (
-            F.expr(grown(quote(c.lake), schema[c.lake].dataType, c.spark))
-            if c.lake in present
+            F.expr(grown(quote(c.name), schema[c.name].dataType, c.spark))
+            if c.name in present
             else F.lit(None).cast(c.spark)
         ).alias(c.work)
         for c in columns.own

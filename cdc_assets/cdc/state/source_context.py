@@ -14,7 +14,7 @@ from cdc_assets.cdc.changes.facts import ORDER, count_by_epoch, read_facts
 from cdc_assets.cdc.changes.message_schemas import KnownSchemas
 from cdc_assets.cdc.changes.protected import protected_schemas
 from cdc_assets.cdc.changes.snapshot_marks import Mark, marks_by_day
-from cdc_assets.cdc.config import Config
+from cdc_assets.cdc.config import Config, TableConfig
 from cdc_assets.cdc.earlier_positions import basis_today, from_earlier, is_earlier, is_vague_today
 from cdc_assets.cdc.envelopes.formats import FIRST_HALVES, FORMATS, SECOND_HALVES
 from cdc_assets.cdc.lake.catalog import Lake
@@ -23,6 +23,7 @@ from cdc_assets.cdc.positions import on_other_basis, stands_in
 from cdc_assets.cdc.state.epochs import SourceEpochs
 from cdc_assets.cdc.state.judge import TABLE as EPOCHS
 from cdc_assets.cdc.state.judge import Commits, days_to_judge, judge, keep, newest_kept
+from cdc_assets.cdc.state.renaming import schemas_in_lake
 from cdc_assets.cdc.values.column_types import ColumnTypes
 
 
@@ -144,6 +145,13 @@ class DayFacts:
         """Do lowest and highest positions say nothing of the order of today's positions?"""
         return any(is_vague_today(r.basis) for r in self.ranges)
 
+    def in_lake(self, table: TableConfig) -> DayFacts:
+        """The same, with the key's columns by their names in the lake."""
+        if not table.rename:
+            return self
+        keys = {tuple(sorted(map(table.lake_name, names))) for names in self.key_names}
+        return replace(self, key_names=tuple(sorted(keys)))
+
     def in_todays_form(self, is_kafka: bool) -> DayFacts:
         """The same with positions of today's form.
 
@@ -209,14 +217,14 @@ class SourceContext:
 
 def gather(lake: Lake, source: str, tables: Iterable[str], days: Sequence[date]) -> SourceContext:
     """Read the facts for some tables and days: two Spark jobs, however many there are."""
-    listed = list(tables)
+    listed, settings = list(tables), lake.config.source(source)
     lake = lake.for_rows(0)  # whatever the days hold, what is known of them is little
     changes = lake.day_commits(source, "changes")
     found = read_day_facts(lake, source, listed, days, changes)
     return SourceContext(
         found.days,
         found.marks,
-        protected_schemas(known_schemas(lake, source, listed), lake.config.source(source)),
+        schemas_in_lake(protected_schemas(known_schemas(lake, source, listed), settings), settings),
         found.epochs,
         {
             "changes": changes,

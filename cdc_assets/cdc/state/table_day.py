@@ -9,6 +9,8 @@ from datetime import date, timedelta
 from functools import cached_property
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from cdc_assets.cdc.config import SourceConfig, TableConfig
 from cdc_assets.cdc.earlier_positions import (
     basis_today,
@@ -30,6 +32,7 @@ from cdc_assets.cdc.spark import is_small
 from cdc_assets.cdc.sqltext import Sql, case, literal
 from cdc_assets.cdc.state.day_inputs import DayInputs
 from cdc_assets.cdc.state.epochs import TableEpochs
+from cdc_assets.cdc.state.renaming import at_in_lake
 from cdc_assets.cdc.state.snapshots import (
     Snapshot,
     SnapshotsOnDay,
@@ -71,7 +74,8 @@ class TableDay:
         self._reports: dict[date, dict[str, Any]] = {}
         self.context, self.state = context, state
         self.settings: SourceConfig = lake.config.source(source)
-        self.config: TableConfig = self.settings.tables[table]
+        self.sent: TableConfig = self.settings.tables[table]  # by the names in messages
+        self.config: TableConfig = self.sent.in_lake
         self.inputs = DayInputs(lake.config, source, table, day, context.commits, state)
         self.start = self.inputs.start
         self.window = window_of(lake.config, source, day)
@@ -212,6 +216,10 @@ class TableDay:
                 return date.fromisoformat(until), earlier
         return None
 
+    def at(self, snapshot: int) -> DataFrame:
+        """The table as of a snapshot, its columns by their names of today."""
+        return at_in_lake(self.lake.at(self.identifier, snapshot), self.sent.rename)
+
     def position_of(self, row: Sql) -> Sql:
         """The position of a row of the table, in today's form."""
         position, landed = f"{row}.{POSITION}", f"{row}.{LANDED}"
@@ -240,7 +248,8 @@ class TableDay:
 
     def facts_on(self, day: date) -> DayFacts:
         """What metadata says of the table's events on a day, positions in today's form."""
-        facts = self._landed_on(day).in_database(self.database).in_todays_form(self._is_kafka)
+        landed = self._landed_on(day).in_database(self.database).in_lake(self.sent)
+        facts = landed.in_todays_form(self._is_kafka)
         if day == self.day or not self.removed_unread_on(day):
             return facts
         return replace(facts, removals=facts.removals + 1)  # no event has them

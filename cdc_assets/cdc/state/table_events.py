@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.earlier_positions import changes_from_earlier
 from cdc_assets.cdc.positions import epoch_of, in_epoch, on_basis, start_of_day, time_in_kafka
 from cdc_assets.cdc.sqltext import Query, Sql, case, literal
+from cdc_assets.cdc.state.renaming import events_in_lake
 from cdc_assets.cdc.state.table_day import TableDay
 
 # A row is there after it; the BEFOR half of a split update writes none (W3).
@@ -34,6 +35,7 @@ def events_on(day: TableDay, days: Sequence[date]) -> DataFrame:
     if day.is_of_other_databases(days):
         own = own.where(f"db IS NULL OR db = {literal(day.database)}")
     events = own.extend({"kafka_time": time_in_kafka("processed_ts_ms", start)})
+    events = events_in_lake(events, day.sent.rename)
     if day.has_earlier_changes(days):
         events = events.replace(changes_from_earlier(_time_in_day(day)))
     if is_sent_again:

@@ -230,7 +230,7 @@ class UnkeyedDay:
         state = self.day.state
         if state is None or day not in state.tags or self.day.day <= self.day.start:
             return None
-        table = self.day.lake.at(self.day.identifier, state.tags[day])
+        table = self.day.at(state.tags[day])
         for leaf, cut in self.leaf_floors.items():
             is_above = F.col(POSITION) > literal_position(cut)
             table = table.where(F.expr(f"NOT {TABLE_OF_ROW} <=> {literal(leaf)}") | is_above)

@@ -66,7 +66,7 @@ def _newest(rows: DataFrame, steps: DataFrame, count: str) -> DataFrame:
 
 def _append(unkeyed: UnkeyedDay, branch: DayBranch, rows: DataFrame) -> None:
     out = rows.select(
-        *(F.col(c.work).alias(c.lake) for c in unkeyed.columns.own),
+        *(F.col(c.work).alias(c.name) for c in unkeyed.columns.own),
         F.col("pos").alias(POSITION),
         F.col("source_ts_ms").alias(SOURCE_TS),
         F.lit(unkeyed.day.day).alias(LANDED),

@@ -110,7 +110,7 @@ def _examples(day: TableDay, unread: DataFrame, columns: TableColumns) -> list[s
     """The keys of some rows."""
     if not all(day.settings.shows_column(day.table, name) for name in columns.key_names):
         return []
-    members = zip(columns.key_lake, columns.key_work, strict=True)
+    members = zip(columns.key_names, columns.key_work, strict=True)
     named = ", ".join(f"k.{work} AS {quote(name)}" for name, work in members)
     ordered = unread.orderBy("k").limit(_EXAMPLES)
     return [row.key for row in ordered.selectExpr(f"to_json(struct({named})) AS key").collect()]

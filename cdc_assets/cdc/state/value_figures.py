@@ -75,13 +75,13 @@ def judge_values(
     """
     unfit = _unfit(day, rows, columns) if counts.unfit else {}
     for c in columns.own:
-        if c.lake in unfit and c.lake in columns.inferred:
+        if c.name in unfit and c.name in columns.inferred:
             raise AuditError(
                 day.label,
                 day.day,
                 f"column {c.name!r} was inferred as {c.spark} and can't hold "
-                f"{unfit[c.lake].get('example', 'its values')} "
-                f"({unfit[c.lake]['count']} rows). Say its type "
+                f"{unfit[c.name].get('example', 'its values')} "
+                f"({unfit[c.name]['count']} rows). Say its type "
                 f"in cdc.yaml: sources.{day.source}.tables.{day.table}.columns: "
                 f"{{{json.dumps(c.name, ensure_ascii=False)}: string}}",
             )
@@ -91,7 +91,7 @@ def judge_values(
 
 def count_unreadable_keys(day: TableDay, columns: TableColumns) -> int:
     """Events whose key the table's inferred key columns can't hold; such change no row: a job."""
-    if columns.inferred.isdisjoint(columns.key_lake):
+    if columns.inferred.isdisjoint(columns.key_names):
         return 0
     keyed = with_keys(events_on(day, [day.day]), columns)
     return keyed.where("key IS NOT NULL AND k IS NULL").count()
@@ -115,7 +115,7 @@ def _plain_units(rows: DataFrame, columns: TableColumns) -> dict[str, str]:
     found = Query(rows).where("NOT is_removal").aggregate((), counts).plan().first()
     assert found is not None
     return {
-        c.lake: f"{c.spark}({unit})"
+        c.name: f"{c.spark}({unit})"
         for c in asked
         for unit in ("s", "us", "ns")
         if 2 * found[f"{c.work}_{unit}"] > found[f"{c.work}_n"]
@@ -135,7 +135,7 @@ def _unfit(day: TableDay, rows: DataFrame, columns: TableColumns) -> dict[str, A
     found = rows.where("NOT is_removal").selectExpr(*aggregates).first()
     assert found is not None
     return {
-        c.lake: {
+        c.name: {
             "count": found[f"{c.work}_n"],
             **({"example": found[f"{c.work}_x"]} if c.name in shown else {}),
         }

@@ -52,7 +52,7 @@ def compare_with_table(
         `k`, `pos`, `is_removal`, `source_ts_ms` and each column's value.
     """
     target = partial(_target_column, "t")
-    stood = (*map(quote, columns.key_lake), POSITION, *(quote(c.lake) for c in unsent.columns))
+    stood = (*map(quote, columns.key_names), POSITION, *(quote(c.name) for c in unsent.columns))
     values = {c.work: f"s.{c.work}" for c in columns.own}
     for c in unsent.columns:
         updated = _update(c, unsent, target)
@@ -129,7 +129,7 @@ def rewrite(
 def _rewritten_figures(columns: TableColumns) -> list[Column]:
     """The figures of :class:`Rewritten`, over `t`, `s` and `wins`."""
     target = partial(_target_column, "t")
-    keys = f"struct({', '.join(target(name) for name in columns.key_lake)})"
+    keys = f"struct({', '.join(target(name) for name in columns.key_names)})"
     figures = (
         "count_if(NOT s.is_removal) AS winners",
         "count(t) AS standing",
@@ -212,14 +212,14 @@ def _target_column(target: Sql, name: str) -> Sql:
 def _same_key(columns: TableColumns, target: Callable[[str], Sql], key: Sql = "s.k") -> Sql:
     return " AND ".join(
         f"{target(name)} = {key}.{work}"
-        for name, work in zip(columns.key_lake, columns.key_work, strict=True)
+        for name, work in zip(columns.key_names, columns.key_work, strict=True)
     )
 
 
 def _row(day: TableDay, columns: TableColumns, value: Callable[[OwnColumn], Sql]) -> dict[str, Sql]:
     """By quoted name what a row of winner `s` has in each column of the table."""
     return {
-        **{quote(c.lake): value(c) for c in columns.own},
+        **{quote(c.name): value(c) for c in columns.own},
         POSITION: "s.pos",
         SOURCE_TS: "s.source_ts_ms",
         LANDED: f"DATE'{day.day}'",
@@ -245,5 +245,5 @@ def _update(c: OwnColumn, unsent: UnsentColumns, target: Callable[[str], Sql]) -
     return case(
         (f"NOT s.{c.unsent}", f"s.{c.work}"),
         (is_later, f"s.{c.fill}"),
-        otherwise=target(c.lake),
+        otherwise=target(c.name),
     )
