@@ -13,10 +13,12 @@ from cdc_assets.cdc.config.landing import (
     PathTableConfig,
     RegistryConfig,
 )
+from cdc_assets.cdc.config.layout import Layout, SortField, Transform
 from cdc_assets.cdc.config.loading import config_path, load_config, parse_config
 from cdc_assets.cdc.config.model import AutomationConfig, Config, LakeConfig, MaintenanceConfig
 from cdc_assets.cdc.config.sources import FORMATS, SourceConfig
 from cdc_assets.cdc.config.tables import (
+    DELETED_AT,
     RESERVED_PREFIX,
     TABLE_OF_ROW,
     HistoryConfig,
@@ -26,6 +28,7 @@ from cdc_assets.cdc.config.tables import (
 from cdc_assets.cdc.envelopes.declared import PLACEHOLDER
 
 __all__ = [
+    "DELETED_AT",
     "FORMATS",
     "KAFKA_COLUMNS",
     "PLACEHOLDER",
@@ -39,12 +42,15 @@ __all__ = [
     "KafkaConfig",
     "LakeConfig",
     "LandingConfig",
+    "Layout",
     "MaintenanceConfig",
     "PathTableConfig",
     "RegistryConfig",
     "SlackConfig",
+    "SortField",
     "SourceConfig",
     "TableConfig",
+    "Transform",
     "WebhookConfig",
     "config_path",
     "is_reserved",

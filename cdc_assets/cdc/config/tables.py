@@ -11,11 +11,14 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from cdc_assets.cdc.config.fields import Owners, Settings, Tags
+from cdc_assets.cdc.config.layout import Layout, SortField, Transform
 from cdc_assets.cdc.names import FEED, HISTORY, TableName
 
 RESERVED_PREFIX = "_cdc_"
 # Of a table into which others go (FORMATS R8): the one that a row came from.
 TABLE_OF_ROW = f"{RESERVED_PREFIX}table"
+# Of a row that the source has deleted, and that the table keeps.
+DELETED_AT = f"{RESERVED_PREFIX}deleted_at"
 
 
 def is_reserved(name: str) -> bool:
@@ -89,8 +92,25 @@ class TableConfig(Settings):
         description="With `into`: columns of the key, each a text in which `{1}` is what the first "
         "`*` or `?` of the entry's name stands for.",
     )
+    soft_delete: bool = Field(
+        default=False,
+        description="Rows that the source deleted stay, with the time in `_cdc_deleted_at`.",
+    )
     start_date: date | None = None
     bucket: int | None = Field(default=None, ge=1, le=10_000)
+    partition_by: tuple[str, ...] = Field(
+        default=(),
+        description="Partitions by Iceberg's transforms, `[days(created_at), bucket(16, id)]`; a "
+        "change counts for what is written from then on, maintenance writes the rest.",
+    )
+    sort_by: tuple[str, ...] = Field(
+        default=(), description="The order of rows within a file, `[id]`, `[created_at desc]`."
+    )
+    immutable: tuple[str, ...] = Field(
+        default=(),
+        description="Columns whose value never changes in a row: a day looks for its rows in the "
+        "partitions of these values.",
+    )
     rename: dict[str, str] = Field(
         default_factory=dict,
         description="Own columns that have another name in the lake, by their names in messages. "
@@ -151,6 +171,29 @@ class TableConfig(Settings):
                 raise ValueError(f"{name}: {to!r} starts with {RESERVED_PREFIX}, which is taken")
         return value
 
+    @field_validator("partition_by")
+    @classmethod
+    def _partitions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        parsed = list(map(Transform.parse, value))
+        # Iceberg refuses a column's second time: the coarser one says nothing more.
+        kinds = {(p.column, "time" if p.is_time else p.name) for p in parsed}
+        if len(kinds) != len(parsed):
+            raise ValueError(f"got {list(value)}; a column has two partitions of the same kind")
+        return value
+
+    @field_validator("sort_by")
+    @classmethod
+    def _order(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for text in value:
+            SortField.parse(text)
+        return value
+
+    @model_validator(mode="after")
+    def _partitioned(self) -> TableConfig:
+        if self.bucket is not None and self.partition_by:
+            raise ValueError("has bucket and partition_by; write bucket(n, <key>) in partition_by")
+        return self
+
     @model_validator(mode="after")
     def _protected(self) -> TableConfig:
         if both := sorted({*self.exclude} & {*self.hash}):
@@ -179,6 +222,11 @@ class TableConfig(Settings):
 
     @model_validator(mode="after")
     def _keyed(self) -> TableConfig:
+        if self.soft_delete and self.key in ("none", "row"):
+            raise ValueError(
+                f"soft_delete: got key {self.key}; a deleted row is told by its key. Name key "
+                "columns, or leave soft_delete out"
+            )
         if self.key != "none":
             return self
         if self.history is not None:
@@ -228,6 +276,15 @@ class TableConfig(Settings):
         return self.sent_names(self.hash)
 
     @property
+    def layout(self) -> Layout:
+        """How its files are laid out, with the columns by their names in the lake."""
+        layout = Layout(
+            tuple(map(Transform.parse, self.partition_by)),
+            tuple(map(SortField.parse, self.sort_by)),
+        )
+        return layout.renamed(self.lake_name)
+
+    @property
     def in_lake(self) -> TableConfig:
         """The same, with the columns by their names in the lake."""
         if not self.rename:
@@ -249,6 +306,9 @@ class TableConfig(Settings):
                 "sensitive": named(self.sensitive),
                 "exclude": named(self.exclude),
                 "hash": named(self.hash),
+                "immutable": named(self.immutable),
+                "partition_by": tuple(map(str, self.layout.partitions)),
+                "sort_by": tuple(map(str, self.layout.order)),
             }
         )
 

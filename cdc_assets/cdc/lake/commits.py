@@ -26,6 +26,7 @@ KEY = "cdc.key"  # table property: the key's columns, as JSON
 TIMEZONE = "cdc.timezone"  # table property: the time zone of its days
 # Table property: the last day that gave a column another field, for a type that it now has.
 RETYPED = "cdc.retyped"
+KEEPS_DELETED = "cdc.keeps-deleted"  # table property: deleted rows stay in it, or stayed
 EMPTY = "empty"  # the tag of a state table before its first day
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
-from cdc_assets.cdc.config import Config, is_reserved
+from cdc_assets.cdc.config import DELETED_AT, Config, is_reserved
 from cdc_assets.cdc.lake.json_values import json_rows, plain_texts, python_values
 from cdc_assets.cdc.lake.metadata import table_state
 from cdc_assets.cdc.lake.pyiceberg_catalog import missing_table, open_table, readable_files
@@ -110,16 +110,19 @@ class _Difference:
             for side, (here, there) in enumerate((gone, gone[::-1])):
                 rows = _take(whole, sorted(there[path] - here[path]))
                 found[side] = pa.concat_tables([found[side], rows], promote_options="permissive")
-        return found[0], found[1]
+        return _without_deleted(found[0]), _without_deleted(found[1])
 
     def _schema(self) -> Schema:
-        """The columns of the later snapshot, without those that are added to the source's."""
+        """The columns of the later snapshot, without those that are added to the source's.
+
+        But that of deleted rows, which are none.
+        """
         from pyiceberg.schema import Schema
 
         numbers = [self.table.snapshot_by_id(n) for n in (self.before, self.after)]
         ids = [s.schema_id for s in numbers if s is not None and s.schema_id is not None]
         fields = self.table.schemas()[max(ids)].fields
-        return Schema(*(field for field in fields if not is_reserved(field.name)))
+        return Schema(*(f for f in fields if f.name == DELETED_AT or not is_reserved(f.name)))
 
     def _with_fields_of(self, schema: Schema, snapshot: int) -> Schema:
         """The columns, each by the field that a snapshot has under its name (R5)."""
@@ -162,6 +165,15 @@ class _Difference:
 
         scan = ArrowScan(self.table.metadata, self.table.io, schema, AlwaysTrue())
         return scan.to_table(tasks)
+
+
+def _without_deleted(rows: pa.Table) -> pa.Table:
+    """Rows without deleted ones that a table keeps."""
+    import pyarrow.compute as pc
+
+    if DELETED_AT not in rows.column_names:
+        return rows
+    return rows.filter(pc.is_null(rows[DELETED_AT])).drop_columns([DELETED_AT])
 
 
 def _in_types_of(schema: Schema, rows: pa.Table) -> pa.Table:

@@ -42,17 +42,21 @@ from cdc_assets.cdc.lake.commits import (
     days_made,
     is_own_branch,
 )
+from cdc_assets.cdc.lake.layouts import COMPACTED, NO_LAYOUT, layout_of
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.lake.tables import kind_of
 from cdc_assets.cdc.names import TableName, derived_name, quote
 from cdc_assets.cdc.places import CATALOG, OWN_ASSETS
-from cdc_assets.cdc.sqltext import literal
+from cdc_assets.cdc.sqltext import literal, literals
 
 # The order in which the stages write: the merge of a table then reads only its part of a file.
 _SORTED = {
     table: ", ".join(quote(c) for c in ("table_name", "topic", "partition", "offset"))
     for table in ("changes", "control")
 }
+
+
+_REWRITE_ALL = {"rewrite-all": "true"}
 
 
 @dataclass(frozen=True)
@@ -235,15 +239,15 @@ class _Maintenance(ABC):
     def _compact(self) -> tuple[date | None, int, int]:
         """Compact the table: the day that is compacted, if it is one; data files and bytes."""
 
-    def _plan(self, snapshot: int) -> tuple[int, int]:
-        """Files and bytes that Iceberg would rewrite by its own criteria."""
+    def _plan(self, snapshot: int, all_files: bool = False) -> tuple[int, int]:
+        """Files and bytes that Iceberg would rewrite by its own criteria, or all."""
         jvm: Any = self.lake.spark._jvm
         iceberg = jvm.org.apache.iceberg
         planner = iceberg.actions.BinPackRewriteFilePlanner(
             self.lake.handle(self.identifier), iceberg.expressions.Expressions.alwaysTrue(),
             snapshot, True,
         )  # fmt: skip
-        planner.init({})
+        planner.init(_REWRITE_ALL if all_files else {})
         groups = planner.plan().groups().iterator()
         files = size = 0
         while groups.hasNext():
@@ -252,13 +256,24 @@ class _Maintenance(ABC):
             size += int(group.inputFilesSizeInBytes())
         return files, size
 
-    def _rewrite(self, branch: str | None = None) -> None:
+    def _rewrite(
+        self, branch: str | None = None, all_files: bool = False, is_sorted: bool = False
+    ) -> None:
+        """Rewrite data files.
+
+        Args:
+            branch: of which; None: of the table.
+            all_files: also those that Iceberg would leave.
+            is_sorted: the table has an order of its own.
+        """
         order = _SORTED.get(self.table)
+        options = {"remove-dangling-deletes": "true", **(_REWRITE_ALL if all_files else {})}
         self._call(
             "rewrite_data_files",
-            options="map('remove-dangling-deletes', 'true')",
+            options=f"map({literals(text for option in options.items() for text in option)})",
             **({"branch": literal(branch)} if branch else {}),
-            **({"strategy": "'sort'", "sort_order": literal(order)} if order else {}),
+            **({"strategy": "'sort'"} if order or is_sorted else {}),
+            **({"sort_order": literal(order)} if order else {}),
         )
 
     # --- 3. snapshots
@@ -332,8 +347,10 @@ class _StateMaintenance(_Maintenance):
         if not ended:
             return None, 0, 0
         day = max(ended)
-        snapshot = state.tags[day]
-        files, size = self._plan(snapshot)
+        snapshot, layout = state.tags[day], layout_of(state.properties)
+        # Iceberg leaves files that are large enough as they are, whatever their partitions.
+        is_new = layout != state.properties.get(COMPACTED, NO_LAYOUT)
+        files, size = self._plan(snapshot, is_new)
         if not files:
             return None, 0, 0
         if self.dry_run:
@@ -341,13 +358,18 @@ class _StateMaintenance(_Maintenance):
         branch = self.lake.branch(self.identifier, day, base=snapshot, replaces=snapshot)
         try:
             self.lake.start(branch)
-            self._rewrite(branch=branch.name)
+            self._rewrite(branch.name, is_new, bool(json.loads(layout)["sort_by"]))
             self._audit(branch, snapshot)
             self.lake.publish(branch, state.summary_of_same_rows(day))
+            if is_new:
+                with_retry(lambda: self._record_layout(layout))
         except BaseException:
             self.lake.drop_branch(branch)
             raise
         return day, files, size
+
+    def _record_layout(self, layout: str) -> None:
+        self.lake.handle(self.identifier).updateProperties().set(COMPACTED, layout).commit()
 
     def _audit(self, branch: DayBranch, before: int) -> None:
         """Check that the compacted day has as many rows as before."""

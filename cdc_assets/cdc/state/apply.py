@@ -30,7 +30,9 @@ from cdc_assets.cdc.state.met_rows import MetRows, count_met_rows
 from cdc_assets.cdc.state.placement import removed_in_window
 from cdc_assets.cdc.state.row_changes import row_changes, winners
 from cdc_assets.cdc.state.row_sql import lacking_values, with_typed_columns
+from cdc_assets.cdc.state.soft_deletes import keep_deleted
 from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.touched import EVERYWHERE, Touched, touched
 from cdc_assets.cdc.state.unkeyed import UnkeyedDay
 from cdc_assets.cdc.state.unkeyed_writes import write_unkeyed
 from cdc_assets.cdc.state.unread_rows import UnreadRows, handle_unread, reads_again
@@ -46,6 +48,7 @@ from cdc_assets.cdc.state.value_figures import (
 from cdc_assets.cdc.state.writes import (
     append,
     compare_with_table,
+    count_rows,
     delete_all,
     delete_below,
     delete_keys,
@@ -60,6 +63,7 @@ class WrittenRows:
     """What was written to a branch; `rows`, `written`, `removed` None: its commits say it."""
 
     counts: ValueCounts
+    touched: Touched = EVERYWHERE
     rows: int | None = None
     written: int | None = None
     removed: int | None = None
@@ -77,6 +81,7 @@ class RowFigures:
     unreadable_keys: int = 0
     met: MetRows = field(default_factory=MetRows)
     keys_audited: int = 0
+    touched: Touched = EVERYWHERE
     unread: UnreadRows | None = None
 
 
@@ -99,19 +104,33 @@ def make_rows(day: TableDay, on: DayBranch, columns: TableColumns) -> RowFigures
         keyed = keyed_day(day, columns, checkpoints)
         removed = removed_in_window(keyed)
         found = _find_winners(keyed, removed, checkpoints)
+        if day.config.soft_delete:  # asked for once more behind the writes
+            found = replace(found, rows=checkpoints.add(found.rows))
         written = _write(keyed, on, found, checkpoints)
         unread = handle_unread(keyed, on, checkpoints)
         gone = unread.removed if unread else 0
+        written = replace(
+            written,
+            rows=None if written.rows is None else written.rows - gone,
+            removed=None if written.removed is None else written.removed + gone,
+        )
+        if day.config.soft_delete or day.may_hold_deleted:
+            is_whole = day.is_rewritten or keyed.truncated is not None or gone > 0
+            own = keep_deleted(keyed, on, found.rows, is_whole)
+            written = WrittenRows(
+                written.counts, written.touched, own.rows, own.written, own.removed
+            )
         return RowFigures(
             values=judge_values(day, found.rows, written.counts, columns),
-            rows=None if written.rows is None else written.rows - gone,
+            rows=written.rows,
             written=written.written,
-            removed=None if written.removed is None else written.removed + gone,
+            removed=written.removed,
             unread=unread,
             unresolved=found.unresolved,
             unreadable_keys=count_unreadable_keys(day, columns),
             met=count_met_rows(keyed, removed),
             keys_audited=written.counts.n,
+            touched=written.touched,
         )
 
 
@@ -193,11 +212,11 @@ def _write(keyed: KeyedDay, on: DayBranch, found: Winners, checkpoints: Checkpoi
     # What is read twice takes longer to compute than to keep.
     rows = checkpoints.add(rows)
     counts = ValueCounts(**figures_of(observed))
-    _change(keyed, on, rows, counts, unsent, checkpoints)
+    places = _change(keyed, on, rows, counts, unsent, checkpoints)
     if keyed.truncated is None:
-        return WrittenRows(counts)
+        return WrittenRows(counts, places)
     # A file that goes as a whole is counted with the rows that were gone from it.
-    return WrittenRows(counts, rows=day.lake.spark.table(on.identifier).count())
+    return WrittenRows(counts, places, rows=count_rows(day, on))
 
 
 def _change(
@@ -207,31 +226,36 @@ def _change(
     counts: ValueCounts,
     unsent: UnsentColumns,
     checkpoints: Checkpoints,
-) -> None:
+) -> Touched:
     """Write what the day changed, in a table that is too large to rewrite.
 
     Args:
         rows: the day's winners, a local checkpoint.
         counts: those of the winners.
+
+    Returns:
+        Where in the table it was.
     """
     day, columns, branch = keyed.day, keyed.columns, on.identifier
     if keyed.truncated is not None:
         delete_below(day, branch, keyed.truncated)
+    places = touched(keyed, on, rows)
     all_rows, expected = rows, Expected(counts.n, counts.fingerprint)
     is_compared = bool(unsent.columns) or not keyed.is_all_after or bool(day.open_transactions)
     if is_compared:
         # A row of the table may beat one of the day's, or have a value that it needs.
         observed = Observation()
-        newer = compare_with_table(day, on, rows, columns, unsent)
+        newer = compare_with_table(day, on, rows, columns, unsent, places.where)
         n = F.expr("count_if(NOT is_removal) AS n")
         rows = checkpoints.add(newer.observe(observed, n, _fingerprint()))
         expected = Expected(**figures_of(observed))
         unsent = NONE_UNSENT
-    delete_keys(day, branch, rows, columns)
+    delete_keys(day, branch, rows, columns, places.where)
     append(day, on, rows, columns, unsent)
-    audit_written(day, branch, rows, columns, expected)
+    audit_written(day, branch, rows, columns, expected, places.where)
     if is_compared:
-        audit_compared(day, branch, all_rows, columns, counts.n)
+        audit_compared(day, branch, all_rows, columns, counts.n, places.where)
+    return places
 
 
 def _fingerprint() -> Column:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from cdc_assets.cdc.errors import AuditError
 from cdc_assets.cdc.lake.commits import DayBranch
 from cdc_assets.cdc.names import quote
-from cdc_assets.cdc.sqltext import named
+from cdc_assets.cdc.sqltext import Sql, named
 from cdc_assets.cdc.state.day_types import TableColumns
 from cdc_assets.cdc.state.table_day import LANDED, POSITION, TableDay
 from cdc_assets.cdc.state.writes import (
@@ -49,7 +49,12 @@ def audit_appended(day: TableDay, on: DayBranch, winners: int) -> None:
 
 
 def audit_written(
-    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, expected: Expected
+    day: TableDay,
+    branch: str,
+    rows: DataFrame,
+    columns: TableColumns,
+    expected: Expected,
+    where: Sql,
 ) -> None:
     """The branch holds the day's winners, each once and at its position.
 
@@ -59,6 +64,7 @@ def audit_written(
     Args:
         rows: what was written: the day's winners, without those that are older than their row.
         expected: what is to be there.
+        where: a condition on the rows `t` of these keys.
 
     Raises:
         AuditError: a key stands twice, was lost, or stands at another event's position.
@@ -70,7 +76,7 @@ def audit_written(
         f"WITH w AS (SELECT {', '.join(names)}, {POSITION} FROM {branch} "
         f"WHERE {LANDED} = DATE'{day.day}') "
         f"SELECT {hint}count(*) AS n, {found} AS fingerprint FROM {branch} t "
-        f"JOIN w ON {' AND '.join(f't.{n} = w.{n}' for n in names)}"
+        f"JOIN w ON {' AND '.join(f't.{n} = w.{n}' for n in names)} WHERE {where}"
     ).first()
     assert written is not None
     if (written.n, written.fingerprint) != (expected.n, expected.fingerprint):
@@ -124,20 +130,21 @@ def audit_rewritten(
 
 
 def audit_compared(
-    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, winners: int
+    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, winners: int, where: Sql
 ) -> None:
     """Each key of the day's winners stands once, be it by its event or by a newer row.
 
     Args:
         rows: all winners of the day, also those that are older than their row.
         winners: how many of them are not removals.
+        where: a condition on the rows `t` of these keys.
 
     Raises:
         AuditError: a key was lost, or stands twice.
     """
     with named(keys_of(day, rows.where("NOT is_removal"), columns)) as keys:
         found = day.lake.spark.sql(
-            f"SELECT count(*) AS n FROM {branch} t WHERE {is_of_keys(keys, columns)}"
+            f"SELECT count(*) AS n FROM {branch} t WHERE {where} AND {is_of_keys(keys, columns)}"
         ).first()
     assert found is not None
     if found.n != winners:

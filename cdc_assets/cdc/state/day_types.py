@@ -7,9 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from pyspark.sql.types import ArrayType, DateType, LongType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DateType,
+    LongType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
-from cdc_assets.cdc.config import RESERVED_PREFIX, is_reserved
+from cdc_assets.cdc.config import DELETED_AT, RESERVED_PREFIX, is_reserved
 from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
 from cdc_assets.cdc.lake.commits import KEY, Retyped
 from cdc_assets.cdc.names import is_column_name
@@ -31,6 +38,10 @@ OWN_COLUMNS = StructType(
         StructField(SOURCE_TS, LongType(), True, {"comment": "when the source changed it, ms UTC"}),
         StructField(LANDED, DateType(), True, {"comment": "day whose changes wrote the row"}),
     ]
+)
+# Of a table that keeps its deleted rows.
+DELETED_AT_COLUMN = StructField(
+    DELETED_AT, TimestampType(), True, {"comment": "when the source deleted the row"}
 )
 
 

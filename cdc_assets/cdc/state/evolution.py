@@ -12,11 +12,12 @@ from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StructFiel
 from cdc_assets.cdc.config import is_reserved
 from cdc_assets.cdc.errors import ConfigError, SchemaDriftError
 from cdc_assets.cdc.lake.catalog import column_ddl
-from cdc_assets.cdc.lake.commits import KEY, Retyped
+from cdc_assets.cdc.lake.commits import KEEPS_DELETED, KEY, Retyped
 from cdc_assets.cdc.lake.retry import with_retry
 from cdc_assets.cdc.names import TableName, ddl_of, quote
 from cdc_assets.cdc.state.configured_types import with_lake
 from cdc_assets.cdc.state.day_types import (
+    DELETED_AT_COLUMN,
     OWN_COLUMNS,
     DayTypes,
     OwnColumn,
@@ -26,6 +27,7 @@ from cdc_assets.cdc.state.day_types import (
     read_otherwise,
 )
 from cdc_assets.cdc.state.inference import infer
+from cdc_assets.cdc.state.layout import drop_layout, lay_out
 from cdc_assets.cdc.state.renaming import rename_columns
 from cdc_assets.cdc.state.retyping import drop_left_over
 from cdc_assets.cdc.state.table_day import TableDay
@@ -75,6 +77,7 @@ def _evolve(day: TableDay, wanted: DayTypes, before: LakeColumns, is_made: bool)
         _create(day, wanted)
         before = _lake_columns(day)
     existing = _with_configured_types(day, wanted, before.types)
+    is_dropped = len(existing) < len(before.types)
     distinct, left_out = _distinct(existing, wanted.wanted)
     existing = _with_added(day, wanted, existing, distinct)
     existing, refused = _with_widened(day, wanted, existing, distinct)
@@ -87,9 +90,14 @@ def _evolve(day: TableDay, wanted: DayTypes, before: LakeColumns, is_made: bool)
         f"{day.rows_before} rows written once more"
         for column in retyped
     }
+    for column in _added_columns(day):
+        if column.name not in before.reserved:
+            comment = column.metadata["comment"]
+            _alter_table(day, f"ADD COLUMN {column_ddl(column.name, 'timestamp', comment)}")
     _describe(day, wanted, before, {n: kind for n, kind in existing.items() if n in before.types})
     incompatible = {**wanted.incompatible, **left_out, **refused}
     inferred = _record_properties(day, wanted, before.types, incompatible)
+    lay_out(day, existing, is_dropped)
     return TableColumns(
         own=tuple(
             OwnColumn(name, kind, index) for index, (name, kind) in enumerate(existing.items())
@@ -142,10 +150,15 @@ def _create(day: TableDay, wanted: DayTypes) -> None:
     day.lake.create_state(
         day.source,
         TableName.parse(day.table),
-        StructType([*fields, *OWN_COLUMNS.fields]),
+        StructType([*fields, *OWN_COLUMNS.fields, *_added_columns(day)]),
         f"{day.label} as it stood at the end of each day: VERSION AS OF '<day>'",
         f"bucket({buckets}, {quote(keys[0])})" if is_bucketed else None,
     )
+
+
+def _added_columns(day: TableDay) -> list[StructField]:
+    """The columns behind those that each table has."""
+    return [DELETED_AT_COLUMN] if day.config.soft_delete else []
 
 
 def _with_configured_types(
@@ -174,6 +187,8 @@ def _without_contradicted(
 ) -> dict[str, str]:
     """The columns without those of another type than is wanted, which go out of the table."""
     gone = [n for n, k in wanted.items() if evolution(existing[n], k) is None]
+    if gone:
+        drop_layout(day)
     for name in gone:
         _alter_table(day, f"DROP COLUMN {quote(name)}")
     return {name: kind for name, kind in existing.items() if name not in gone}
@@ -260,10 +275,21 @@ def _retyped(
                 raise _changed_type(day, name, existing[name], kind.spark)
             is_longer = (existing[name], kind.spark) == ("date", "timestamp_ntz")
             found[name] = "timestamp_ntz" if is_longer else "string"
+    for name in day.config.layout.columns:
+        if name in found:
+            raise _laid_out(day, name, existing[name], found[name])
     return [
         Retyped(name, existing[name], kind, _description(day, wanted, name, kind))
         for name, kind in found.items()
     ]
+
+
+def _laid_out(day: TableDay, name: str, existing: str, kind: str) -> SchemaDriftError:
+    return SchemaDriftError(
+        f"{day.label} {day.day}: column {name!r} is {existing} and is to become {kind}, and "
+        "partition_by or sort_by names it. Nothing is published. Take it out there, and put it "
+        "back after this day; or say on_type_change: keep, where other values become null."
+    )
 
 
 def _changed_type(day: TableDay, name: str, existing: str, kind: str) -> SchemaDriftError:
@@ -379,6 +405,8 @@ def _record_properties(
     known = set(json.loads(stored.get(INFERRED, "[]")))
     inferred = (known | fresh) - (wanted.schema_columns - set(incompatible))
     properties = {INFERRED: json.dumps(sorted(inferred), ensure_ascii=False)}
+    if day.config.soft_delete:
+        properties[KEEPS_DELETED] = "true"
     if wanted.key_names:
         sent = list(map(day.sent.sent_name, wanted.key_names))
         properties[KEY] = json.dumps(sent, ensure_ascii=False)

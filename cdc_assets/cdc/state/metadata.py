@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -81,10 +81,23 @@ def table_day(
         "rows_written": report.written,
         "bytes_added": report.bytes_added,
         "files_added": report.files_added,
+        **({"rows_found_in": _places(report.touched)} if report.touched else {}),
         "values_unfit": sum(v["count"] for v in report.unfit.values()),
         "seconds": report.seconds,
         "location": Location(state.location),
     }
+
+
+def _places(touched: Mapping[str, Any]) -> str:
+    """Where in a table with partitions the rows of the day's keys stood."""
+    if touched["unknown"]:
+        columns = ", ".join(touched["unknown"])
+        told = f"all partitions: changes of the day do not say the old value of {columns}"
+        return f"{told}, which immutable does not name"
+    parts = [f"{count} of {name}" for name, count in touched["partitions"].items()]
+    if touched["elsewhere"]:
+        parts.append(f"{touched['elsewhere']} keys looked up in all")
+    return ", ".join(parts)
 
 
 def trace_command(source: str, table: str, keys: Sequence[str], day: date) -> Markdown:

@@ -33,6 +33,7 @@ from cdc_assets.cdc.state.retyping import day_branch, write_again
 from cdc_assets.cdc.state.source_context import SourceContext, gather
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.table_events import events_on
+from cdc_assets.cdc.state.touched import EVERYWHERE
 from cdc_assets.cdc.state.unread_rows import UnreadRows
 
 __all__ = ["DayReport", "SourceContext", "gather", "make_table_day"]
@@ -75,6 +76,7 @@ class DayReport:
     before_of_others: int = 0
     of_other_tables: int = 0
     keys_audited: int = 0
+    touched: Mapping[str, Any] | None = None  # where in a table with partitions its rows stood
     snapshot: Mapping[str, Any] | None = None  # those that ended, and what they did not read
     reading: Sequence[Mapping[str, Any]] = ()  # those that have not ended
     rules_changed: bool = False
@@ -230,6 +232,7 @@ def _build(
         before_of_others=rows.met.before_of_others,
         of_other_tables=rows.met.of_other_tables,
         keys_audited=rows.keys_audited,
+        touched=None if rows.touched == EVERYWHERE else rows.touched.as_json(),
         snapshot=_snapshot(day, rows.unread),
         reading=[one.as_json() for one in day.snapshots.reading],
         rules_changed=day.inputs.rules_changed,

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from cdc_assets.cdc.config import SourceConfig, TableConfig
+from cdc_assets.cdc.config import DELETED_AT, SourceConfig, TableConfig
 from cdc_assets.cdc.earlier_positions import (
     basis_today,
     from_earlier,
@@ -21,7 +21,7 @@ from cdc_assets.cdc.earlier_positions import (
 )
 from cdc_assets.cdc.envelopes.declared import DECLARED
 from cdc_assets.cdc.lake.catalog import Lake
-from cdc_assets.cdc.lake.commits import REPORT, TableState
+from cdc_assets.cdc.lake.commits import KEEPS_DELETED, REPORT, TableState
 from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.positions import (
     KEYS_CHECKED_LATE,
@@ -217,8 +217,21 @@ class TableDay:
         return None
 
     def at(self, snapshot: int) -> DataFrame:
-        """The table as of a snapshot, its columns by their names of today."""
+        """The table as of a snapshot, its columns by their names of today.
+
+        Deleted rows that it keeps are none of its rows.
+        """
+        rows = self.at_with_deleted(snapshot)
+        return rows.where(f"{DELETED_AT} IS NULL") if DELETED_AT in rows.columns else rows
+
+    def at_with_deleted(self, snapshot: int) -> DataFrame:
+        """As :meth:`at`, and the deleted rows that it keeps."""
         return at_in_lake(self.lake.at(self.identifier, snapshot), self.sent.rename)
+
+    @property
+    def may_hold_deleted(self) -> bool:
+        """Whether deleted rows may be among those of the table."""
+        return self.state is not None and KEEPS_DELETED in self.state.properties
 
     def position_of(self, row: Sql) -> Sql:
         """The position of a row of the table, in today's form."""
@@ -236,7 +249,12 @@ class TableDay:
         return case((is_earlier_row, case(*turned, otherwise=position)), otherwise=position)
 
     def rows_in(self, table: Sql) -> Sql:
-        """The rows of the table, or of its branch, with positions of today's form: a relation."""
+        """The rows of the table, or of its branch, with positions of today's form: a relation.
+
+        Deleted rows that it keeps are none of its rows.
+        """
+        if self.may_hold_deleted:
+            table = f"(SELECT * FROM {table} WHERE {DELETED_AT} IS NULL)"
         if self.earlier_rows is None:
             return table
         return (

@@ -26,7 +26,7 @@ from cdc_assets.cdc.state.row_sql import standing_values
 from cdc_assets.cdc.state.snapshots import has_landed_since
 from cdc_assets.cdc.state.table_day import SOURCE_TS, TableDay
 from cdc_assets.cdc.state.table_events import events_on
-from cdc_assets.cdc.state.writes import delete_keys
+from cdc_assets.cdc.state.writes import count_rows, delete_keys
 
 _EXAMPLES = 5
 
@@ -66,7 +66,7 @@ def handle_unread(keyed: KeyedDay, on: DayBranch, checkpoints: Checkpoints) -> U
     day, columns = keyed.day, keyed.columns
     if not day.snapshots.ended or not day.may_leave_unread:
         return None
-    rows = day.lake.spark.sql(f"SELECT * FROM {rows_on(on)}")
+    rows = day.lake.spark.sql(f"SELECT * FROM {day.rows_in(rows_on(on))}")
     key, *_ = standing_values(rows.schema, columns)
     leaf = [TABLE_OF_ROW] if day.has_leaves else []
     known = rows.select(key, SOURCE_TS, *leaf)
@@ -79,10 +79,10 @@ def handle_unread(keyed: KeyedDay, on: DayBranch, checkpoints: Checkpoints) -> U
     found = UnreadRows(missing, examples=_examples(day, unread, columns))
     if day.settings.on_resnapshot == "warn":
         return found
-    stood = day.lake.spark.table(on.identifier).count()
+    stood = count_rows(day, on)
     _check_share(day, found, stood)
     delete_keys(day, on.identifier, unread, columns)
-    left = day.lake.spark.table(on.identifier).count()
+    left = count_rows(day, on)
     if left != stood - missing:
         raise AuditError(
             day.label,

@@ -39,7 +39,12 @@ def append(
 
 
 def compare_with_table(
-    day: TableDay, branch: DayBranch, rows: DataFrame, columns: TableColumns, unsent: UnsentColumns
+    day: TableDay,
+    branch: DayBranch,
+    rows: DataFrame,
+    columns: TableColumns,
+    unsent: UnsentColumns,
+    where: Sql,
 ) -> DataFrame:
     """The winners that are newer than the row of their key, complete with what it alone holds.
 
@@ -47,6 +52,7 @@ def compare_with_table(
 
     Args:
         rows: the day's winners, a local checkpoint: they are read twice.
+        where: a condition on the rows `t` of their keys.
 
     Returns:
         `k`, `pos`, `is_removal`, `source_ts_ms` and each column's value.
@@ -64,7 +70,7 @@ def compare_with_table(
             f"SELECT {', '.join([*known, *_listed(values)])} "
             f"FROM (SELECT struct(*) AS s FROM {winners}) "
             f"LEFT JOIN (SELECT struct({', '.join(stood)}) AS t FROM {table} t "
-            f"WHERE {is_of_keys(keys, columns)}) ON {_same_key(columns, target)} "
+            f"WHERE {where} AND {is_of_keys(keys, columns)}) ON {_same_key(columns, target)} "
             f"WHERE t IS NULL OR {_beats(target)}"
         )
         return newer.select("*")  # a plan that names no view any more
@@ -141,10 +147,16 @@ def _rewritten_figures(columns: TableColumns) -> list[Column]:
     return [F.expr(figure) for figure in figures]
 
 
-def delete_keys(day: TableDay, branch: str, rows: DataFrame, columns: TableColumns) -> None:
-    """Delete the rows of all keys that have a winner; only key columns of the table are read."""
+def delete_keys(
+    day: TableDay, branch: str, rows: DataFrame, columns: TableColumns, where: Sql = "true"
+) -> None:
+    """Delete the rows of all keys that have a winner; only key columns of the table are read.
+
+    Args:
+        where: a condition on the rows `t` of these keys.
+    """
     with named(keys_of(day, rows, columns)) as keys:
-        statement = f"DELETE FROM {branch} t WHERE {is_of_keys(keys, columns)}"
+        statement = f"DELETE FROM {branch} t WHERE {where} AND {is_of_keys(keys, columns)}"
         with_retry(lambda: day.lake.spark.sql(statement))
 
 
@@ -161,6 +173,11 @@ def delete_below(
         below = f"{below} AND {TABLE_OF_ROW} = {literal(leaf)}"
     statement = f"DELETE FROM {branch} t WHERE {below}"
     with_retry(lambda: day.lake.spark.sql(statement))
+
+
+def count_rows(day: TableDay, on: DayBranch) -> int:
+    """How many rows a branch has; a job."""
+    return day.lake.spark.sql(f"SELECT 1 FROM {day.rows_in(rows_on(on))}").count()
 
 
 def delete_all(day: TableDay, branch: str) -> int:
