@@ -538,8 +538,8 @@ def test_heartbeats_keep_a_quiet_source_alive(lake_of: LakeOf, tmp_path: Path, n
 def test_a_table_that_differs_from_its_configuration_and_messages_breaks_its_contract(
     spark: SparkSession,
 ) -> None:
-    config = TableConfig(columns={"n": "int", "d": "date"}, rename={"_cdc_x": "x"})
-    of_messages = columns_of_config({"id": "bigint", "_cdc_x": "string", "gone": "string"})
+    config = TableConfig(columns={"n": "int", "d": "date"})
+    of_messages = columns_of_config({"id": "bigint", "x": "string", "gone": "string"})
     own = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in OWN_COLUMNS)
     good = spark.createDataFrame([], f"id bigint, x string, gone string, n bigint, d date, {own}")
     assert broken_of_table(good, config, of_messages, ["id"]) == []
