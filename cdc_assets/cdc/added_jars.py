@@ -27,6 +27,8 @@ KAFKA_PACKAGES = (
 # Spark's own module; the newest of its minor line that every repository has.
 AVRO_PACKAGES = ("org.apache.spark:spark-avro_2.13:4.1.1",)
 
+POSTGRESQL_PACKAGES = ("org.postgresql:postgresql:42.7.14",)
+
 _adding_jars = Lock()
 
 
@@ -45,6 +47,11 @@ def add_kafka(spark: SparkSession) -> None:
 def add_avro(spark: SparkSession) -> None:
     """Add Spark's module for Avro to a session, as :func:`add_kafka`."""
     _add_jars(spark, "module for Avro", AVRO_PACKAGES)
+
+
+def add_postgresql(spark: SparkSession) -> None:
+    """Add PostgreSQL's driver to a session, as :func:`add_kafka`."""
+    _add_jars(spark, "driver of PostgreSQL", POSTGRESQL_PACKAGES)
 
 
 def _add_jars(spark: SparkSession, what: str, packages: Sequence[str]) -> None:

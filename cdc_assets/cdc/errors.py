@@ -125,6 +125,10 @@ class LakeError(CdcError):
     """Raised when the catalog or a commit fails and a retry would not help."""
 
 
+class SourceError(CdcError):
+    """A database can't be reached, or refuses what is asked."""
+
+
 class MissingTableError(LakeError):
     """Raised when a table is not in the lake, because no day of it was made yet."""
 

@@ -26,6 +26,7 @@ SHA256 = {
     "delta-spark_4.1_2.13-4.3.1": (
         "ebf35a4383f0a653c3ee3c7882c0edcac2f846be31ac61af4b96ccfaaf36c171"
     ),
+    "postgresql-42.7.14": "73914527305a40cce504b0d3d90b23caf565136912d607ae8ae7c5895512332c",
     "spark-avro_2.13-4.1.1": "6a19d90bc3b6e88d8db0fa36a19273aa10fea2dbd7a62bb60e4cedd73051b32d",
 }
 

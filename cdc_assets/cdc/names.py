@@ -36,7 +36,7 @@ def is_column_name(name: str) -> bool:
 
 
 # Between database and schema, in a namespace of a source that reads several databases.
-_DATABASE_SEPARATOR = "__"
+DATABASE_SEPARATOR = "__"
 
 
 class TableName(NamedTuple):
@@ -61,7 +61,7 @@ class TableName(NamedTuple):
     @classmethod
     def in_database(cls, database: str, schema: str, table: str) -> TableName:
         """A table of a source that reads several databases (FORMATS D4)."""
-        return cls(f"{database}{_DATABASE_SEPARATOR}{schema}", table)
+        return cls(f"{database}{DATABASE_SEPARATOR}{schema}", table)
 
     @classmethod
     def configured(cls, text: str) -> TableName:
@@ -71,7 +71,7 @@ class TableName(NamedTuple):
             ValueError: the text has neither two nor three parts.
         """
         *namespace, table = (part.text for part in _parts(text, 2, 3))
-        return cls(_DATABASE_SEPARATOR.join(namespace), table)
+        return cls(DATABASE_SEPARATOR.join(namespace), table)
 
 
 # The kinds of tables that are derived from a table, by the ends of their names.
@@ -142,7 +142,7 @@ class TablePattern(NamedTuple):
         )
         literals = 1 + sum(len(piece) for part in parts for piece in part.pieces[::2])
         is_exact = not any(part.is_wild for part in parts)
-        return cls(_DATABASE_SEPARATOR.join(namespace), table, literals, is_exact)
+        return cls(DATABASE_SEPARATOR.join(namespace), table, literals, is_exact)
 
 
 def pattern_of_names(text: str) -> str:
@@ -157,7 +157,7 @@ def pattern_of_names(text: str) -> str:
     *namespace, table = ([*_marked(part)] for part in _parts(text, 2, 3))
     first, *others = namespace
     for part in others:
-        first += [(_DATABASE_SEPARATOR, False), *part]
+        first += [(DATABASE_SEPARATOR, False), *part]
     return r"\.".join(map(_canonical_part, (first, table)))
 
 
@@ -244,7 +244,7 @@ def config_key(table: str, database: str | None = None) -> str:
     """
     parts: tuple[str, ...] = TableName.parse(table)
     if database is not None:
-        parts = (database, parts[0].removeprefix(database + _DATABASE_SEPARATOR), parts[1])
+        parts = (database, parts[0].removeprefix(database + DATABASE_SEPARATOR), parts[1])
     quoted = ('"' + part.replace('"', '""') + '"' for part in parts)
     return ".".join(
         text if _WILDCARD.search(part) else _part(part)
@@ -289,7 +289,7 @@ def _split(text: str) -> list[_Part]:
 
 def namespace_of_database_sql(database: str, schema: str) -> str:
     """The namespace of :meth:`TableName.in_database` as SQL; the arguments are SQL expressions."""
-    return f"concat({database}, '{_DATABASE_SEPARATOR}', {schema})"
+    return f"concat({database}, '{DATABASE_SEPARATOR}', {schema})"
 
 
 def table_name_sql(namespace: str, table: str) -> str:

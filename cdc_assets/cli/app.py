@@ -1,7 +1,7 @@
 """The command line `cdc-assets`: run days, show tables and lag, discover and inspect landings.
 
-Exit codes: 0; 1 something failed; 2 wrong usage or configuration; 130 Ctrl-C. Heavy libraries are
-imported by the commands that need them, so that help is quick.
+Exit codes: 0; 1 something failed; 2 wrong usage or configuration; 3 `verify` found a difference;
+130 Ctrl-C. Heavy libraries are imported by the commands that need them, so that help is quick.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from cdc_assets.cli.commands.report import report
 from cdc_assets.cli.commands.run import run
 from cdc_assets.cli.commands.show import show
 from cdc_assets.cli.commands.trace import trace
+from cdc_assets.cli.commands.verify import verify
 from cdc_assets.cli.terminal import Interrupted, echo
 
 # In the order of the help.
 COMMANDS = (
     init, demo, run, doctor, maintain, show, history, diff, lag, quarantine, report, discover,
-    inspect, trace,
+    inspect, trace, verify,
 )  # fmt: skip
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it

@@ -12,7 +12,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from cdc_assets.cdc.added_jars import AVRO_PACKAGES, KAFKA_PACKAGES
+from cdc_assets.cdc.added_jars import AVRO_PACKAGES, KAFKA_PACKAGES, POSTGRESQL_PACKAGES
 from cdc_assets.cdc.errors import ConfigError
 from cdc_assets.cdc.jars import SHA256, artifact_of, check_jars
 from cdc_assets.cdc.java import class_archive, class_archive_options, find_java
@@ -114,7 +114,8 @@ def _children(process: Path) -> list[Path]:
 
 
 def test_the_sum_of_every_package_is_known() -> None:
-    packages = (*PACKAGES, *KAFKA_PACKAGES, *AVRO_PACKAGES, *DELTA_PACKAGES)
+    added = (*KAFKA_PACKAGES, *AVRO_PACKAGES, *POSTGRESQL_PACKAGES, *DELTA_PACKAGES)
+    packages = (*PACKAGES, *added)
     assert {artifact_of(package) for package in packages} == SHA256.keys()
 
 

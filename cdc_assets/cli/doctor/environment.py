@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from cdc_assets.cdc import json_reader
-from cdc_assets.cdc.added_jars import AVRO_PACKAGES, KAFKA_PACKAGES
+from cdc_assets.cdc.added_jars import AVRO_PACKAGES, KAFKA_PACKAGES, POSTGRESQL_PACKAGES
 from cdc_assets.cdc.config import config_path
 from cdc_assets.cdc.errors import JavaError
 from cdc_assets.cdc.jars import artifact_of, check_jars, fetched_jar, ivy_folder
@@ -111,7 +111,10 @@ def jars(context: Context) -> Iterator[Finding]:
         return
     ivy = ivy_folder(context.config.spark if context.config else {})
     missing = [p for p in packages if not fetched_jar(p, ivy).exists()]
-    check_jars(fetched_jar(p, ivy) for p in (*packages, *KAFKA_PACKAGES, *AVRO_PACKAGES))
+    check_jars(
+        fetched_jar(p, ivy)
+        for p in (*packages, *KAFKA_PACKAGES, *AVRO_PACKAGES, *POSTGRESQL_PACKAGES)
+    )
     if missing:
         yield Finding(
             "jars",

@@ -1,0 +1,383 @@
+"""`cdc-assets verify`: the rows of a source in one snapshot, against those of the lake as of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date, timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from cdc_assets.cdc.errors import LakeError, MissingDayError, SourceError
+from cdc_assets.cdc.lake.catalog import Lake
+from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
+from cdc_assets.cdc.names import TableName, quote
+from cdc_assets.cdc.sqltext import Query, Sql, literal
+from cdc_assets.cdc.state.day_types import TableColumns, with_types_of
+from cdc_assets.cdc.state.evolution import prepare_columns
+from cdc_assets.cdc.state.source_context import gather
+from cdc_assets.cdc.state.stage import make_table_day
+from cdc_assets.cdc.state.table_day import TableDay
+from cdc_assets.cdc.state.writes import figures_of
+from cdc_assets.cdc.verification.columns import Columns, Compared, columns_of
+from cdc_assets.cdc.verification.in_motion import LakeRows, rows_as_of
+from cdc_assets.cdc.verification.postgres import Address, Snapshot, snapshot_of
+
+EQUAL, DIFFERS = "equal", "differs"
+ONLY_IN_SOURCE, ONLY_IN_LAKE, DOUBLED = "only in source", "only in lake", "doubled"
+_EXAMPLES = 10
+_DETAILED = 1_000  # rows that differ, of which both sides are looked at
+_BETWEEN = 2.0  # seconds
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the comparison of a table with its source came to.
+
+    Attributes:
+        table: `<source>.<table>`.
+        day: the day of the lake's table.
+        lsn: the place in the WAL that the lake had to reach.
+        taken_ms: when the snapshot was taken (ms UTC).
+        equal, differs, only_in_source, only_in_lake, doubled: rows.
+        not_comparable: rows of keys that changed meanwhile, whose values nothing says exactly, and
+            rows with a value that the lake's column can't hold.
+        moved: keys whose rows were told by their events.
+        columns: by column how many of the rows looked at differ in it.
+        left_out: columns that were not compared, each with the reason.
+        examples: of rows that are not equal: `what`, `key`, and `columns`, each with both values.
+    """
+
+    table: str
+    day: str
+    lsn: int
+    taken_ms: int
+    equal: int = 0
+    differs: int = 0
+    only_in_source: int = 0
+    only_in_lake: int = 0
+    doubled: int = 0
+    not_comparable: int = 0
+    moved: int = 0
+    columns: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    examples: Sequence[Mapping[str, Any]] = ()
+    seconds: float = 0.0
+
+    @property
+    def is_equal(self) -> bool:
+        """No row differs, is missing, or is there twice."""
+        return not (self.differs or self.only_in_source or self.only_in_lake or self.doubled)
+
+    def as_row(self) -> dict[str, Any]:
+        """Its attributes by name."""
+        return {**asdict(self), "is_equal": self.is_equal}
+
+
+def verify(
+    lake: Lake,
+    source: str,
+    table: str,
+    address: Address,
+    land: Callable[[Sequence[date]], None],
+    as_of: date | None = None,
+    where: str | None = None,
+    wait: float = 300.0,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Verification:
+    """Compare a table of the lake with the database that it is of.
+
+    Args:
+        lake: the lake.
+        source: the source's name.
+        table: the table's name in the configuration.
+        address: of its PostgreSQL database.
+        land: lands and parses what there is of some days, the day that is compared among them.
+        as_of: the day of the lake's table [default: the newest].
+        where: only rows of this condition, which both PostgreSQL and Spark understand.
+        wait: how long to wait for what the snapshot has and the lake has not (s).
+        tell: is told what is being done.
+
+    Raises:
+        MissingDayError: the day was not made.
+        LakeError: the table has no key.
+        SourceError: the database can't be read, or the lake does not reach the snapshot in time.
+    """
+    began = time.monotonic()
+    day = _day_of(lake, source, table, as_of)
+    tell(f"taking a snapshot of {address}")
+    with snapshot_of(lake.spark, address) as snapshot, local_checkpoints() as checkpoints:
+        days = _days_since(lake, day)
+        tell("landing what the snapshot has")
+        _catch_up(lake, source, days, snapshot, land, wait)
+        context = gather(lake, source, [table], days)
+        # What landed since on the day itself is no part of its table: an open day is made again.
+        make_table_day(lake, source, table, day, context)
+        state = lake.table_state(source, table)
+        table_day = TableDay(lake, source, table, day, context, state)
+        if not table_day.is_keyed:
+            raise LakeError(f"{source}.{table} has no key that tells its rows apart")
+        columns = with_types_of(table_day, prepare_columns(table_day, is_made=True), days)
+        tell("comparing")
+        comparison = _Comparison(table_day, columns, snapshot, where, checkpoints)
+        found = comparison.run(rows_as_of(table_day, columns, days, snapshot, checkpoints))
+    return Verification(
+        table=f"{source}.{table}",
+        day=str(day),
+        lsn=snapshot.lsn,
+        taken_ms=snapshot.ms,
+        seconds=round(time.monotonic() - began, 2),
+        **found,
+    )
+
+
+def _day_of(lake: Lake, source: str, table: str, as_of: date | None) -> date:
+    """The day that is compared.
+
+    Raises:
+        MissingDayError: it was not made.
+    """
+    state = lake.table_state(source, table)
+    day = as_of or max(state.tags if state else {}, default=None)
+    if state is None or day is None or day not in state.tags:
+        missing = day or lake.config.today()
+        raise MissingDayError(f"{source}.{table}", missing, "Make it first, or name another day.")
+    return day
+
+
+def _days_since(lake: Lake, day: date) -> list[date]:
+    return [day + timedelta(days=n) for n in range((lake.config.today() - day).days + 1)]
+
+
+def _catch_up(
+    lake: Lake,
+    source: str,
+    days: Sequence[date],
+    snapshot: Snapshot,
+    land: Callable[[Sequence[date]], None],
+    wait: float,
+) -> None:
+    """Land until all has landed that the snapshot has.
+
+    That is so where an event behind it has landed, or where the connector has confirmed a place
+    behind it, and what it had sent by then has landed.
+
+    Raises:
+        SourceError: it takes too long.
+    """
+    until = time.monotonic() + wait
+    while True:
+        confirmed = snapshot.ask(
+            "SELECT coalesce(min(confirmed_flush_lsn - '0/0'::pg_lsn), 0)::bigint AS lsn "
+            "FROM pg_replication_slots WHERE database = current_database() AND active"
+        )[0]["lsn"]
+        land(days)
+        events = lake.stage_days(source, "changes", days).where("position_basis LIKE 'lsn%'")
+        found = events.selectExpr("max(get(position, 0)) AS lsn").first()
+        landed = (found.lsn if found else None) or 0
+        if int(confirmed) >= snapshot.lsn:
+            return
+        if landed >= snapshot.lsn:
+            # Brokers may have got what is behind it in one topic before what is ahead in another.
+            time.sleep(_BETWEEN)
+            land(days)
+            return
+        if time.monotonic() > until:
+            raise SourceError(
+                f"{snapshot.address}: the snapshot is at {_lsn(snapshot.lsn)}; after {wait:g} s "
+                f"{source} has landed up to {_lsn(landed)}, and its connector has confirmed "
+                f"{_lsn(int(confirmed))}. Is it running, with heartbeats "
+                "(heartbeat.interval.ms)? --wait waits longer"
+            )
+        time.sleep(_BETWEEN)
+
+
+def _lsn(place: int) -> str:
+    return f"{place >> 32:X}/{place & 0xFFFFFFFF:X}"
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """The rows of both sides, by hashes first: values are looked at where these differ."""
+
+    day: TableDay
+    columns: TableColumns
+    snapshot: Snapshot
+    where: str | None
+    checkpoints: Checkpoints
+
+    def run(self, lake: LakeRows) -> dict[str, Any]:
+        compared = self._compared()
+        keys = [c for c in compared.compared if c.name in self.columns.key_names]
+        if len(keys) < len(self.columns.key_names):
+            missing = sorted(set(self.columns.key_names) - {c.name for c in keys})
+            why = "; ".join(f"{n}: {compared.left_out.get(n, 'is not there')}" for n in missing)
+            raise SourceError(f"{self.day.label}: its key can't be compared: {why}")
+        values = [c for c in compared.compared if c not in keys]
+        names = [c.name for c in keys]
+        unknown = lake.unknown.selectExpr(
+            *(f"k.{work} AS {quote(name)}" for name, work in self._key_pairs())
+        ).distinct()
+        sent = Query(self._source(compared)).select(
+            *(f"{c.source} AS {quote(c.name)}" for c in keys),
+            f"{_hash(values, 'source')} AS s_hash",
+            f"array({', '.join(f'CAST({quote(c.name)} AS string)' for c in keys)}) AS asked",
+        )
+        held = Query(self._lake(lake.rows)).select(
+            *map(quote, names), f"{_hash(values, 'lake')} AS l_hash"
+        )
+        left, right = (
+            side.plan().join(F.broadcast(unknown), names, "left_anti") for side in (sent, held)
+        )
+        read, counted = Observation(), Observation()
+        both = left.observe(read, F.expr("count(*) AS n")).join(right, names, "full")
+        what = (
+            f"CASE WHEN s_hash IS NULL THEN '{ONLY_IN_LAKE}' WHEN l_hash IS NULL THEN "
+            f"'{ONLY_IN_SOURCE}' WHEN s_hash = l_hash THEN '{EQUAL}' ELSE '{DIFFERS}' END"
+        )
+        told = both.withColumn("what", F.expr(what)).observe(
+            counted,
+            F.expr(f"count_if(what = '{EQUAL}') AS equal"),
+            F.expr("count(s_hash) AS of_source"),
+        )
+        others = self.checkpoints.add(told.where(f"what <> '{EQUAL}'").drop("s_hash", "l_hash"))
+        counts = {row.what: row["count"] for row in others.groupBy("what").count().collect()}
+        found = figures_of(counted)
+        # A key of the source is there once: each more that was joined is of a row in the lake.
+        doubled = found.get("of_source", 0) - figures_of(read).get("n", 0)
+        detailed = self._details(compared, keys, values, lake.rows, others)
+        if doubled:
+            detailed["examples"] += self._doubled(lake.rows, names)
+        unfit = detailed.pop("unfit")
+        return {
+            "equal": found.get("equal", 0) - doubled,
+            "differs": counts.get(DIFFERS, 0) - unfit,
+            "only_in_source": counts.get(ONLY_IN_SOURCE, 0),
+            "only_in_lake": counts.get(ONLY_IN_LAKE, 0),
+            "doubled": doubled,
+            "not_comparable": unknown.count() + unfit,
+            "moved": lake.moved,
+            "left_out": dict(compared.left_out),
+            **detailed,
+        }
+
+    def _compared(self) -> Columns:
+        source = self.snapshot.columns(self._name)
+        lake = {c.name: c.spark for c in self.columns.own}
+        return columns_of(source, lake, self.day.sent.rename)
+
+    @property
+    def _name(self) -> TableName:
+        return TableName.parse(self.day.table)
+
+    def _key_pairs(self) -> list[tuple[str, str]]:
+        return list(zip(self.columns.key_names, self.columns.key_work, strict=True))
+
+    def _source(self, compared: Columns, condition: Sql | None = None) -> DataFrame:
+        asked = {c.name: c.asked for c in compared.compared}
+        parts = 1 if condition else 4 * self.snapshot.spark.sparkContext.defaultParallelism
+        wheres = [f"({text})" for text in (self.where, condition) if text]
+        return self.snapshot.rows(self._name, asked, " AND ".join(wheres) or None, parts)
+
+    def _lake(self, rows: DataFrame) -> DataFrame:
+        """The lake's rows by their own names."""
+        values = [c for c in self.columns.own if c.name not in self.columns.key_names]
+        keyed = rows.selectExpr(
+            *(f"k.{work} AS {quote(name)}" for name, work in self._key_pairs()),
+            *(f"{c.work} AS {quote(c.name)}" for c in values),
+        )
+        return keyed.where(self.where) if self.where else keyed
+
+    def _doubled(self, rows: DataFrame, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Examples of keys that several rows of the lake have."""
+        counted = Query(self._lake(rows)).aggregate([*map(quote, names)], {"n": "count(*)"})
+        found = counted.where("n > 1").plan().limit(_EXAMPLES).collect()
+        return [{"what": DOUBLED, "key": self._key(row), "columns": {}} for row in found]
+
+    def _key(self, row: Any) -> dict[str, Any] | None:
+        """The key of a row, where the source shows it."""
+        names = self.columns.key_names
+        if not all(self.day.settings.shows_column(self.day.table, name) for name in names):
+            return None
+        return {name: row[name] for name in names}
+
+    def _details(
+        self,
+        compared: Columns,
+        keys: Sequence[Compared],
+        values: Sequence[Compared],
+        rows: DataFrame,
+        others: DataFrame,
+    ) -> dict[str, Any]:
+        """Which columns of rows differ, and examples of all that are not equal."""
+        columns: dict[str, int] = {}
+        examples: list[dict[str, Any]] = []
+        unfit = 0
+        differing = others.where(f"what = '{DIFFERS}'").limit(_DETAILED).collect()
+        if differing:
+            told = self._both(compared, keys, values, rows, [row.asked for row in differing])
+            for row in told:
+                pairs = {
+                    c.name: (row[f"s_{n}"], row[f"l_{n}"])
+                    for n, c in enumerate(values)
+                    if row[f"d_{n}"]
+                }
+                if not pairs:
+                    unfit += 1
+                    continue
+                for name in pairs:
+                    columns[name] = columns.get(name, 0) + 1
+                if len(examples) < _EXAMPLES:
+                    shown = {
+                        name: pair if self.day.settings.shows_column(self.day.table, name) else None
+                        for name, pair in pairs.items()
+                    }
+                    examples.append({"what": DIFFERS, "key": self._key(row), "columns": shown})
+        for what in (ONLY_IN_SOURCE, ONLY_IN_LAKE):
+            for row in others.where(f"what = '{what}'").limit(_EXAMPLES).collect():
+                examples.append({"what": what, "key": self._key(row), "columns": {}})
+        return {"columns": columns, "examples": examples, "unfit": unfit}
+
+    def _both(
+        self,
+        compared: Columns,
+        keys: Sequence[Compared],
+        values: Sequence[Compared],
+        rows: DataFrame,
+        asked: Sequence[Sequence[str]],
+    ) -> list[Any]:
+        """The rows of some keys on both sides, with which of their columns differ."""
+        place = ", ".join(f"({c.asked})::text" for c in keys)
+        listed = ", ".join(f"({', '.join(map(_pg_text, key))})" for key in asked)
+        sent = self._source(compared, f"({place}) IN ({listed})")
+        left = sent.selectExpr(
+            *(f"{c.source} AS {quote(c.name)}" for c in keys),
+            *(f"{c.source} AS a_{n}" for n, c in enumerate(values)),
+            *(f"{c.is_unfit} AS u_{n}" for n, c in enumerate(values)),
+        )
+        right = self._lake(rows).selectExpr(
+            *(quote(c.name) for c in keys), *(f"{c.lake} AS b_{n}" for n, c in enumerate(values))
+        )
+        both = right.join(F.broadcast(left), [c.name for c in keys])
+        return both.selectExpr(
+            *(quote(c.name) for c in keys),
+            *(f"NOT a_{n} <=> b_{n} AND NOT u_{n} AS d_{n}" for n in range(len(values))),
+            *(f"CAST(a_{n} AS string) AS s_{n}" for n in range(len(values))),
+            *(f"CAST(b_{n} AS string) AS l_{n}" for n in range(len(values))),
+        ).collect()
+
+
+def _hash(columns: Sequence[Compared], side: str) -> Sql:
+    """A number that is the same for the same values, and another one where one is null instead."""
+    values = [getattr(c, side) for c in columns]
+    parts = [part for value in values for part in (f"{value} IS NULL", value)]
+    return f"xxhash64({', '.join(parts) or literal('')})"
+
+
+def _pg_text(text: str) -> Sql:
+    """A text as PostgreSQL's literal."""
+    escaped = text.replace("\\", "\\\\").replace("'", "''")
+    return f"E'{escaped}'"
