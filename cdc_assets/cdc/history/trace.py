@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.errors import ConfigError, LakeError, MissingDayError
+from cdc_assets.cdc.errors import ConfigError, LakeError
 from cdc_assets.cdc.history.entries import Keys, entries_of_all
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
@@ -79,12 +79,7 @@ def trace(
         LakeError: the table has no key.
         ConfigError: the key has other columns than the table's, or a value of another type.
     """
-    state = lake.table_state(source, table)
-    day = as_of or max(state.tags if state else {}, default=None)
-    if state is None or day is None or day not in state.tags:
-        raise MissingDayError(
-            f"{source}.{table}", day or lake.config.today(), "Make it first, or name another day."
-        )
+    state, day = lake.made_day(source, table, as_of)
     start = lake.config.start_of(source, table)
     days = [date.fromordinal(n) for n in range(start.toordinal(), day.toordinal() + 1)]
     context = gather(lake, source, [table], days)

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from cdc_assets.cdc.config import Config
-from cdc_assets.cdc.errors import ConcurrentRunError, ConfigError, LakeError
+from cdc_assets.cdc.errors import ConcurrentRunError, ConfigError, LakeError, MissingDayError
 from cdc_assets.cdc.java_errors import JAVA_ERRORS
 from cdc_assets.cdc.lake.commits import (
     DAY,
@@ -98,6 +98,20 @@ class Lake:
     def exists(self, identifier: str) -> bool:
         """True where the catalog knows the table."""
         return self.spark.catalog.tableExists(identifier)
+
+    def made_day(self, source: str, table: str, day: date | None = None) -> tuple[TableState, date]:
+        """The metadata of a table, and a day of it that was made [default: the newest].
+
+        Raises:
+            MissingDayError: it was not made.
+        """
+        state = self.table_state(source, table)
+        day = day or max(state.tags if state else {}, default=None)
+        if state is None or day is None or day not in state.tags:
+            missing = day or self.config.today()
+            remedy = "Make it first, or name another day."
+            raise MissingDayError(f"{source}.{table}", missing, remedy)
+        return state, day
 
     def handle(self, identifier: str) -> Any:
         """Iceberg's own table object, for commits that SQL lacks."""

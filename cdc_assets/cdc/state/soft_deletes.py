@@ -24,10 +24,8 @@ from cdc_assets.cdc.state.keyed_day import KeyedDay
 from cdc_assets.cdc.state.retyping import as_stored, rows_on
 from cdc_assets.cdc.state.row_sql import standing_values, typed_columns
 from cdc_assets.cdc.state.table_day import LANDED, POSITION, SOURCE_TS, TableDay
-from cdc_assets.cdc.state.table_events import IS_ROW_CHANGE, IS_UPSERT
+from cdc_assets.cdc.state.table_events import BY_AGE, IS_ROW_CHANGE, IS_UPSERT
 from cdc_assets.cdc.values.placeholders import placeholder_forms
-
-_PLACE = "struct(position IS NOT NULL, position, kafka_time, offset)"
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ def _deleted(keyed: KeyedDay, on: DayBranch, winners: DataFrame, is_whole: bool)
 def _below_truncate(keyed: KeyedDay, winners: DataFrame) -> DataFrame:
     """The keys that only events below the day's truncate have, with their last delete."""
     events = keyed.events([keyed.day.day]).where(f"({IS_ROW_CHANGE}) AND k IS NOT NULL")
-    last = f"max_by(struct(position, source_ts_ms), {_PLACE}) FILTER (WHERE op = 'd')"
+    last = f"max_by(struct(position, source_ts_ms), {BY_AGE}) FILTER (WHERE op = 'd')"
     below = Query(events).aggregate(("k",), {"w": last})
     found = below.select("k", "w.position AS w_pos", "w.source_ts_ms AS w_ms").plan()
     return found.join(winners.select("k"), "k", "left_anti")
@@ -167,8 +165,8 @@ def _told_by_images(keyed: KeyedDay, removals: DataFrame) -> DataFrame:
     grouped = Query(events).aggregate(
         ("k",),
         {
-            "u": f"max_by(struct(after, schema_id, position), {_PLACE}) FILTER (WHERE {IS_UPSERT})",
-            "d": f"max_by(struct(before AS after, schema_id), {_PLACE}) FILTER (WHERE {is_delete})",
+            "u": f"max_by(struct(after, schema_id, position), {BY_AGE}) FILTER (WHERE {IS_UPSERT})",
+            "d": f"max_by(struct(before AS after, schema_id), {BY_AGE}) FILTER (WHERE {is_delete})",
         },
     )
     images = grouped.plan()

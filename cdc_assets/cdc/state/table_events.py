@@ -16,6 +16,8 @@ from cdc_assets.cdc.state.table_day import TableDay
 
 # A row is there after it; the BEFOR half of a split update writes none (W3).
 IS_UPSERT = "op IN ('c', 'u', 'r') AND after IS NOT NULL"
+# The newest event is the highest; one without a position stands below those that have one.
+BY_AGE = "struct(position IS NOT NULL, position, kafka_time, offset)"
 IS_ROW_CHANGE = f"op = 'd' OR ({IS_UPSERT})"  # it does something to its key
 
 
@@ -54,9 +56,8 @@ def newest_schema(day: TableDay) -> str | None:
 
     None: it has none, or an event that landed on an earlier day stands behind it.
     """
-    place = "struct(position IS NOT NULL, position, kafka_time, offset)"
     events = events_on(day, [day.day])
-    found = events.selectExpr(f"max_by(struct(schema_id, position), {place}) AS newest").first()
+    found = events.selectExpr(f"max_by(struct(schema_id, position), {BY_AGE}) AS newest").first()
     if found is None or found.newest is None:
         return None
     position, before = found.newest.position, day.highest_before

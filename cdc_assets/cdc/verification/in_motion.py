@@ -7,9 +7,10 @@ last of its events that is in the snapshot, else by the table before them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -21,11 +22,9 @@ from cdc_assets.cdc.state.day_types import TableColumns
 from cdc_assets.cdc.state.row_sql import standing_values, typed_columns, with_keys
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.table_events import IS_UPSERT, events_on
+from cdc_assets.cdc.state.writes import FEW_KEYS
 from cdc_assets.cdc.values.placeholders import may_hold_placeholder
 from cdc_assets.cdc.verification.postgres import Snapshot
-
-# Up to so many keys are sent to where the rows are.
-_FEW_KEYS = 300_000
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,12 @@ def rows_as_of(
             "the source does not have. Make the day that it is of, and verify again"
         )
     named = (moving.selectExpr(f"{k} AS k") for k in ("k", "ok", "nk"))
-    keys = checkpoints.add(_all(named).where("k IS NOT NULL").distinct())
+    keys = checkpoints.add(reduce(DataFrame.unionByName, named).where("k IS NOT NULL").distinct())
     moved = keys.count()
     rows = _typed(day.at(day.state.tags[day.day]), columns)
     if not moved:
         return LakeRows(rows, keys, 0)
-    sent = F.broadcast(keys) if moved <= _FEW_KEYS else keys
+    sent = F.broadcast(keys) if moved <= FEW_KEYS else keys
     told = checkpoints.add(_last_events(asked.where("is_visible"), sent))
     before = _before(day, columns, min(known))
     untold = keys.join(told.select("k"), "k", "left_anti")
@@ -92,7 +91,7 @@ def rows_as_of(
         unknown = unknown.unionByName(untold)
     else:
         parts.append(before.join(untold, "k", "left_semi").select(values))
-    return LakeRows(_all(parts), checkpoints.add(unknown), moved)
+    return LakeRows(reduce(DataFrame.unionByName, parts), checkpoints.add(unknown), moved)
 
 
 def _is_visible(snapshot: Snapshot) -> Sql:
@@ -119,7 +118,7 @@ def _last_events(events: DataFrame, keys: DataFrame) -> DataFrame:
         )
         for condition, key, is_removal in (own, left)
     )
-    of_keys = _all(done).join(keys, "k", "left_semi")
+    of_keys = reduce(DataFrame.unionByName, done).join(keys, "k", "left_semi")
     aggregates = {
         "w": "max_by(struct(is_removal, after, schema_id), p)",
         "has_reads": "bool_or(is_read)",
@@ -140,10 +139,3 @@ def _before(day: TableDay, columns: TableColumns, first: date) -> DataFrame | No
 
 def _typed(table: DataFrame, columns: TableColumns) -> DataFrame:
     return table.select(*standing_values(table.schema, columns))
-
-
-def _all(frames: Iterable[DataFrame]) -> DataFrame:
-    first, *others = frames
-    for frame in others:
-        first = first.unionByName(frame)
-    return first

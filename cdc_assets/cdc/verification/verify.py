@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from cdc_assets.cdc.errors import LakeError, MissingDayError, SourceError
+from cdc_assets.cdc.errors import LakeError, SourceError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.names import TableName, quote
@@ -107,7 +107,7 @@ def verify(
         SourceError: the database can't be read, or the lake does not reach the snapshot in time.
     """
     began = time.monotonic()
-    day = _day_of(lake, source, table, as_of)
+    _, day = lake.made_day(source, table, as_of)
     tell(f"taking a snapshot of {address}")
     with snapshot_of(lake.spark, address) as snapshot, local_checkpoints() as checkpoints:
         days = _days_since(lake, day)
@@ -132,20 +132,6 @@ def verify(
         seconds=round(time.monotonic() - began, 2),
         **found,
     )
-
-
-def _day_of(lake: Lake, source: str, table: str, as_of: date | None) -> date:
-    """The day that is compared.
-
-    Raises:
-        MissingDayError: it was not made.
-    """
-    state = lake.table_state(source, table)
-    day = as_of or max(state.tags if state else {}, default=None)
-    if state is None or day is None or day not in state.tags:
-        missing = day or lake.config.today()
-        raise MissingDayError(f"{source}.{table}", missing, "Make it first, or name another day.")
-    return day
 
 
 def _days_since(lake: Lake, day: date) -> list[date]:
