@@ -1,6 +1,6 @@
 # `make` alone lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-cases e2e e2e-sinks stack ui ui-test screenshots check format bench bench-large bench-kafka bench-tables bench-layout bench-formats bench-landings bench-peers sample lock clean distclean
+.PHONY: help setup demo test test-long test-cases e2e e2e-sinks stack ui ui-test screenshots check format bench bench-large bench-kafka bench-tables bench-layout bench-verify bench-formats bench-landings bench-peers sample lock clean distclean
 
 PORT ?= 3000
 BIN := .venv/bin
@@ -71,6 +71,10 @@ bench-tables: setup ## measure 200 small tables of three sources, side by side a
 
 bench-layout: setup ## what a merge and a point read take of a table with partitions, and of one without
 	$(BIN)/python -m cdc_assets_tests.bench_layout $(ARGS)
+
+bench-verify: setup ## a table of a million rows against its database (ARGS="--rows 10000000" for more)
+	@sh scripts/e2e.sh
+	$(BIN)/python -m cdc_assets_tests.bench_verify $(ARGS)
 
 bench-formats: setup ## measure the changes of JSON with schemas, Avro and Canal, side by side
 	$(BIN)/python -m cdc_assets_tests.bench_formats $(ARGS)

@@ -14,6 +14,7 @@ from cdc_assets.orchestration.automation.maintenance_job import (
 )
 from cdc_assets.orchestration.automation.schedules import build_schedules
 from cdc_assets.orchestration.automation.sensors import build_sensors
+from cdc_assets.orchestration.automation.source_checks import build_source_checks
 from cdc_assets.orchestration.execution.executor import threads_executor
 from cdc_assets.orchestration.execution.jobs import daily
 from cdc_assets.orchestration.execution.resources import SparkResource
@@ -27,7 +28,7 @@ def build_definitions(config: Config) -> dg.Definitions:
     maintenance = maintenance_job(config)
     return dg.Definitions(
         assets=[asset for source in config.sources for asset in build_assets(source, config)],
-        asset_checks=build_health_checks(config),
+        asset_checks=[*build_health_checks(config), *build_source_checks(config)],
         jobs=[daily, maintenance],
         schedules=[*build_schedules(config), maintenance_schedule(config, maintenance)],
         sensors=build_sensors(config),

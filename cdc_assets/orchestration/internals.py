@@ -5,6 +5,9 @@ Any version may move them: `pyproject.toml` bounds Dagster's version, and tests 
 
 from __future__ import annotations
 
+# What a selection of one's own, here of checks by their name, is asked with.
+from dagster._core.definitions.assets.graph.base_asset_graph import BaseAssetGraph
+
 # The name of the repository, for the origin of a run (see below).
 from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
 
@@ -62,6 +65,7 @@ __all__ = [
     "ActiveExecution",
     "AssetCheckExecutionRecord",
     "AssetCheckExecutionRecordStatus",
+    "BaseAssetGraph",
     "DagsterEvent",
     "DagsterExecutionInterruptedError",
     "EngineEventData",

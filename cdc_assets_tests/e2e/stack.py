@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import random
 import re
 import shutil
 import signal
@@ -23,7 +24,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -45,11 +46,22 @@ class StackError(RuntimeError):
     """Raised when a part of the stack is missing, does not start or ends by itself."""
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A loopback port that nobody listens on now, another one each time.
+
+    It lies below those that the system gives to connections: one of these might be taken, or
+    given a second time, before its server listens.
+    """
+    while True:
+        port = random.SystemRandom().randrange(15_000, 32_768)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
 def missing_parts() -> list[str]:

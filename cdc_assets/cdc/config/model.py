@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from cdc_assets.cdc.config.alerts import AlertsConfig
+from cdc_assets.cdc.config.database import Address
 from cdc_assets.cdc.config.fields import Cron, Settings, conf_text, empty_mapping, local_path
 from cdc_assets.cdc.config.sources import SourceConfig
 from cdc_assets.cdc.errors import ConfigError
@@ -275,6 +276,9 @@ class Config(Settings):
                 yield from secrets_in(settings.landing.kafka.options)
             if (registry := settings.landing.registry) is not None:
                 yield from (registry.password or "", registry.token or "")
+            if settings.database is not None:
+                yield from secrets_in({"url": settings.database})
+                yield Address.parse(settings.database).password or ""
         alerts = self.alerts
         if alerts.webhook is not None:
             yield alerts.webhook.url

@@ -7,9 +7,17 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
+from cdc_assets.cdc.config.database import Address
 from cdc_assets.cdc.config.fields import Owners, Settings, Tags, empty_mapping
 from cdc_assets.cdc.config.landing import LandingConfig
 from cdc_assets.cdc.config.tables import TABLE_OF_ROW, TableConfig
@@ -70,6 +78,11 @@ def _named(formats: Iterable[DeclaredFormat]) -> str:
     return " and ".join(declared.name for declared in formats)
 
 
+def _address(value: str) -> str:
+    Address.parse(value)
+    return value
+
+
 _FORMAT_SETTINGS = [name for declared in DECLARED.values() for name in declared.settings]
 
 
@@ -78,6 +91,11 @@ class SourceConfig(Settings):
 
     format: Annotated[str, BeforeValidator(_known_format)]
     landing: LandingConfig
+    database: Annotated[str, AfterValidator(_address)] | None = Field(
+        default=None,
+        repr=False,
+        description="Its database, postgresql://…, which `verify` compares its tables with.",
+    )
     lag_slo_ms: int | None = Field(default=None, ge=0)
     on_quarantine: Literal["publish", "block"] = "publish"
     late_days: int = Field(default=3, ge=0, le=366)

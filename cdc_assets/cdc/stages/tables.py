@@ -29,9 +29,14 @@ Figures = TableFigures[DayReport]
 class TableStage(OneTableStage[DayReport]):
     """A table of a source as it stood at the end of each day."""
 
+    @property
+    def has_key(self) -> bool:
+        """False where the configuration says that there is none."""
+        return self.table_settings.key not in ("none", "row")
+
     def own_checks(self) -> Sequence[Check]:
         """Those of keys only where the table has one."""
-        return table_checks(self.table_settings.key not in ("none", "row"))
+        return table_checks(self.has_key)
 
     def day_inputs(self, lake: LakeMetadata, days: Sequence[date]) -> Sequence[DayInputs]:
         """The day before, the changes and the rules."""

@@ -7,7 +7,7 @@ the type that the lake has (FORMATS R3).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cdc_assets.cdc.json_reader import read
 from cdc_assets.cdc.names import quote
@@ -28,7 +28,8 @@ class Compared:
 
     `asked` is PostgreSQL's expression. `source` makes the lake's value of it, a column of the name,
     and `lake` what is compared with that. `is_unfit` is true for a value of the source that the
-    lake's column can't hold (R4).
+    lake's column can't hold (R4). `as_asked` is the lake's value as PostgreSQL writes `asked` as
+    text, None where both do not write it alike.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Compared:
     source: Sql
     lake: Sql
     is_unfit: Sql = "false"
+    as_asked: Sql | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ def _compared(column: SourceColumn, name: str, kind: str) -> Compared | None:
     if column.element is not None:
         return _array(column, name, own, kind)
     if column.type in _WHOLE and kind in ("int", "bigint"):
-        return Compared(name, f"{own}::bigint", f"CAST({sent} AS {kind})", value)
+        text = f"CAST({value} AS string)"
+        return Compared(name, f"{own}::bigint", f"CAST({sent} AS {kind})", value, as_asked=text)
     if column.type == "bool" and kind == "boolean":
         return Compared(name, own, sent, value)
     if column.type in ("float4", "float8") and kind in ("float", "double"):
@@ -93,7 +96,8 @@ def _compared(column: SourceColumn, name: str, kind: str) -> Compared | None:
         return Compared(name, own, sent, value)
     if column.type == "date" and kind == "date":
         is_finite = f"CASE WHEN isfinite({own}) THEN {own} - DATE '1970-01-01' ELSE {_NONE} END"
-        return _at(name, is_finite, "date_from_unix_date(CAST({} AS int))")
+        made = "date_from_unix_date(CAST({} AS int))"
+        return replace(_at(name, is_finite, made), as_asked=f"CAST(unix_date({value}) AS string)")
     if column.type in ("timestamp", "timestamptz") and kind.startswith("timestamp"):
         micros = f"(extract(epoch FROM {own}) * 1000000)::bigint"
         asked = f"CASE WHEN isfinite({own}) THEN {micros} ELSE {_NONE} END"
@@ -109,7 +113,7 @@ def _compared(column: SourceColumn, name: str, kind: str) -> Compared | None:
     if column.type == "inet":
         return Compared(name, f"abbrev({own})", sent, value)
     if column.type in _TEXTS or column.kind == "e":
-        return Compared(name, f"{own}::text", sent, value)
+        return Compared(name, f"{own}::text", sent, value, as_asked=value)
     return None
 
 

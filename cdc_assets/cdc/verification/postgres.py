@@ -6,80 +6,27 @@ needs no right but to read the table.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_assets.cdc.added_jars import add_postgresql
-from cdc_assets.cdc.errors import ConfigError, SourceError
+from cdc_assets.cdc.config.database import Address
+from cdc_assets.cdc.errors import SourceError
 from cdc_assets.cdc.java_errors import root_cause
 from cdc_assets.cdc.names import DATABASE_SEPARATOR, TableName
 from cdc_assets.cdc.sqltext import Sql
 
 _DRIVER = "org.postgresql.Driver"
-_PORT = 5432
 _FETCHED = 10_000  # rows a round trip; all at once without it
 _TID_SCANS = 140_000  # the version since which a range of ctid reads its pages alone
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where a database is, and who reads it; its text shows no password."""
-
-    host: str
-    port: int
-    database: str
-    user: str | None
-    password: str | None = field(repr=False)
-    options: Mapping[str, str]
-
-    @classmethod
-    def parse(cls, url: str) -> Address:
-        """``postgresql://user@host:5432/db?sslmode=require``.
-
-        The password is in the URL, in ``PGPASSWORD``, or in the driver's own ``.pgpass``.
-
-        Raises:
-            ConfigError: it is none; the URL itself is not shown.
-        """
-        expected = "expected postgresql://user@host:5432/database"
-        try:
-            parts = urlsplit(url)
-            port = parts.port or _PORT
-        except ValueError as error:
-            raise ConfigError([f"--against: the address can't be read; {expected}"]) from error
-        if parts.scheme not in ("postgresql", "postgres"):
-            raise ConfigError([f"--against: got the scheme {parts.scheme!r}; {expected}"])
-        database = unquote(parts.path.removeprefix("/"))
-        if not parts.hostname or not database:
-            raise ConfigError([f"--against: the host or the database is missing; {expected}"])
-        password = unquote(parts.password) if parts.password else os.environ.get("PGPASSWORD")
-        user = unquote(parts.username) if parts.username else os.environ.get("PGUSER")
-        options = dict(parse_qsl(parts.query))
-        return cls(parts.hostname, port, database, user, password, options)
-
-    def __str__(self) -> str:
-        user = f"{self.user}@" if self.user else ""
-        return f"postgresql://{user}{self.host}:{self.port}/{self.database}"
-
-    @property
-    def jdbc_url(self) -> str:
-        """The driver's address, without credentials."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"jdbc:postgresql://{host}:{self.port}/{self.database}"
-
-    @property
-    def properties(self) -> dict[str, str]:
-        """What the driver gets beside it."""
-        known = {"user": self.user, "password": self.password}
-        return {**self.options, **{name: value for name, value in known.items() if value}}
+# A table and its partitions; of one that has none, PostgreSQL says no tree at all.
+_PARTITIONS = "(SELECT ?::regclass UNION SELECT relid FROM pg_partition_tree(?::regclass))"
 
 
 @dataclass(frozen=True)
@@ -103,7 +50,7 @@ class Snapshot:
 
     Attributes:
         id: by which other connections take it over.
-        xmin, xmax, in_progress: the transactions that are in it, as ``pg_current_snapshot()``.
+        xmax, in_progress: the transactions that are in it, as ``pg_current_snapshot()``.
         lsn: no transaction of it has committed behind this place in the WAL.
         ms: when it was taken, by the database's clock, ms UTC.
     """
@@ -112,7 +59,6 @@ class Snapshot:
     address: Address
     connection: Any
     id: str
-    xmin: int
     xmax: int
     in_progress: Sequence[int]
     lsn: int
@@ -142,6 +88,18 @@ class Snapshot:
         if not found:
             raise SourceError(f"{self.address}: there is no table {relation}")
         return [SourceColumn(**row) for row in found]
+
+    def count(self, table: TableName) -> int:
+        """About how many rows a table has; counted where PostgreSQL has no statistics of it."""
+        name = quoted(table)
+        (found,) = self.ask(
+            "SELECT CASE WHEN bool_and(reltuples >= 0) THEN sum(reltuples)::bigint END AS n "
+            f"FROM pg_class WHERE relkind = 'r' AND oid IN {_PARTITIONS}",
+            *(name, name),
+        )
+        if found["n"] is None:
+            (found,) = self.ask(f"SELECT count(*) AS n FROM {name}")
+        return int(found["n"])
 
     def is_visible(self, transaction: Sql) -> Sql:
         """True for a transaction, a BIGINT of 32 bits as events have it, that is in the snapshot.
@@ -195,9 +153,10 @@ class Snapshot:
         if self.version < _TID_SCANS or parts < 2:
             return [None]
         found = self.ask(
-            "SELECT coalesce(max(pg_relation_size(relid)), 0) "
-            "/ current_setting('block_size')::int AS pages FROM pg_partition_tree(?::regclass)",
-            quoted(table),
+            "SELECT coalesce(max(pg_relation_size(oid)), 0) "
+            "/ current_setting('block_size')::int AS pages "
+            f"FROM pg_class WHERE oid IN {_PARTITIONS}",
+            *(quoted(table), quoted(table)),
         )
         pages = int(found[0]["pages"])
         size = -(-pages // parts)
@@ -242,10 +201,10 @@ def snapshot_of(spark: SparkSession, address: Address) -> Iterator[Snapshot]:
             "SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() "
             "ELSE pg_current_wal_insert_lsn() END - '0/0'::pg_lsn)::bigint AS lsn",
         )
-        xmin, xmax, listed = taken["transactions"].split(":")
+        _, xmax, listed = taken["transactions"].split(":")
         in_progress = [int(number) for number in listed.split(",") if number]
         yield Snapshot(
-            spark, address, connection, taken["id"], int(xmin), int(xmax), in_progress,
+            spark, address, connection, taken["id"], int(xmax), in_progress,
             int(place["lsn"]), int(taken["ms"]), int(taken["version"]),
         )  # fmt: skip
     except Py4JJavaError as error:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from cdc_assets.cdc.config.database import Address
 from cdc_assets.cdc.errors import LakeError, SourceError
 from cdc_assets.cdc.lake.catalog import Lake
 from cdc_assets.cdc.lake.checkpoints import Checkpoints, local_checkpoints
 from cdc_assets.cdc.names import TableName, quote
 from cdc_assets.cdc.sqltext import Query, Sql, literal
+from cdc_assets.cdc.stages.changes import ChangesStage
+from cdc_assets.cdc.stages.contract import AS_USUAL
+from cdc_assets.cdc.stages.landing import LandingStage
 from cdc_assets.cdc.state.day_types import TableColumns, with_types_of
 from cdc_assets.cdc.state.evolution import prepare_columns
 from cdc_assets.cdc.state.source_context import gather
@@ -23,8 +27,9 @@ from cdc_assets.cdc.state.stage import make_table_day
 from cdc_assets.cdc.state.table_day import TableDay
 from cdc_assets.cdc.state.writes import figures_of
 from cdc_assets.cdc.verification.columns import Columns, Compared, columns_of
+from cdc_assets.cdc.verification.findings import Verification, place
 from cdc_assets.cdc.verification.in_motion import LakeRows, rows_as_of
-from cdc_assets.cdc.verification.postgres import Address, Snapshot, snapshot_of
+from cdc_assets.cdc.verification.postgres import Snapshot, snapshot_of
 
 EQUAL, DIFFERS = "equal", "differs"
 ONLY_IN_SOURCE, ONLY_IN_LAKE, DOUBLED = "only in source", "only in lake", "doubled"
@@ -33,59 +38,16 @@ _DETAILED = 1_000  # rows that differ, of which both sides are looked at
 _BETWEEN = 2.0  # seconds
 
 
-@dataclass(frozen=True)
-class Verification:
-    """What the comparison of a table with its source came to.
-
-    Attributes:
-        table: `<source>.<table>`.
-        day: the day of the lake's table.
-        lsn: the place in the WAL that the lake had to reach.
-        taken_ms: when the snapshot was taken (ms UTC).
-        equal, differs, only_in_source, only_in_lake, doubled: rows.
-        not_comparable: rows of keys that changed meanwhile, whose values nothing says exactly, and
-            rows with a value that the lake's column can't hold.
-        moved: keys whose rows were told by their events.
-        columns: by column how many of the rows looked at differ in it.
-        left_out: columns that were not compared, each with the reason.
-        examples: of rows that are not equal: `what`, `key`, and `columns`, each with both values.
-    """
-
-    table: str
-    day: str
-    lsn: int
-    taken_ms: int
-    equal: int = 0
-    differs: int = 0
-    only_in_source: int = 0
-    only_in_lake: int = 0
-    doubled: int = 0
-    not_comparable: int = 0
-    moved: int = 0
-    columns: Mapping[str, int] = field(default_factory=dict)
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    examples: Sequence[Mapping[str, Any]] = ()
-    seconds: float = 0.0
-
-    @property
-    def is_equal(self) -> bool:
-        """No row differs, is missing, or is there twice."""
-        return not (self.differs or self.only_in_source or self.only_in_lake or self.doubled)
-
-    def as_row(self) -> dict[str, Any]:
-        """Its attributes by name."""
-        return {**asdict(self), "is_equal": self.is_equal}
-
-
 def verify(
     lake: Lake,
     source: str,
     table: str,
     address: Address,
-    land: Callable[[Sequence[date]], None],
     as_of: date | None = None,
     where: str | None = None,
+    sample: int | None = None,
     wait: float = 300.0,
+    land: Callable[[Sequence[date]], None] | None = None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Verification:
     """Compare a table of the lake with the database that it is of.
@@ -95,10 +57,12 @@ def verify(
         source: the source's name.
         table: the table's name in the configuration.
         address: of its PostgreSQL database.
-        land: lands and parses what there is of some days, the day that is compared among them.
         as_of: the day of the lake's table [default: the newest].
         where: only rows of this condition, which both PostgreSQL and Spark understand.
+        sample: only about so many rows, which their keys choose, the same ones each time.
         wait: how long to wait for what the snapshot has and the lake has not (s).
+        land: lands and parses what there is of some days, the day that is compared among them
+            [default: the source's stages].
         tell: is told what is being done.
 
     Raises:
@@ -112,7 +76,7 @@ def verify(
     with snapshot_of(lake.spark, address) as snapshot, local_checkpoints() as checkpoints:
         days = _days_since(lake, day)
         tell("landing what the snapshot has")
-        _catch_up(lake, source, days, snapshot, land, wait)
+        _catch_up(lake, source, days, snapshot, land or _stages(lake, source), wait)
         context = gather(lake, source, [table], days)
         # What landed since on the day itself is no part of its table: an open day is made again.
         make_table_day(lake, source, table, day, context)
@@ -122,16 +86,27 @@ def verify(
             raise LakeError(f"{source}.{table} has no key that tells its rows apart")
         columns = with_types_of(table_day, prepare_columns(table_day, is_made=True), days)
         tell("comparing")
-        comparison = _Comparison(table_day, columns, snapshot, where, checkpoints)
+        comparison = _Comparison(table_day, columns, snapshot, where, sample, checkpoints)
         found = comparison.run(rows_as_of(table_day, columns, days, snapshot, checkpoints))
     return Verification(
         table=f"{source}.{table}",
         day=str(day),
+        against=str(address),
         lsn=snapshot.lsn,
         taken_ms=snapshot.ms,
         seconds=round(time.monotonic() - began, 2),
         **found,
     )
+
+
+def _stages(lake: Lake, source: str) -> Callable[[Sequence[date]], None]:
+    stages = (LandingStage(lake.config, source), ChangesStage(lake.config, source))
+
+    def land(days: Sequence[date]) -> None:
+        for stage in stages:
+            stage.make(lake, days, AS_USUAL)
+
+    return land
 
 
 def _days_since(lake: Lake, day: date) -> list[date]:
@@ -173,16 +148,35 @@ def _catch_up(
             return
         if time.monotonic() > until:
             raise SourceError(
-                f"{snapshot.address}: the snapshot is at {_lsn(snapshot.lsn)}; after {wait:g} s "
-                f"{source} has landed up to {_lsn(landed)}, and its connector has confirmed "
-                f"{_lsn(int(confirmed))}. Is it running, with heartbeats "
+                f"{snapshot.address}: the snapshot is at {place(snapshot.lsn)}; after {wait:g} s "
+                f"{source} has landed up to {place(landed)}, and its connector has confirmed "
+                f"{place(int(confirmed))}. Is it running, with heartbeats "
                 "(heartbeat.interval.ms)? --wait waits longer"
             )
         time.sleep(_BETWEEN)
 
 
-def _lsn(place: int) -> str:
-    return f"{place >> 32:X}/{place & 0xFFFFFFFF:X}"
+@dataclass(frozen=True)
+class _Chosen:
+    """Which rows are compared: of a condition, and those that a sample chooses on both sides."""
+
+    where: Sql | None
+    sample: int | None
+    asked: Sql | None = None  # the sample's condition in PostgreSQL
+    sampled: Sql | None = None  # and in Spark
+
+    @property
+    def source(self) -> Sql | None:
+        """The condition in PostgreSQL."""
+        return " AND ".join(f"({text})" for text in (self.where, self.asked) if text) or None
+
+    @property
+    def told(self) -> str:
+        """It in words."""
+        told = [f"where {self.where}"] if self.where else []
+        if self.sample is not None:
+            told.append(f"a sample of about {self.sample} rows")
+        return ", ".join(told) or "all"
 
 
 @dataclass(frozen=True)
@@ -193,6 +187,7 @@ class _Comparison:
     columns: TableColumns
     snapshot: Snapshot
     where: str | None
+    sample: int | None
     checkpoints: Checkpoints
 
     def run(self, lake: LakeRows) -> dict[str, Any]:
@@ -203,16 +198,19 @@ class _Comparison:
             why = "; ".join(f"{n}: {compared.left_out.get(n, 'is not there')}" for n in missing)
             raise SourceError(f"{self.day.label}: its key can't be compared: {why}")
         values = [c for c in compared.compared if c not in keys]
+        chosen = self._chosen(keys)
         names = [c.name for c in keys]
         unknown = lake.unknown.selectExpr(
             *(f"k.{work} AS {quote(name)}" for name, work in self._key_pairs())
         ).distinct()
-        sent = Query(self._source(compared)).select(
+        if chosen.sampled is not None:
+            unknown = unknown.where(chosen.sampled)
+        sent = Query(self._source(compared, chosen.source)).select(
             *(f"{c.source} AS {quote(c.name)}" for c in keys),
             f"{_hash(values, 'source')} AS s_hash",
             f"array({', '.join(f'CAST({quote(c.name)} AS string)' for c in keys)}) AS asked",
         )
-        held = Query(self._lake(lake.rows)).select(
+        held = Query(self._lake(lake.rows, chosen)).select(
             *map(quote, names), f"{_hash(values, 'lake')} AS l_hash"
         )
         left, right = (
@@ -236,7 +234,7 @@ class _Comparison:
         doubled = found.get("of_source", 0) - figures_of(read).get("n", 0)
         detailed = self._details(compared, keys, values, lake.rows, others)
         if doubled:
-            detailed["examples"] += self._doubled(lake.rows, names)
+            detailed["examples"] += self._doubled(lake.rows, names, chosen)
         unfit = detailed.pop("unfit")
         return {
             "equal": found.get("equal", 0) - doubled,
@@ -246,6 +244,7 @@ class _Comparison:
             "doubled": doubled,
             "not_comparable": unknown.count() + unfit,
             "moved": lake.moved,
+            "compared": chosen.told,
             "left_out": dict(compared.left_out),
             **detailed,
         }
@@ -262,24 +261,56 @@ class _Comparison:
     def _key_pairs(self) -> list[tuple[str, str]]:
         return list(zip(self.columns.key_names, self.columns.key_work, strict=True))
 
-    def _source(self, compared: Columns, condition: Sql | None = None) -> DataFrame:
-        asked = {c.name: c.asked for c in compared.compared}
-        parts = 1 if condition else 4 * self.snapshot.spark.sparkContext.defaultParallelism
-        wheres = [f"({text})" for text in (self.where, condition) if text]
-        return self.snapshot.rows(self._name, asked, " AND ".join(wheres) or None, parts)
+    def _chosen(self, keys: Sequence[Compared]) -> _Chosen:
+        """The rows that are compared.
 
-    def _lake(self, rows: DataFrame) -> DataFrame:
+        Raises:
+            SourceError: both sides do not write the key alike, so that no sample is the same.
+        """
+        if self.sample is None:
+            return _Chosen(self.where, None)
+        if other := [c.name for c in keys if c.as_asked is None]:
+            raise SourceError(
+                f"{self.day.label}: --sample needs a key of whole numbers, texts, UUIDs or dates; "
+                f"{', '.join(other)} is none. Use --where"
+            )
+        share = self.sample / max(self.snapshot.count(self._name), 1)
+        if share >= 1:
+            return _Chosen(self.where, None)
+        # Rows whose hash has a low start: for the same key on both sides the same.
+        last = f"'{int(share * (1 << 32)):08x}'"
+        sent = ", ".join(f"({c.asked})::text" for c in keys)
+        held = ", ".join(str(c.as_asked) for c in keys)
+        return _Chosen(
+            self.where,
+            self.sample,
+            f"md5(convert_to(concat_ws(',', {sent}), 'UTF8')) COLLATE \"C\" < {last}",
+            f"md5(CAST(concat_ws(',', {held}) AS binary)) < {last}",
+        )
+
+    def _source(
+        self, compared: Columns, condition: Sql | None = None, parts: int | None = None
+    ) -> DataFrame:
+        asked = {c.name: c.asked for c in compared.compared}
+        parts = parts or 4 * self.snapshot.spark.sparkContext.defaultParallelism
+        return self.snapshot.rows(self._name, asked, condition, parts)
+
+    def _lake(self, rows: DataFrame, chosen: _Chosen | None = None) -> DataFrame:
         """The lake's rows by their own names."""
         values = [c for c in self.columns.own if c.name not in self.columns.key_names]
         keyed = rows.selectExpr(
             *(f"k.{work} AS {quote(name)}" for name, work in self._key_pairs()),
             *(f"{c.work} AS {quote(c.name)}" for c in values),
         )
-        return keyed.where(self.where) if self.where else keyed
+        for condition in (chosen.where, chosen.sampled) if chosen else ():
+            keyed = keyed.where(condition) if condition else keyed
+        return keyed
 
-    def _doubled(self, rows: DataFrame, names: Sequence[str]) -> list[dict[str, Any]]:
+    def _doubled(
+        self, rows: DataFrame, names: Sequence[str], chosen: _Chosen
+    ) -> list[dict[str, Any]]:
         """Examples of keys that several rows of the lake have."""
-        counted = Query(self._lake(rows)).aggregate([*map(quote, names)], {"n": "count(*)"})
+        counted = Query(self._lake(rows, chosen)).aggregate([*map(quote, names)], {"n": "count(*)"})
         found = counted.where("n > 1").plan().limit(_EXAMPLES).collect()
         return [{"what": DOUBLED, "key": self._key(row), "columns": {}} for row in found]
 
@@ -336,9 +367,9 @@ class _Comparison:
         asked: Sequence[Sequence[str]],
     ) -> list[Any]:
         """The rows of some keys on both sides, with which of their columns differ."""
-        place = ", ".join(f"({c.asked})::text" for c in keys)
+        asked_key = ", ".join(f"({c.asked})::text" for c in keys)
         listed = ", ".join(f"({', '.join(map(_pg_text, key))})" for key in asked)
-        sent = self._source(compared, f"({place}) IN ({listed})")
+        sent = self._source(compared, f"({asked_key}) IN ({listed})", parts=1)
         left = sent.selectExpr(
             *(f"{c.source} AS {quote(c.name)}" for c in keys),
             *(f"{c.source} AS a_{n}" for n, c in enumerate(values)),

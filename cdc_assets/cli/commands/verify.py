@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,9 @@ from cdc_assets.cli.options import ConfigFile, Form, Format, Verbose, load, pars
 from cdc_assets.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from cdc_assets.cdc.verification.verify import Verification
+    from cdc_assets.cdc.config import Config
+    from cdc_assets.cdc.config.database import Address
+    from cdc_assets.cdc.verification.findings import Verification
 
 NOT_EQUAL = 3
 _COLUMNS = ("what", "key", "column", "source", "lake")
@@ -23,14 +25,14 @@ _COLUMNS = ("what", "key", "column", "source", "lake")
 def verify(
     table: Annotated[str, typer.Argument(help="A table with a key: public.customers …")],
     against: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--against",
             metavar="URL",
-            help="Its database: postgresql://user@host:5432/db; the password in PGPASSWORD.",
-            show_default=False,
+            help="Its database: postgresql://user@host:5432/db; the password in PGPASSWORD "
+            "(default: sources.<source>.database).",
         ),
-    ],
+    ] = None,
     as_of: Annotated[
         date | None,
         typer.Option(
@@ -48,6 +50,12 @@ def verify(
             help="Only rows of this condition, which PostgreSQL and Spark understand alike.",
         ),
     ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample", metavar="N", min=1, help="Only about so many rows, by their keys."
+        ),
+    ] = None,
     wait: Annotated[
         float,
         typer.Option("--wait", metavar="SECONDS", min=0, help="For what has not landed yet."),
@@ -63,38 +71,32 @@ def verify(
     with quiet(verbose, "reading cdc.yaml") as (activity, log):
         log.config = config = load(config_file)
         from cdc_assets.cdc.lake.tables import find_table
-        from cdc_assets.cdc.verification.postgres import Address
 
         found = find_table(config, table)
         if found.kind.is_own:
             raise typer.BadParameter(f"{found} is no table of rows", param_hint="'TABLE'")
-        address = Address.parse(against)
+        address = _address(config, found.source, against)
         activity.say(STARTING_SPARK)
         from cdc_assets.cdc.lake.catalog import Lake
         from cdc_assets.cdc.spark import build_session
-        from cdc_assets.cdc.stages.changes import ChangesStage
-        from cdc_assets.cdc.stages.contract import AS_USUAL
-        from cdc_assets.cdc.stages.landing import LandingStage
         from cdc_assets.cdc.verification.verify import verify as verified
         from cdc_assets.orchestration.execution.interrupts import interruptible
 
         spark = interruptible(build_session, config)
         try:
             lake = Lake(spark, config)
-            stages = (LandingStage(config, found.source), ChangesStage(config, found.source))
-
-            def land(days: Sequence[date]) -> None:
-                for stage in stages:
-                    stage.make(lake, days, AS_USUAL)
-
             result = verified(
-                lake, found.source, found.of, address, land, as_of, where, wait, activity.say
+                lake, found.source, found.of, address, as_of, where, sample, wait, tell=activity.say
             )
         finally:
             spark.stop()
+        is_recorded = _record(config, found.source, found.of, result)
     if form is Form.table:
         output.print_rows(_COLUMNS, _differences(result), form.value, fold=False)
-        echo(_told(result), err=True)
+        left_out = (f"\nnot compared: {name}: {why}" for name, why in result.left_out.items())
+        echo(result.summary + "".join(left_out), err=True)
+        if is_recorded:
+            echo("recorded as the check matches_source of its asset", err=True)
     else:
         row = result.as_row()
         output.print_rows(tuple(row), iter([row]), form.value, fold=False)
@@ -114,18 +116,26 @@ def _differences(result: Verification) -> Iterator[dict[str, Any]]:
             yield {**line, "column": name, "source": source, "lake": lake}
 
 
-def _told(result: Verification) -> str:
-    counts = (
-        (result.equal, "equal"),
-        (result.differs, "differ"),
-        (result.only_in_source, "only in the source"),
-        (result.only_in_lake, "only in the lake"),
-        (result.doubled, "doubled in the lake"),
-        (result.not_comparable, "not comparable"),
-    )
-    listed = ", ".join(f"{count} {what}" for count, what in counts if count or what == "equal")
-    left_out = "".join(f"\nnot compared: {name}: {why}" for name, why in result.left_out.items())
-    return (
-        f"{result.table} of {result.day}: {listed}; {result.moved} keys as their events of this "
-        f"moment say{left_out}"
-    )
+def _address(config: Config, source: str, against: str | None) -> Address:
+    from cdc_assets.cdc.config.database import Address
+    from cdc_assets.cdc.errors import ConfigError
+
+    url = against or config.source(source).database
+    if url is None:
+        raise ConfigError([f"--against: is not given, nor is sources.{source}.database"])
+    try:
+        return Address.parse(url)
+    except ValueError as error:
+        raise ConfigError([f"--against: {error}"]) from error
+
+
+def _record(config: Config, source: str, table: str, result: Verification) -> bool:
+    """Record it where Dagster's records are; False if nothing shows it there."""
+    from cdc_assets.orchestration.automation.source_checks import record
+    from cdc_assets.orchestration.runs.instance import dagster_home, has_instance, open_instance
+
+    home = dagster_home().absolute()
+    if config.source(source).database is None or not has_instance(home):
+        return False
+    with open_instance(home) as instance:
+        return record(instance, config, source, table, result)

@@ -18,12 +18,13 @@ from cdc_assets.cdc.names import TableName
 from cdc_assets.cdc.stages.contract import Stage
 from cdc_assets.cdc.stages.derived import DerivedStage
 from cdc_assets.cdc.state import findings as state
+from cdc_assets.cdc.verification.findings import MATCHES_SOURCE
 
 _JOINT = "__"  # also joins a database and its schema
 # An underscore stays unless it could be read as part of a joint or a code.
 _TO_CODE = re.compile(r"[^A-Za-z0-9_]|_(?![A-Za-z0-9])|_(?=x[0-9A-F])")
 # An end that Dagster would read as the name of a check.
-_CHECKS = "|".join(check.name for check in (*state.CHECKS, *ALL_CHECKS))
+_CHECKS = "|".join(check.name for check in (*state.CHECKS, *ALL_CHECKS, MATCHES_SOURCE))
 _BEFORE_CHECK = re.compile(rf"_(?=(?:{_CHECKS})\Z)")
 
 PARSED = ("changes", "control", "quarantine")

@@ -24,6 +24,7 @@ import dagster as dg
 
 from cdc_assets.cdc.config import Config
 from cdc_assets.cdc.findings import Check
+from cdc_assets.cdc.verification.findings import MATCHES_SOURCE
 from cdc_assets.orchestration import checks
 from cdc_assets.orchestration.assets.keys import asset_key, asset_keys, keys_of_table
 from cdc_assets.orchestration.automation import health
@@ -291,7 +292,7 @@ class _AlertBuilder:
 
 
 def _all_checks() -> list[Check]:
-    return [*checks.DAY_CHECKS, health.FRESH, health.ALIVE, health.MADE]
+    return [*checks.DAY_CHECKS, health.FRESH, health.ALIVE, health.MADE, MATCHES_SOURCE]
 
 
 def _makes_assets(run: dg.DagsterRun) -> bool:
