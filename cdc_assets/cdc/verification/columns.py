@@ -95,12 +95,12 @@ def _compared(column: SourceColumn, name: str, kind: str) -> Compared | None:
     if column.type == "bytea" and kind == "binary":
         return Compared(name, own, sent, value)
     if column.type == "date" and kind == "date":
-        is_finite = f"CASE WHEN isfinite({own}) THEN {own} - DATE '1970-01-01' ELSE {_NONE} END"
+        days = f"CASE WHEN NOT isfinite({own}) THEN {_NONE} ELSE {own} - DATE '1970-01-01' END"
         made = "date_from_unix_date(CAST({} AS int))"
-        return replace(_at(name, is_finite, made), as_asked=f"CAST(unix_date({value}) AS string)")
+        return replace(_at(name, days, made), as_asked=f"CAST(unix_date({value}) AS string)")
     if column.type in ("timestamp", "timestamptz") and kind.startswith("timestamp"):
         micros = f"(extract(epoch FROM {own}) * 1000000)::bigint"
-        asked = f"CASE WHEN isfinite({own}) THEN {micros} ELSE {_NONE} END"
+        asked = f"CASE WHEN NOT isfinite({own}) THEN {_NONE} ELSE {micros} END"
         return _at(name, asked, f"CAST(timestamp_micros({{}}) AS {kind})")
     if column.type == "time" and kind == "bigint":
         return Compared(name, f"(extract(epoch FROM {own}) * 1000000)::bigint", sent, value)

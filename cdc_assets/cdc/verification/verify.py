@@ -33,6 +33,7 @@ from cdc_assets.cdc.verification.postgres import Snapshot, snapshot_of
 
 EQUAL, DIFFERS = "equal", "differs"
 ONLY_IN_SOURCE, ONLY_IN_LAKE, DOUBLED = "only in source", "only in lake", "doubled"
+UNFIT = "not comparable"  # equal but for values that the lake's columns can't hold
 _EXAMPLES = 10
 _DETAILED = 1_000  # rows that differ, of which both sides are looked at
 _BETWEEN = 2.0  # seconds
@@ -208,6 +209,7 @@ class _Comparison:
         sent = Query(self._source(compared, chosen.source)).select(
             *(f"{c.source} AS {quote(c.name)}" for c in keys),
             f"{_hash(values, 'source')} AS s_hash",
+            f"{' OR '.join(f'({c.is_unfit})' for c in values) or 'false'} AS is_unfit",
             f"array({', '.join(f'CAST({quote(c.name)} AS string)' for c in keys)}) AS asked",
         )
         held = Query(self._lake(lake.rows, chosen)).select(
@@ -220,29 +222,36 @@ class _Comparison:
         both = left.observe(read, F.expr("count(*) AS n")).join(right, names, "full")
         what = (
             f"CASE WHEN s_hash IS NULL THEN '{ONLY_IN_LAKE}' WHEN l_hash IS NULL THEN "
-            f"'{ONLY_IN_SOURCE}' WHEN s_hash = l_hash THEN '{EQUAL}' ELSE '{DIFFERS}' END"
+            f"'{ONLY_IN_SOURCE}' WHEN s_hash <> l_hash THEN '{DIFFERS}' WHEN is_unfit THEN "
+            f"'{UNFIT}' ELSE '{EQUAL}' END"
         )
         told = both.withColumn("what", F.expr(what)).observe(
-            counted,
-            F.expr(f"count_if(what = '{EQUAL}') AS equal"),
-            F.expr("count(s_hash) AS of_source"),
+            counted, F.expr("count(s_hash) AS of_source")
         )
         others = self.checkpoints.add(told.where(f"what <> '{EQUAL}'").drop("s_hash", "l_hash"))
-        counts = {row.what: row["count"] for row in others.groupBy("what").count().collect()}
-        found = figures_of(counted)
+        key = f"struct({', '.join(map(quote, names))})"
+        by_what = others.groupBy("what").agg(
+            F.expr("count(*) AS rows"), F.expr(f"count(DISTINCT {key}) AS keys")
+        )
+        counts = {row.what: row for row in by_what.collect()}
+        rows, keys_of = (
+            {what: row[figure] for what, row in counts.items()} for figure in ("rows", "keys")
+        )
         # A key of the source is there once: each more that was joined is of a row in the lake.
-        doubled = found.get("of_source", 0) - figures_of(read).get("n", 0)
+        of_source = figures_of(read).get("n", 0)
+        doubled = figures_of(counted).get("of_source", 0) - of_source
+        unequal = sum(keys_of.get(what, 0) for what in (ONLY_IN_SOURCE, DIFFERS, UNFIT))
         detailed = self._details(compared, keys, values, lake.rows, others)
         if doubled:
             detailed["examples"] += self._doubled(lake.rows, names, chosen)
         unfit = detailed.pop("unfit")
         return {
-            "equal": found.get("equal", 0) - doubled,
-            "differs": counts.get(DIFFERS, 0) - unfit,
-            "only_in_source": counts.get(ONLY_IN_SOURCE, 0),
-            "only_in_lake": counts.get(ONLY_IN_LAKE, 0),
+            "equal": of_source - unequal,
+            "differs": keys_of.get(DIFFERS, 0) - unfit,
+            "only_in_source": keys_of.get(ONLY_IN_SOURCE, 0),
+            "only_in_lake": rows.get(ONLY_IN_LAKE, 0),
             "doubled": doubled,
-            "not_comparable": unknown.count() + unfit,
+            "not_comparable": unknown.count() + keys_of.get(UNFIT, 0) + unfit,
             "moved": lake.moved,
             "compared": chosen.told,
             "left_out": dict(compared.left_out),
@@ -332,7 +341,7 @@ class _Comparison:
         """Which columns of rows differ, and examples of all that are not equal."""
         columns: dict[str, int] = {}
         examples: list[dict[str, Any]] = []
-        unfit = 0
+        unfit: dict[Any, bool] = {}
         differing = others.where(f"what = '{DIFFERS}'").limit(_DETAILED).collect()
         if differing:
             told = self._both(compared, keys, values, rows, [row.asked for row in differing])
@@ -342,8 +351,9 @@ class _Comparison:
                     for n, c in enumerate(values)
                     if row[f"d_{n}"]
                 }
+                key = tuple(row[: len(keys)])
+                unfit[key] = unfit.get(key, True) and not pairs
                 if not pairs:
-                    unfit += 1
                     continue
                 for name in pairs:
                     columns[name] = columns.get(name, 0) + 1
@@ -356,7 +366,7 @@ class _Comparison:
         for what in (ONLY_IN_SOURCE, ONLY_IN_LAKE):
             for row in others.where(f"what = '{what}'").limit(_EXAMPLES).collect():
                 examples.append({"what": what, "key": self._key(row), "columns": {}})
-        return {"columns": columns, "examples": examples, "unfit": unfit}
+        return {"columns": columns, "examples": examples, "unfit": sum(unfit.values())}
 
     def _both(
         self,
