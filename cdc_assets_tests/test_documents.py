@@ -20,6 +20,7 @@ from cdc_assets.cdc.changes.reasons import REASONS
 from cdc_assets.cdc.config import Config, parse_config
 from cdc_assets.cdc.findings import Severity
 from cdc_assets.cdc.lake import schemas
+from cdc_assets.cdc.verification.findings import MATCHES_SOURCE
 from cdc_assets.cli.app import app
 from cdc_assets.orchestration import checks
 from cdc_assets_tests.paths import REPOSITORY
@@ -328,7 +329,7 @@ def test_the_reasons_are_those_of_the_code() -> None:
 
 
 def all_checks() -> dict[str, str]:
-    of_code = checks.DAY_CHECKS
+    of_code = (*checks.DAY_CHECKS, MATCHES_SOURCE)
     return {c.name: "error" if c.severity == Severity.ERROR else "warning" for c in of_code}
 
 
