@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from cdc_assets.cdc.config import Config
+    from cdc_assets.cdc.lake.tables import LakeTable
 
 
 def parse_day(text: str) -> date:
@@ -115,6 +116,20 @@ def selected_sources(config: Config, source: str | None) -> list[str]:
     if source:
         config.source(source)
     return [source] if source else list(config.sources)
+
+
+def table_of_rows(config: Config, table: str) -> LakeTable:
+    """The table of the lake that `TABLE` names, which has a source's rows.
+
+    Raises:
+        typer.BadParameter: it is one of cdc-assets' own tables.
+    """
+    from cdc_assets.cdc.lake.tables import find_table
+
+    found = find_table(config, table)
+    if found.kind.is_own:
+        raise typer.BadParameter(f"{found} is no table of rows", param_hint="'TABLE'")
+    return found
 
 
 def check_range(first: date | None, last: date | None) -> None:

@@ -38,15 +38,10 @@ def maintain(
         log.config = config = load(config_file)
         sources = selected_sources(config, source)
         activity.say(STARTING_SPARK)
-        from cdc_assets.cdc.lake.catalog import Lake
-        from cdc_assets.cdc.spark import build_session
-        from cdc_assets.orchestration.execution.interrupts import interruptible
+        from cdc_assets.cli.lake_session import lake_of
 
-        spark = interruptible(build_session, config)
-        try:
-            rows, failures = _maintain(Lake(spark, config), sources, dry_run, activity)
-        finally:
-            spark.stop()
+        with lake_of(config) as lake:
+            rows, failures = _maintain(lake, sources, dry_run, activity)
         if failures:
             log.keep()
     output.print_rows(

@@ -10,7 +10,7 @@ import typer
 
 from cdc_assets.cdc.java import STARTING_SPARK
 from cdc_assets.cli.commands.history import parse_key
-from cdc_assets.cli.options import ConfigFile, Form, Format, Verbose, load, parse_day
+from cdc_assets.cli.options import ConfigFile, Form, Format, Verbose, load, parse_day, table_of_rows
 from cdc_assets.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -48,22 +48,13 @@ def trace(
 
     with quiet(verbose, "reading cdc.yaml") as (activity, log):
         log.config = config = load(config_file)
-        from cdc_assets.cdc.lake.tables import find_table
-
-        found = find_table(config, table)
-        if found.kind.is_own:
-            raise typer.BadParameter(f"{found} is no table of rows", param_hint="'TABLE'")
+        found = table_of_rows(config, table)
         activity.say(STARTING_SPARK)
         from cdc_assets.cdc.history.trace import trace as traced
-        from cdc_assets.cdc.lake.catalog import Lake
-        from cdc_assets.cdc.spark import build_session
-        from cdc_assets.orchestration.execution.interrupts import interruptible
+        from cdc_assets.cli.lake_session import lake_of
 
-        spark = interruptible(build_session, config)
-        try:
-            records = traced(Lake(spark, config), found.source, found.of, key, as_of)
-        finally:
-            spark.stop()
+        with lake_of(config) as lake:
+            records = traced(lake, found.source, found.of, key, as_of)
     columns = _COLUMNS if form is Form.table else tuple(_row_names())
     printed = output.print_rows(columns, _rows(records, columns), form.value, fold=False)
     if form is Form.table:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cdc_assets.cdc.java import STARTING_SPARK
-from cdc_assets.cli.options import ConfigFile, Form, Format, Verbose, load, parse_day
+from cdc_assets.cli.options import ConfigFile, Form, Format, Verbose, load, parse_day, table_of_rows
 from cdc_assets.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -70,26 +70,16 @@ def verify(
 
     with quiet(verbose, "reading cdc.yaml") as (activity, log):
         log.config = config = load(config_file)
-        from cdc_assets.cdc.lake.tables import find_table
-
-        found = find_table(config, table)
-        if found.kind.is_own:
-            raise typer.BadParameter(f"{found} is no table of rows", param_hint="'TABLE'")
+        found = table_of_rows(config, table)
         address = _address(config, found.source, against)
         activity.say(STARTING_SPARK)
-        from cdc_assets.cdc.lake.catalog import Lake
-        from cdc_assets.cdc.spark import build_session
         from cdc_assets.cdc.verification.verify import verify as verified
-        from cdc_assets.orchestration.execution.interrupts import interruptible
+        from cdc_assets.cli.lake_session import lake_of
 
-        spark = interruptible(build_session, config)
-        try:
-            lake = Lake(spark, config)
+        with lake_of(config) as lake:
             result = verified(
                 lake, found.source, found.of, address, as_of, where, sample, wait, tell=activity.say
             )
-        finally:
-            spark.stop()
         is_recorded = _record(config, found.source, found.of, result)
     if form is Form.table:
         output.print_rows(_COLUMNS, _differences(result), form.value, fold=False)
