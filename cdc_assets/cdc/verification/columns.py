@@ -6,7 +6,7 @@ the type that the lake has (FORMATS R3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from cdc_assets.cdc.json_reader import read
@@ -49,7 +49,10 @@ class Columns:
 
 
 def columns_of(
-    source: Iterable[SourceColumn], lake: Mapping[str, str], names: Mapping[str, str]
+    source: Iterable[SourceColumn],
+    lake: Mapping[str, str],
+    names: Mapping[str, str],
+    hashed: Collection[str] = (),
 ) -> Columns:
     """How the columns of a table are compared.
 
@@ -57,6 +60,7 @@ def columns_of(
         source: the source's.
         lake: the lake's own columns, and their types.
         names: the lake's name of a column of the source, where it has another one.
+        hashed: columns of which the lake has hashes alone.
     """
     compared, left_out, known = [], {}, set()
     for column in source:
@@ -64,6 +68,9 @@ def columns_of(
         known.add(name)
         if name not in lake:
             left_out[name] = "the lake has no such column"
+            continue
+        if name in hashed:
+            left_out[name] = "the lake has its hash"
             continue
         found = _compared(column, name, lake[name])
         if found is None:

@@ -261,7 +261,7 @@ class _Comparison:
     def _compared(self) -> Columns:
         source = self.snapshot.columns(self._name)
         lake = {c.name: c.spark for c in self.columns.own}
-        return columns_of(source, lake, self.day.sent.rename)
+        return columns_of(source, lake, self.day.sent.rename, self.day.config.hashed)
 
     @property
     def _name(self) -> TableName:

@@ -81,12 +81,15 @@ def column(name: str, kind: str, **more: Any) -> SourceColumn:
 
 
 def test_columns_that_only_one_side_has_or_that_do_not_compare_are_named() -> None:
-    source = [column("id", "int4"), column("new", "text"), column("kept", "interval")]
-    found = columns_of(source, {"id": "int", "kept": "bigint", "old": "string"}, {})
+    source = [column(n, k) for n, k in (("id", "int4"), ("new", "text"), ("kept", "interval"))]
+    source.append(column("mail", "text"))
+    lake = {"id": "int", "kept": "bigint", "old": "string", "mail": "string"}
+    found = columns_of(source, lake, {}, hashed=("mail",))
     assert [c.name for c in found.compared] == ["id"]
     assert found.left_out == {
         "new": "the lake has no such column",
         "kept": "interval and bigint are not compared",
+        "mail": "the lake has its hash",
         "old": "the source has no such column",
     }
 
