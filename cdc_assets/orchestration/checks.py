@@ -54,6 +54,18 @@ def evaluation(
     )
 
 
+def result(evaluation: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
+    """An evaluation as a check's own step yields it."""
+    return dg.AssetCheckResult(
+        asset_key=evaluation.asset_key,
+        check_name=evaluation.check_name,
+        passed=evaluation.passed,
+        metadata=evaluation.metadata,
+        severity=evaluation.severity,
+        description=evaluation.description,
+    )
+
+
 def recorded_finding(evaluation: dg.AssetCheckEvaluation) -> Finding:
     """A recorded evaluation as a finding; its values are Dagster's."""
     return Finding(

@@ -22,7 +22,7 @@ from cdc_assets.cdc.lake.tables import own_table
 from cdc_assets.cdc.redaction import without_secrets
 from cdc_assets.cdc.stages.changes import ChangesStage
 from cdc_assets.orchestration.assets.keys import asset_key
-from cdc_assets.orchestration.checks import evaluation, specs
+from cdc_assets.orchestration.checks import evaluation, result, specs
 from cdc_assets.orchestration.internals import (
     COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES as COMPLETED,
 )
@@ -185,15 +185,7 @@ def _checks(config: Config, source: str) -> dg.AssetChecksDefinition:
             findings = [Finding(check, False, description=text) for check in NAMES]
         for finding in findings:
             if finding.name in chosen:
-                found = evaluation(finding, key, checks)
-                yield dg.AssetCheckResult(
-                    asset_key=key,
-                    check_name=found.check_name,
-                    passed=found.passed,
-                    metadata=found.metadata,
-                    severity=found.severity,
-                    description=found.description,
-                )
+                yield result(evaluation(finding, key, checks))
 
     return body
 

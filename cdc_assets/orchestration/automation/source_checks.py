@@ -19,7 +19,7 @@ from cdc_assets.cdc.stages.source import stages_of_tables
 from cdc_assets.cdc.stages.tables import TableStage
 from cdc_assets.cdc.verification.findings import MATCHES_SOURCE, Verification
 from cdc_assets.orchestration.assets.keys import asset_key
-from cdc_assets.orchestration.checks import evaluation, specs
+from cdc_assets.orchestration.checks import evaluation, result, specs
 from cdc_assets.orchestration.execution.failures import failure
 from cdc_assets.orchestration.execution.resources import SparkResource
 
@@ -62,20 +62,12 @@ def _checks(source: str, tables: dict[str, dg.AssetCheckKey]) -> dg.AssetChecksD
                 continue
             try:
                 address = Address.parse(config.source(source).database or "")
-                result = verify(spark.lake(), source, table, address, tell=context.log.info)
+                told = verify(spark.lake(), source, table, address, tell=context.log.info)
             except (CdcError, *JAVA_ERRORS) as error:
                 # What can't be compared is not unequal: its check has no result.
                 failures.append(error)
                 continue
-            found = _evaluation(key, result)
-            yield dg.AssetCheckResult(
-                asset_key=key.asset_key,
-                check_name=key.name,
-                passed=found.passed,
-                metadata=found.metadata,
-                severity=found.severity,
-                description=found.description,
-            )
+            yield result(_evaluation(key, told))
         if failures:
             text = "\n".join(one_line(error, config) for error in failures)
             raise failure(text, failures[0], config, allow_retries=False) from None
@@ -84,14 +76,14 @@ def _checks(source: str, tables: dict[str, dg.AssetCheckKey]) -> dg.AssetChecksD
 
 
 def record(
-    instance: dg.DagsterInstance, config: Config, source: str, table: str, result: Verification
+    instance: dg.DagsterInstance, config: Config, source: str, table: str, told: Verification
 ) -> bool:
     """Record a verification as the check's evaluation; False if the table has no such check."""
     key = checked_tables(config, source).get(table)
     if key is not None:
-        instance.report_runless_asset_event(_evaluation(key, result))
+        instance.report_runless_asset_event(_evaluation(key, told))
     return key is not None
 
 
-def _evaluation(key: dg.AssetCheckKey, result: Verification) -> dg.AssetCheckEvaluation:
-    return evaluation(result.finding, key.asset_key, [MATCHES_SOURCE])
+def _evaluation(key: dg.AssetCheckKey, told: Verification) -> dg.AssetCheckEvaluation:
+    return evaluation(told.finding, key.asset_key, [MATCHES_SOURCE])
